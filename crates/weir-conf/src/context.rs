@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of blocks in which a directive may stand, or the one block that is being read.
+/// A set of blocks in which a directive is allowed, or the one block that is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Contexts(u32);
 

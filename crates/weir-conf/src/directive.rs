@@ -9,7 +9,7 @@ use crate::{ArgCount, Contexts, DirectiveEnd, DirectiveLine, Error, LineCx, Resu
 pub struct Directive<C: 'static> {
     /// The name, as written in the configuration.
     pub name: &'static str,
-    /// The blocks it may stand in.
+    /// The blocks it is allowed in.
     pub contexts: Contexts,
     /// How many arguments it takes, and what ends it.
     pub args: ArgCount,
@@ -92,7 +92,7 @@ pub fn check<C>(directive: &Directive<C>, line: &DirectiveLine, here: Contexts) 
 pub struct DirectiveSignature {
     /// The name, as written in the configuration.
     pub name: &'static str,
-    /// The blocks it may stand in.
+    /// The blocks it is allowed in.
     pub contexts: Contexts,
     /// How many arguments it takes, and what ends it.
     pub args: ArgCount,

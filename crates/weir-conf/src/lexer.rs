@@ -214,7 +214,7 @@ impl<'a> Lexer<'a> {
         Err(WordError { error: error.at(self.span(start, start + 10)), resume: None })
     }
 
-    /// A quote without its pair: goes on in the line after the one it stands in.
+    /// A quote without its pair: goes on in the line after the one it is in.
     fn unclosed(&mut self, start: usize, quote: u8) -> WordError {
         let resume = Some(self.line_end(start));
         if self.text.len() <= start + 1 + LONGEST {

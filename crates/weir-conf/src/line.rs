@@ -27,7 +27,7 @@ pub struct LineCx<'a> {
 }
 
 impl<'a> LineCx<'a> {
-    /// A context for `line`, which stands in the block `here`. `ext` is what the caller lends to setters that need
+    /// A context for `line`, which is in the block `here`. `ext` is what the caller lends to setters that need
     /// more than the line (registries of variables, expressions, zones), see [`LineCx::ext`].
     pub fn new(
         line: &'a DirectiveLine,
@@ -63,7 +63,7 @@ impl<'a> LineCx<'a> {
         self.line
     }
 
-    /// The block the line stands in.
+    /// The block the line is in.
     pub fn here(&self) -> Contexts {
         self.here
     }

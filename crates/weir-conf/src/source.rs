@@ -139,7 +139,7 @@ pub struct Word {
     pub quoted: bool,
     /// Whether a line ended between the word before it in the same line of configuration and this one.
     pub(crate) after_newline: bool,
-    /// Where it stands, quotes included.
+    /// Where it is, quotes included.
     pub span: Span,
 }
 

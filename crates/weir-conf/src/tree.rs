@@ -47,7 +47,7 @@ impl DirectiveLine {
         std::iter::once(&self.name).chain(&self.args)
     }
 
-    /// Adds what the line says, and the lines in its braces, to `hasher`; where they stand does not count.
+    /// Adds what the line says, and the lines in its braces, to `hasher`; where they are does not count.
     pub fn hash_words(&self, hasher: &mut impl Hasher) {
         hasher.write_usize(self.args.len());
         self.words().for_each(|word| word.bytes().hash(hasher));
@@ -80,9 +80,9 @@ impl Block {
 /// Text in braces that is not nginx's language.
 #[derive(Clone, Debug)]
 pub struct RawBlock {
-    /// What stands between the braces, unchanged.
+    /// What is between the braces, unchanged.
     pub text: Vec<u8>,
-    /// Where it stands, without the braces.
+    /// Where it is, without the braces.
     pub span: Span,
 }
 

@@ -63,7 +63,7 @@ pub fn parse_offset(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A time in milliseconds: `30`, `30s`, `500ms`, `1h30m`, `1d 2h`. A number without unit is seconds; units stand
+/// A time in milliseconds: `30`, `30s`, `500ms`, `1h30m`, `1d 2h`. A number without unit is seconds; units are
 /// from the greatest to the least, of `w d h m s ms`.
 pub fn parse_time_ms(text: &[u8]) -> Option<u64> {
     parse_time(text, TimeUnit::Month, 1000)

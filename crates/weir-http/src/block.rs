@@ -15,7 +15,7 @@ pub(crate) fn load(text: &[u8]) -> [u8; BLOCK] {
     let words = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
         (Some(first), Some(last)) => {
             let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
-            // 8 to 15 bytes: of the last word those behind the first one.
+            // 8 to 15 bytes: of the last word those after the first one.
             let behind = if length == 8 { 0 } else { last >> (8 * (16 - length)) };
             u128::from(behind) << 64 | u128::from(first)
         }

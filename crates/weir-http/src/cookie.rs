@@ -2,7 +2,7 @@
 
 /// The value of the cookie `name` among the values of all `Cookie` fields, in order. As nginx, names are compared
 /// without case, spaces around `=` are skipped, and quotes are part of the value. Unlike nginx, a bare `name` without
-/// `=` does not hide the cookie behind it.
+/// `=` does not hide the cookie after it.
 pub fn find<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     values.into_iter().find_map(|value| element(value, name, b';'))
 }

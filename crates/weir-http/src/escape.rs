@@ -143,7 +143,7 @@ fn json_byte(out: &mut Vec<u8>, byte: u8) {
 pub enum UnescapeMode {
     /// Everything, `?` is an ordinary byte.
     All,
-    /// A path: stops behind the first `?`, raw or escaped.
+    /// A path: stops after the first `?`, raw or escaped.
     Uri,
     /// A redirect: as [`UnescapeMode::Uri`], and only printable bytes above `%` are decoded; the others stay escaped.
     Redirect,

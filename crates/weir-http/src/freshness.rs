@@ -91,7 +91,7 @@ impl Freshness {
     }
 }
 
-/// The number behind `name`, if that is there; `Some(None)`: something else stands behind it.
+/// The number after `name`, if that is there; `Some(None)`: something else is after it.
 fn seconds(value: &[u8], name: &[u8]) -> Option<Option<u64>> {
     let rest = &value[find(value, name)? + name.len()..];
     let end = rest.iter().position(|byte| matches!(byte, b',' | b';' | b' ')).unwrap_or(rest.len());

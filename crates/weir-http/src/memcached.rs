@@ -8,7 +8,7 @@ use std::fmt;
 use crate::Span;
 use crate::escape::{EscapeSet, escape};
 
-/// What stands behind a value.
+/// What follows a value.
 pub(crate) const TRAILER: &[u8] = b"\r\nEND\r\n";
 
 /// The key that asks for `text`: what would end the command or the key is escaped.
@@ -28,7 +28,7 @@ pub fn get(key: &[u8]) -> Vec<u8> {
 pub enum MemcachedHead {
     /// A value of `length` bytes follows, and then [`TRAILER`].
     Value {
-        /// The client's flags as they stand in the line.
+        /// The client's flags as they are in the line.
         flags: Span,
         /// Bytes of the value.
         length: u64,
@@ -148,7 +148,7 @@ impl MemcachedValue {
     }
 }
 
-/// Something else stands where [`TRAILER`] should.
+/// Something else is in the place of [`TRAILER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadTrailer {
     /// Bytes of the input that are the value's all the same.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a value holds and however it is cut, it is found whole, and nothing behind it.
+        /// Whatever a value holds and however it is cut, it is found whole, and nothing after it.
         #[test]
         fn values_are_found_however_they_are_cut(value: Vec<u8>, name in vec(0u8..=255, 1..40), cut in 1usize..20) {
             let name = key(&name);

@@ -84,7 +84,7 @@ impl Method {
         }
     }
 
-    /// The name as it stands in a request line; `"UNKNOWN"` for [`Method::Other`].
+    /// The name as it is in a request line; `"UNKNOWN"` for [`Method::Other`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -114,7 +114,7 @@ impl Method {
     }
 }
 
-/// Whether `byte` may stand in a method name; nginx takes `A`-`Z`, `_` and `-` and refuses lower case.
+/// Whether `byte` is allowed in a method name; nginx takes `A`-`Z`, `_` and `-` and refuses lower case.
 pub(crate) const fn is_method_byte(byte: u8) -> bool {
     matches!(byte, b'A'..=b'Z' | b'_' | b'-')
 }

@@ -10,7 +10,7 @@ use crate::date;
 pub struct ByteRange {
     /// First byte.
     pub start: u64,
-    /// One behind the last byte.
+    /// The offset after the last byte.
     pub end: u64,
 }
 
@@ -117,7 +117,7 @@ pub fn content_range(out: &mut Vec<u8>, range: ByteRange, length: u64) {
 }
 
 /// Reads the value of `Content-Range` of one part: the part, and the length of the whole unless that is `*`. Spaces
-/// may stand between its pieces, as nginx takes them.
+/// may be between its pieces, as nginx takes them.
 pub fn parse_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
     let rest = value.strip_prefix(b"bytes ")?;
     let (first, rest) = piece(rest, b'-')?;
@@ -131,7 +131,7 @@ pub fn parse_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
     Some((ByteRange { start, end }, whole)).filter(|_| start < end)
 }
 
-/// What stands before `mark`, without spaces around, and what behind.
+/// What precedes `mark`, without spaces around, and what after.
 fn piece(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|&byte| byte == mark)?;
     Some((trim(text.get(..at)?), text.get(at + 1..)?))
@@ -196,13 +196,13 @@ impl MultipartLayout {
         out.extend_from_slice(&self.boundary);
     }
 
-    /// Appends what stands before the bytes of a part.
+    /// Appends what precedes the bytes of a part.
     pub fn part(&self, out: &mut Vec<u8>, range: ByteRange, length: u64) {
         out.extend_from_slice(&self.head);
         append(out, format_args!("{}-{}/{length}\r\n\r\n", range.start, range.end - 1));
     }
 
-    /// Appends what stands behind the last part.
+    /// Appends what follows the last part.
     pub fn last(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.boundary);

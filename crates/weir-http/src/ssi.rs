@@ -20,7 +20,7 @@ pub struct SsiParser {
 pub struct SsiCommand {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its parameters, in order; backslashes stand in values as written.
+    /// Its parameters, in order; backslashes are in values as written.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -50,7 +50,7 @@ enum SsiParserState {
     BeforeEqual,
     BeforeValue,
     Value(u8),
-    /// Behind a backslash in a value with these quotes.
+    /// After a backslash in a value with these quotes.
     Quoted(u8),
     AfterValue,
     Closing,

@@ -14,7 +14,7 @@ pub(crate) const TO_HTTPS: u16 = 497;
 /// The client closed before a response could be sent; only ever seen in logs.
 pub const CLIENT_CLOSED: u16 = 499;
 
-/// Code and phrase as they stand in a status line, `"404 Not Found"`; `None` when nginx has no words for the code.
+/// Code and phrase as they are in a status line, `"404 Not Found"`; `None` when nginx has no words for the code.
 /// Meant for precomputing status lines; [`on_wire`] comes first for 494-497.
 pub fn line(status: u16) -> Option<&'static str> {
     Some(match status {

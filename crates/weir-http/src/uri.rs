@@ -21,7 +21,7 @@ use crate::escape::{self, UnescapeMode, digit_value};
 pub struct NormalizedUri {
     /// Length of the normalised path, in bytes; equals `out.len()`.
     pub path_len: usize,
-    /// The arguments behind `?`, without it and without a fragment, raw; a span into the target. `None` when there is
+    /// The arguments after `?`, without it and without a fragment, raw; a span into the target. `None` when there is
     /// no `?`, an empty span when nothing follows it.
     pub args: Option<Span>,
     /// The extension of the last path segment without its dot, a span into `out`; `None` when there is none or it is
@@ -121,7 +121,7 @@ fn short(target: &[u8]) -> Option<NormalizedUri> {
     let (block, inside) = (load(target), below(length));
     let slashes = u32::from(bytes::equal(&block, b'/'));
     let dots = u32::from(bytes::equal(&block, b'.'));
-    // A dot behind a dot may be a leading one, or no extension's.
+    // A dot after a dot may be a leading one, or no extension's.
     if (special(&block) | slashes << 1 & (slashes | dots) | dots << 1 & dots) & inside != 0 {
         return None;
     }
@@ -200,7 +200,7 @@ const LEADING_DOTS_OF_REQUEST: usize = 3;
 const LEADING_DOTS_OF_REDIRECT: usize = 1;
 
 fn extension(path: &[u8], leading_dots: usize) -> Option<Span> {
-    // Names are short, and a dot behind another byte than these is no leading one.
+    // Names are short, and a dot after another byte than these is no leading one.
     let last = path.iter().rposition(|byte| matches!(byte, b'.' | b'/'))?;
     match path.get(last.wrapping_sub(1)..=last) {
         Some([_, b'/']) => return None,
@@ -299,7 +299,7 @@ impl PathBuilder<'_> {
 }
 
 /// How many leading bytes of `target` are path bytes that need no work: stops at `%`, `?`, `#`, a byte never allowed,
-/// and at `/` or `.` behind a `/`.
+/// and at `/` or `.` after a `/`.
 fn plain_prefix(target: &[u8]) -> usize {
     let (blocks, tail) = target.as_chunks::<BLOCK>();
     let mut slash_before = 0;
@@ -322,7 +322,7 @@ fn attention(block: &[u8; BLOCK], slash_before: &mut u32) -> u32 {
     special(block) | behind_slash & (slashes | u32::from(bytes::equal(block, b'.')))
 }
 
-/// The bytes that are no part of a path as it stands.
+/// The bytes that are no part of a path as it is.
 #[inline(always)]
 fn special(block: &[u8; BLOCK]) -> u32 {
     let marks = bytes::equal(block, b'%') | bytes::equal(block, b'?') | bytes::equal(block, b'#');

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// A domain name: its labels as on the wire, in lower case, each behind its length, without the final empty one.
+/// A domain name: its labels as on the wire, in lower case, each after its length, without the final empty one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DnsName(Box<[u8]>);
 
@@ -62,7 +62,7 @@ impl DnsName {
         out.push(0);
     }
 
-    /// Reads a name at `at` of a message, following pointers, each of which must lead back; the position behind it.
+    /// Reads a name at `at` of a message, following pointers, each of which must lead back; the position after it.
     pub(crate) fn read(message: &[u8], at: usize) -> Option<(DnsName, usize)> {
         let mut wire = Vec::new();
         // What may still be pointed to lies before this: so it ends.

@@ -66,7 +66,7 @@ pub(crate) enum ResolverTimer {
 #[derive(Debug)]
 struct PendingLookup {
     question: DnsQuestion,
-    /// The names to try behind this one.
+    /// The names to try after this one.
     next: Vec<DnsName>,
     name: DnsName,
     keys: Vec<CacheKey>,

@@ -259,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands there, also with a right sum: no panic, and nothing that lasts too long.
+        /// Whatever is there, also with a right sum: no panic, and nothing that lasts too long.
         #[test]
         fn any_text_is_survived(body in "(\n(a|aaaa|srv|ptr|x) [a-z.\\\\]{0,9} -?[0-9]{0,20}( [0-9.:,a-z]{0,12}){0,3}){0,4}", now in any::<u32>(), unix in any::<u64>()) {
             let body = format!("{HEAD}{body}\n");

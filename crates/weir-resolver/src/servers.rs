@@ -40,7 +40,7 @@ impl NameServers {
     }
 
     /// The servers in the order in which a query asks them: the primary ones in turn, then the backups; those that
-    /// do not answer behind all that do.
+    /// do not answer after all that do.
     pub(crate) fn order(&mut self) -> Vec<usize> {
         let turn = self.turn;
         self.turn = self.turn.wrapping_add(1);

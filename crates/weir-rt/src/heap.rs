@@ -222,7 +222,7 @@ const fn most(class: usize) -> u16 {
 const ALIGN: usize = 16;
 /// Up to here there is a class for each size of the system's blocks, 16 bytes apart ...
 const FINE: usize = 64 * 16 + 8;
-/// ... behind it, so far apart, up to here.
+/// ... after it, so far apart, up to here.
 const STEP: usize = 128;
 const LARGEST: usize = FINE + 24 * STEP;
 const CLASSES: usize = FINE / 16 + 24 + 1;

@@ -67,7 +67,7 @@ pub(crate) struct SocketLayer {
     pub(crate) resident_to: u64,
     /// Bytes for the user that came before the layer was put in place.
     pub(crate) early: Vec<u8>,
-    /// The peer is to be told the end behind the last byte.
+    /// The peer is to be told the end after the last byte.
     pub(crate) closing: bool,
     closed: bool,
 }

@@ -72,7 +72,7 @@ pub enum SendError {
 const PIECES: usize = 16;
 /// Bytes offered to the kernel in one system call.
 const CALL_BYTES: usize = 1 << 20;
-/// Chunks up to this size are copied behind an owned one with room for them: cheaper than one piece more.
+/// Chunks up to this size are copied after an owned one with room for them: cheaper than one piece more.
 const COPY_MAX: usize = 2048;
 /// Owned chunks are joined up to this size.
 const JOIN_MAX: usize = 16 * 1024;
@@ -278,7 +278,7 @@ impl OutputQueue {
         }
     }
 
-    /// Replaces the file range at `at` by its bytes, behind those of the chunk before it if `joined`.
+    /// Replaces the file range at `at` by its bytes, after those of the chunk before it if `joined`.
     fn read_file(&mut self, at: usize, joined: bool, spares: &mut SpareVectors) -> bool {
         let OutputChunk::File { file, offset, len } = &self.queue[at] else { return false };
         let (file, offset, len) = (Rc::clone(file), *offset, *len as usize);

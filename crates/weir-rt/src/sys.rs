@@ -42,12 +42,12 @@ pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize) -> Result<usize
     )
 }
 
-/// recv(2) without waiting of up to `most` bytes, behind those of `to`.
+/// recv(2) without waiting of up to `most` bytes, after those of `to`.
 pub(crate) fn append_received(fd: RawFd, to: &mut Vec<u8>, most: usize) -> Result<usize, i32> {
     to.reserve(most);
     let old = to.len();
     let room = &mut to.spare_capacity_mut()[..most];
-    // SAFETY: `most` writable bytes behind the vector's end, borrowed by us alone.
+    // SAFETY: `most` writable bytes after the vector's end, borrowed by us alone.
     let n = unsafe { recv(fd, room.as_mut_ptr().cast(), most) }?;
     // SAFETY: the first `n` bytes of `room` have just been written.
     unsafe { to.set_len(old + n) };
@@ -88,7 +88,7 @@ unsafe fn stamp(message: &libc::msghdr) -> Option<i128> {
         // SAFETY: not null, so it points at a whole header in the control buffer.
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
         if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
-            // SAFETY: the kernel writes a timespec behind this header, at a place that may not be aligned for it.
+            // SAFETY: the kernel writes a timespec after this header, at a place that may not be aligned for it.
             let came = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
             return Some(i128::from(came.tv_sec) * 1_000_000_000 + i128::from(came.tv_nsec));
         }
@@ -170,7 +170,7 @@ pub(crate) fn append_resident(file: &FileHandle, to: &mut Vec<u8>, offset: u64, 
     to.reserve(len);
     let room = &mut to.spare_capacity_mut()[..len];
     let piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: len };
-    // SAFETY: one piece: the `len` writable bytes behind the vector's end.
+    // SAFETY: one piece: the `len` writable bytes after the vector's end.
     let n = unsafe { libc::preadv2(file.fd(), &raw const piece, 1, offset, libc::RWF_NOWAIT) };
     if n != len as isize {
         return false;

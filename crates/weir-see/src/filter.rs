@@ -28,7 +28,7 @@ enum FilterCondition {
 impl RequestFilter {
     /// Reads conditions separated by spaces: a path's beginning (`/img/`), an address whose path is meant
     /// (`http://host/a.txt`), `path=`, `method=`, `status=404`, `status=5xx`, `location=`, `over=20ms`. What has spaces
-    /// stands in quotes: `location="= /a"`.
+    /// is in quotes: `location="= /a"`.
     ///
     /// # Errors
     /// What can't be understood.

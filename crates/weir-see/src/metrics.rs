@@ -421,7 +421,7 @@ impl MetricsWriter {
     }
 }
 
-/// The latest example above `below` and up to `bound`, as it stands behind a bucket.
+/// The latest example above `below` and up to `bound`, as it is after a bucket.
 fn exemplar(exemplars: &[BucketExemplar], below: u64, bound: u64) -> String {
     let inside = exemplars.iter().filter(|exemplar| exemplar.total_ns > below && exemplar.total_ns <= bound);
     inside.max_by_key(|exemplar| exemplar.unix_ms).map_or(String::new(), |exemplar| {

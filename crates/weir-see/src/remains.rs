@@ -97,7 +97,7 @@ pub fn keep(remains: CrashRemains, source: Arc<ServerSource>) -> io::Result<()> 
     Ok(())
 }
 
-/// `record`, and behind it how the process that left it ended.
+/// `record`, and after it how the process that left it ended.
 #[must_use]
 pub fn complete(record: Vec<u8>, pid: u32, how: &str) -> Vec<u8> {
     let mut file = record;
@@ -143,7 +143,7 @@ impl RemainsKeeper {
         }
     }
 
-    /// Writes what is still to be had: a worker that crashes says nothing any more, but what it does stands in a table.
+    /// Writes what is still to be had: a worker that crashes says nothing any more, but what it does is in a table.
     fn last(&mut self, signal: i32) {
         self.gather();
         let in_flight = self.source.workers().iter().flat_map(|worker| worker.now.requests()).collect();
@@ -194,7 +194,7 @@ const WRITTEN: Duration = Duration::from_secs(5);
 const SPAN: Duration = Duration::from_secs(10);
 /// How many are.
 const MOST: usize = 500;
-/// Where the record stands, and its length.
+/// Where the record is, and its length.
 const HEADER: u64 = 16;
 /// A larger record is cut: half a kilobyte for each boundary of the longest requests.
 const LARGEST: u64 = 16 << 20;

@@ -9,7 +9,7 @@ pub use process::ProcessSymbols;
 
 /// Gives the frames of a sampled address their names, in the process of the command: the server ships addresses.
 pub(crate) trait SymbolSource {
-    /// Adds the frames that stand at `address`, outermost first: a function and what was inlined into it.
+    /// Adds the frames that are at `address`, outermost first: a function and what was inlined into it.
     fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>);
 }
 

@@ -38,7 +38,7 @@ pub struct BrotliEncoder(NonNull<c::BrotliEncoderState>);
 impl BrotliEncoder {
     /// `quality` is 0 to 11, `window` the logarithm of the window's bytes, 10 to 24; `hint` the bytes to come, 0 if
     /// that is not known. `from` is how many bytes of the stream's content another encoder of the same quality and
-    /// window has made, and flushed: this one goes on behind it, and refers to nothing before.
+    /// window has made, and flushed: this one goes on after it, and refers to nothing before.
     ///
     /// # Errors
     /// [`EncoderRefused`] without memory and for values out of range.

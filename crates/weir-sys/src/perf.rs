@@ -228,7 +228,7 @@ impl PerfRing {
         Err(error)
     }
 
-    /// Gives every complete record to `each`: its header and its words behind that.
+    /// Gives every complete record to `each`: its header and its words after that.
     fn drain(&mut self, mut each: impl FnMut(u64, &[u64])) {
         let head = self.word(DATA_HEAD).load(Ordering::Acquire);
         let mut tail = self.word(DATA_TAIL).load(Ordering::Relaxed);
@@ -252,7 +252,7 @@ impl PerfRing {
     /// A word of the ring; `at` counts from its first use on.
     fn data(&self, at: u64) -> u64 {
         let offset = PAGE + (at as usize & (self.size - 1) & !7);
-        // SAFETY: `offset` is within the mapping and a multiple of 8. The kernel writes there only behind what the
+        // SAFETY: `offset` is within the mapping and a multiple of 8. The kernel writes there only after what the
         // tail says was read.
         unsafe { self.base.add(offset).cast::<u64>().read_volatile() }
     }

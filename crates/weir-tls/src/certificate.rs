@@ -110,7 +110,7 @@ pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(chain)
 }
 
-/// Certificates as encoded, one behind the other.
+/// Certificates as encoded, one after the other.
 ///
 /// # Errors
 /// There is no certificate, or one is malformed.

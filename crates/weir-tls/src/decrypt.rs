@@ -62,7 +62,7 @@ fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<Encry
     let (salt, rest) = der::expect(parameters, OCTETS)?;
     let (count, rest) = der::expect(rest, INTEGER)?;
     let iterations = der::number(count).and_then(NonZeroU32::new)?;
-    // An optional key length stands before the function.
+    // An optional key length is before the function.
     let rest = der::expect(rest, INTEGER).map_or(rest, |(_, rest)| rest);
     let prf = match der::expect(rest, SEQUENCE) {
         None => pbkdf2::PBKDF2_HMAC_SHA1,

@@ -153,13 +153,13 @@ impl<'b> HelloReader<'b> {
         self.take(2).map(|b| u16::from_be_bytes([b[0], b[1]]))
     }
 
-    /// Bytes behind their length of one byte.
+    /// Bytes after their length of one byte.
     fn bytes8(&mut self) -> Option<&'b [u8]> {
         let len = self.u8()?;
         self.take(usize::from(len))
     }
 
-    /// Bytes behind their length of two bytes.
+    /// Bytes after their length of two bytes.
     fn bytes16(&mut self) -> Option<&'b [u8]> {
         let len = self.u16()?;
         self.take(usize::from(len))

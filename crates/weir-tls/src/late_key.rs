@@ -81,7 +81,7 @@ fn pkcs8(der: &[u8]) -> Option<(SignatureAlgorithm, Vec<u8>)> {
     }
 }
 
-/// RFC 8017, appendix A.1.2: modulus and public exponent stand first.
+/// RFC 8017, appendix A.1.2: modulus and public exponent are first.
 fn rsa(der: &[u8]) -> Option<(SignatureAlgorithm, Vec<u8>)> {
     let (key, _) = der::expect(der, der::SEQUENCE)?;
     let (_version, numbers) = der::expect(key, der::INTEGER)?;

@@ -174,7 +174,7 @@ impl<'b> BasicResponse<'b> {
         const BITS: u8 = 0x03;
         let (basic, _) = der::expect(bytes, SEQUENCE)?;
         let data = der::element(basic).filter(|data| data.tag == SEQUENCE)?;
-        // A version may stand before the responder's name.
+        // A version may precede the responder's name.
         let first = der::element(data.content)?;
         let responder = if first.tag == EXPLICIT_0 { der::element(first.rest)? } else { first };
         let (_, rest) = der::expect(responder.rest, GENERALIZED)?;

@@ -4,7 +4,7 @@
 /// A block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PemBlock {
-    /// What stands behind `BEGIN`.
+    /// What follows `BEGIN`.
     pub(crate) label: String,
     /// `Proc-Type: ...` and the like, by name.
     pub(crate) headers: Vec<(String, String)>,
@@ -105,7 +105,7 @@ const VALUES: [u8; 256] = {
     values
 };
 
-/// `der` as a block, with nginx's 64 characters a line and a line end behind it.
+/// `der` as a block, with nginx's 64 characters a line and a line end after it.
 pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     let mut out = format!("-----BEGIN {label}-----\n");
     for line in der.chunks(48) {

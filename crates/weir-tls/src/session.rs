@@ -298,7 +298,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
     }
 }
 
-/// Seals `plain`, or the alert that nothing follows, behind what the connection has to send itself.
+/// Seals `plain`, or the alert that nothing follows, after what the connection has to send itself.
 fn write<C: RecordConnection>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
     let mut used = 0;
     loop {

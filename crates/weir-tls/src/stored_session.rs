@@ -26,7 +26,7 @@ struct StoredSession {
 }
 
 impl KeptSession {
-    /// Nothing can be resumed with it (yet: TLS 1.3 brings tickets behind the handshake).
+    /// Nothing can be resumed with it (yet: TLS 1.3 brings tickets after the handshake).
     pub fn is_empty(&self) -> bool {
         let kept = self.0.lock();
         kept.tls12.is_none() && kept.tls13.is_empty()

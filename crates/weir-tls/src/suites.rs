@@ -201,7 +201,7 @@ pub fn select_groups(list: &str) -> Result<Vec<&'static dyn SupportedKxGroup>, E
     Ok(groups)
 }
 
-/// The names of a list that can't be had here, but for those behind `?`, which may be unknown.
+/// The names of a list that can't be had here, but for those after `?`, which may be unknown.
 pub fn lacking_groups(list: &str) -> Vec<&str> {
     let lacks = |(name, optional): &(&str, bool)| !optional && *name != "auto" && group(name).is_none();
     group_words(list).filter(lacks).map(|(name, _)| name).collect()

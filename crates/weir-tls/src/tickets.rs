@@ -153,7 +153,7 @@ impl ProducesTickets for ServerTickets {
         self.lifetime
     }
 
-    /// Name of the key, nonce, and the sealed session behind the time of its making.
+    /// Name of the key, nonce, and the sealed session after the time of its making.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         self.keys.sealing(|key| {
             let mut nonce = [0; NONCE_LEN];

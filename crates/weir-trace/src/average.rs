@@ -103,7 +103,7 @@ pub struct AverageTree {
     tree: TraceTree,
     /// One for each node of the tree.
     parts: Vec<AveragePart>,
-    /// Phases and chains of filters: nodes that stand in no request's events.
+    /// Phases and chains of filters: nodes that are in no request's events.
     groups: Vec<AverageGroup>,
     /// Nodes that the request at hand has.
     touched: Vec<u32>,
@@ -157,13 +157,13 @@ struct AveragePart {
     /// Times of the request at hand, children included.
     now: (u64, u64),
     touched: bool,
-    /// Index of the group it stands in, plus 1.
+    /// Index of the group it is in, plus 1.
     group: u32,
 }
 
 #[derive(Clone, Debug)]
 struct AverageGroup {
-    /// The node it stands in.
+    /// The node it is in.
     parent: u32,
     site: Site,
     spread: TimeSpread,
@@ -265,7 +265,7 @@ impl AverageTree {
     /// The request at hand is complete: its times go up the tree and into the histograms.
     fn settle(&mut self) {
         self.tree.requests += 1;
-        // Children stand behind their parents.
+        // Children are after their parents.
         self.touched.sort_unstable();
         for &at in &self.touched {
             let node = &self.tree.nodes[at as usize];
@@ -311,7 +311,7 @@ impl AverageTree {
         child
     }
 
-    /// Makes the part of a new node, and the group it stands in.
+    /// Makes the part of a new node, and the group it is in.
     #[cold]
     fn adopt(&mut self, parent: u32, site: Site, sites: &SiteTable) {
         let above = self.tree.nodes[parent as usize].site;

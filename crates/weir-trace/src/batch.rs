@@ -28,7 +28,7 @@ pub(crate) struct ShapeBatch {
     /// Requests that were counted alone before.
     alone: usize,
     sums: Vec<ColumnSum>,
-    /// The columns of all sums, one sum's behind the other's.
+    /// The columns of all sums, one sum's after the other's.
     columns: Vec<u16>,
     /// Sites that were called and took no stamp, and how often.
     passes: Vec<(Arc<LiveSite>, u64)>,
@@ -196,7 +196,7 @@ impl ShapeBatch {
     }
 }
 
-/// An event, wherever it stands.
+/// An event, wherever it is.
 pub(crate) trait EventWord {
     /// Its eight bytes.
     fn word(&self) -> u64;

@@ -326,7 +326,7 @@ impl Cause {
 #[derive(Clone, Copy)]
 pub struct InlineText<const N: usize> {
     len: u8,
-    /// Behind `len` whatever was there before.
+    /// After `len` whatever was there before.
     bytes: [u8; N],
 }
 

@@ -111,7 +111,7 @@ struct RequestShape {
     /// The sites called once.
     shares: Vec<SingleShare>,
     several: Vec<RepeatedShare>,
-    /// The ranges of `several`, one site's behind the other's.
+    /// The ranges of `several`, one site's after the other's.
     ranges: Vec<EventRange>,
     remarks: Vec<(u16, EventKind, Arc<LiveSite>)>,
     /// The events that end a wait: none or one, mostly.
@@ -289,7 +289,7 @@ fn is_in(at: u16, range: EventRange) -> bool {
 #[derive(Default)]
 struct ShapeWalk {
     parts: Vec<SitePart>,
-    /// Open sites, with the index behind the event that opened them.
+    /// Open sites, with the index after the event that opened them.
     open: Vec<(Site, u16)>,
     beyond: u32,
 }

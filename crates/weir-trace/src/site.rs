@@ -31,7 +31,7 @@ impl Site {
     pub const HEADER: Site = Site(FIRST_FIXED + 4);
     /// All body filters of a response; no time of its own.
     pub const BODY_FILTERS: Site = Site(FIRST_FIXED + 5);
-    /// The body filter that reads file pieces into memory for those behind it.
+    /// The body filter that reads file pieces into memory for those after it.
     pub const COPY: Site = Site(FIRST_FIXED + 6);
 
     /// What lies around this site when it is left: of sites that are `open`, innermost last, how many stay so after an
@@ -282,7 +282,7 @@ impl SiteTable {
         GLOBAL.get_or_init(SiteTable::new)
     }
 
-    /// [`SiteTable::intern`] of the process-wide table for what stands in the program: looked up without a lock once the
+    /// [`SiteTable::intern`] of the process-wide table for what is in the program: looked up without a lock once the
     /// thread has asked. For places that have few such names, not for those of a configuration.
     pub fn fixed(kind: SiteKind, location: &'static str, name: &'static str) -> Site {
         let same = |one: &str, other: &str| std::ptr::eq(one, other);

@@ -264,7 +264,7 @@ impl Trace {
         tape.rewind(self.last);
     }
 
-    /// Takes over what was written to its tape, which goes on empty. What is done to the trace behind that is to be made
+    /// Takes over what was written to its tape, which goes on empty. What is done to the trace after that is to be made
     /// known to the tape by [`EventTape::rewind`] with [`last`](Trace::last).
     pub fn take(&mut self, tape: &EventTape) {
         let events = tape.events();

@@ -97,7 +97,7 @@ impl TraceTree {
         &self.nodes[0]
     }
 
-    /// All nodes; a parent stands before its children.
+    /// All nodes; a parent is before its children.
     #[must_use]
     pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
@@ -121,7 +121,7 @@ impl TraceTree {
         self.waits.iter().filter(move |wait| wait.node == node)
     }
 
-    /// The nodes of each site added up, wherever they stand: times inclusive, a site inside itself counted once. Own
+    /// The nodes of each site added up, wherever they are: times inclusive, a site inside itself counted once. Own
     /// times are added up too; what a node says of others (`site` apart) means nothing here.
     #[must_use]
     pub(crate) fn by_site(&self) -> BTreeMap<Site, TreeNode> {
@@ -191,7 +191,7 @@ impl TraceTree {
         }
     }
 
-    /// Computes the inclusive times from the own ones; children stand behind their parents.
+    /// Computes the inclusive times from the own ones; children are after their parents.
     pub(crate) fn sum_up(&mut self) {
         for node in &mut self.nodes {
             node.run = node.self_run;

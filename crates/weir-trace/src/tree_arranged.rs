@@ -15,7 +15,7 @@ impl TraceTree {
         self.arranged_with(sites).0
     }
 
-    /// [`arranged`](TraceTree::arranged), and where each node of this tree stands in that one.
+    /// [`arranged`](TraceTree::arranged), and where each node of this tree is in that one.
     pub(crate) fn arranged_with(&self, sites: &SiteTable) -> (TraceTree, Vec<u32>) {
         let kinds: Vec<SiteKind> = self.nodes.iter().map(|node| kind(node.site, sites)).collect();
         let mut arranged = TraceTree::new();
@@ -56,7 +56,7 @@ pub(crate) fn kind(site: Site, sites: &SiteTable) -> SiteKind {
     if site.is_none() { SiteKind::Request } else { sites.info(site).kind }
 }
 
-/// The node that a site is to stand in, if `above` is not it already.
+/// The node that a site is to be in, if `above` is not it already.
 pub(crate) fn group(site: Site, kind: SiteKind, above: SiteKind) -> Option<Site> {
     match kind {
         SiteKind::Handler(phase) if above != SiteKind::Phase(phase) => Some(Site::phase(phase)),
@@ -67,7 +67,7 @@ pub(crate) fn group(site: Site, kind: SiteKind, above: SiteKind) -> Option<Site>
     }
 }
 
-/// Where a site stands among others of the same parent; equal ones stay as they came.
+/// Where a site is among others of the same parent; equal ones stay as they came.
 pub(crate) fn rank(kind: SiteKind) -> u8 {
     match kind {
         SiteKind::Phase(LOG) | SiteKind::Handler(LOG) => 36,

@@ -3,7 +3,7 @@
 use super::node::YamlNode;
 use crate::{Block, DirectiveLine, Error, Result, Span, Word};
 
-/// Where a key stands.
+/// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyLevel {
     Global,

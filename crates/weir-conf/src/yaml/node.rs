@@ -6,7 +6,7 @@ use saphyr_parser::{Event, Parser, StrInput};
 
 use crate::{Error, FileId, Result, Span};
 
-/// A value and where it stands.
+/// A value and where it is.
 #[derive(Clone, Debug)]
 pub(super) struct YamlNode {
     pub(super) span: Span,

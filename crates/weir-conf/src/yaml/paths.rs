@@ -46,7 +46,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
         }
         "proxy.reverse.url" => {
             let url = value.plain()?;
-            // Without a path it is `/`, and what follows the location's path comes behind it.
+            // Without a path it is `/`, and what follows the location's path comes after it.
             let url = if url.ends_with('/') { url.to_owned() } else { format!("{url}/") };
             let pass = || vec![line("proxy_pass", what.span, &[(&url, value.span)])];
             let mut all = vec![location(None, &folder, pass())];
@@ -62,7 +62,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
     }
 }
 
-/// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put behind the URL.
+/// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put after the URL.
 fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<DirectiveLine>> {
     let (mut url, mut status) = (value, None);
     if let YamlValue::Map(entries) = &value.value {

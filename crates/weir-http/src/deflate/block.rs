@@ -127,7 +127,7 @@ impl BlockWriter {
         }
     }
 
-    /// What was written shall be readable: behind the block follows an empty one.
+    /// What was written shall be readable: after the block follows an empty one.
     pub(super) fn sync(&mut self) {
         self.sync = true;
     }
@@ -306,7 +306,7 @@ struct BlockHeader {
     /// How many of the literals and lengths are told.
     literals: usize,
     distances: usize,
-    /// Symbols, and behind each the value of its extra bits.
+    /// Symbols, and after each the value of its extra bits.
     symbols: [(u8, u8); 286 + 30],
     len: usize,
     lengths: [u8; 19],
@@ -420,13 +420,13 @@ const FIXED: [u8; 288] = {
 const END: usize = 256;
 /// The code in what [`codes`] makes.
 const BITS: u32 = (1 << LENGTH) - 1;
-/// Where the number of a distance's extra bits stands.
+/// Where the number of a distance's extra bits is.
 const EXTRA: u32 = 28;
 /// The code of a distance without that.
 const DISTANCE: u32 = (1 << EXTRA) - 1;
 /// So many bytes are written ahead.
 const OUT: usize = 2048;
-/// And behind them the last bits of what was begun before.
+/// And after them the last bits of what was begun before.
 const SLACK: usize = 16;
 /// Most bytes of a block that has them as they are.
 const MOST: usize = 0xffff;

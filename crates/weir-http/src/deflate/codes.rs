@@ -102,7 +102,7 @@ pub(super) fn codes(lengths: &[u8], codes: &mut [u32]) {
     }
 }
 
-/// Where in what [`codes`] makes the length stands.
+/// Where in what [`codes`] makes the length is.
 pub(super) const LENGTH: u32 = 24;
 /// Longest code of literals, lengths and distances.
 pub(super) const LIMIT: usize = 15;

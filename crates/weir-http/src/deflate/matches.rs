@@ -2,7 +2,7 @@
 
 use super::DeflateSettings;
 
-/// Literals as they stand in the input, and a match behind them.
+/// Literals as they are in the input, and a match after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatchSequence {
     /// So many literals; less than both windows have bytes.
@@ -25,10 +25,10 @@ pub(super) struct MatchFinder {
     at: usize,
     /// Where the bytes of the block begin.
     start: usize,
-    /// Behind the last match: what follows are literals.
+    /// After the last match: what follows are literals.
     loose: usize,
     sequences: Vec<MatchSequence>,
-    /// How often each literal and length stands in the block, by symbol of RFC 1951.
+    /// How often each literal and length is in the block, by symbol of RFC 1951.
     pub(super) literals: [u32; 288],
     /// How often each distance does, by symbol.
     pub(super) distances: [u32; 32],
@@ -119,7 +119,7 @@ impl MatchFinder {
         &self.bytes[self.start..self.at]
     }
 
-    /// The block ends here: the literals behind its last match are counted.
+    /// The block ends here: the literals after its last match are counted.
     pub(super) fn end(&mut self) {
         count(&mut self.literals, &self.bytes[self.loose..self.at]);
         self.loose = self.at;
@@ -239,7 +239,7 @@ impl MatchFinder {
         }
     }
 
-    /// Makes the places `from..to`, which a match covers, known, and goes behind it.
+    /// Makes the places `from..to`, which a match covers, known, and goes after it.
     fn cover(&mut self, from: usize, to: usize) {
         let until = to.min(self.end.saturating_sub(WORD)).max(from);
         let before = &mut self.before[..self.window];
@@ -299,7 +299,7 @@ struct FoundMatch<'m> {
 }
 
 impl FoundMatch<'_> {
-    /// A match behind these literals.
+    /// A match after these literals.
     #[inline]
     fn add(&mut self, behind: &[u8], len: usize, distance: usize) {
         count(self.literals, behind);

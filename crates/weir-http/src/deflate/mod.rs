@@ -89,7 +89,8 @@ impl DeflateEncoder {
         (self.flushed, self.last) = (true, false);
     }
 
-    /// Takes what it can of `input`, writes what it has to `output`. Behind [`DeflateOp::Finish`] nothing is taken any more.
+    /// Takes what it can of `input`, writes what it has to `output`. After [`DeflateOp::Finish`] nothing is taken any
+    /// more.
     pub fn run(&mut self, input: &[u8], output: &mut [u8], op: DeflateOp) -> DeflateProgress {
         let (mut taken, mut given) = (0, 0);
         loop {

@@ -112,7 +112,7 @@ impl Bits<'_> {
     }
 }
 
-/// What comes of `pieces`, flushed behind each if `flush`, through an output of `room` bytes.
+/// What comes of `pieces`, flushed after each if `flush`, through an output of `room` bytes.
 fn deflate(encoder: &mut DeflateEncoder, pieces: &[&[u8]], flush: bool, room: usize) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut output = vec![0; room];

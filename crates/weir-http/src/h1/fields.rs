@@ -79,7 +79,7 @@ impl<'b> HeadCursor<'b> {
         HeadStop::Bad(bad)
     }
 
-    /// Moves over the line end that must stand at `at`; `otherwise` is the error when another byte stands there.
+    /// Moves over the line end that must be at `at`; `otherwise` is the error when another byte is there.
     #[inline(always)]
     pub(super) fn line_end(&mut self, at: usize, otherwise: BadRequest) -> Result<(), HeadStop> {
         match self.rest(at) {
@@ -192,7 +192,7 @@ fn empty_line(buf: &[u8], start: usize) -> Option<usize> {
 }
 
 /// Stores the field line from `start` on, whose first control byte is at `stop`, when nothing about it is unusual: CRLF
-/// ends it, the name is known or has only usual bytes, no space or one stands before the value, none after it, and it
+/// ends it, the name is known or has only usual bytes, no space or one is before the value, none after it, and it
 /// is not empty. `None`, and nothing done, for any other.
 ///
 /// The field is built where it stays: returned by value it is copied in pieces that do not match how it was written,
@@ -207,7 +207,7 @@ fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) ->
             (length, classify_clean(line.get(..length)?))
         }
     };
-    // The colon stands before the control byte: so the name has none, as the look-ups want, nor has the value.
+    // The colon is before the control byte: so the name has none, as the look-ups want, nor has the value.
     let [first, second] = *line.get(length + 1..)?.first_chunk()?;
     let skip = length + 1 + usize::from(first == b' ');
     let first = if first == b' ' { second } else { first };

@@ -150,7 +150,7 @@ impl RequestHead {
         self.fields.iter().find(|field| field.known == known)
     }
 
-    /// Adds a field behind the others, for who changes a request that was read.
+    /// Adds a field after the others, for a caller that changes a request that was read.
     pub fn push_field(&mut self, field: Field) {
         self.seen.add(field.known);
         if field.known == KnownField::Host && self.host.is_none() {

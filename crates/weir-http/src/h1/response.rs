@@ -5,7 +5,7 @@ use super::{BadRequest, ConnectionTokens, HeadLimits, HeadParse};
 use crate::header::{Field, KnownField, Span, decimal};
 use crate::{Method, Version};
 
-/// Why a response head is refused; an upstream that sends one gives the client a 502.
+/// Why a response head is refused; the client of an upstream that sends one gets a 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadResponse {
     /// The first line is not `HTTP/1.x` and a status of three digits, 100 to 999.

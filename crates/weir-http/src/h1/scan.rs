@@ -106,7 +106,7 @@ fn last_marks(text: &[u8]) -> u64 {
     let last = match text.last_chunk::<BLOCK>() {
         // Of a block that overlaps the one before it only the bytes that are new.
         Some(block) => u32::from(bytes::controls(block)) >> (BLOCK - rest.len()),
-        // The zeros behind are control bytes, but no part of the text.
+        // The zeros after it are control bytes, but no part of the text.
         None => u32::from(bytes::controls(&load(rest))) & below(rest.len()),
     };
     // 48 bytes done leave at most 15: the shift is below 64.

@@ -41,7 +41,7 @@ pub(super) const ACK: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 /// DATA, HEADERS: the first byte says how many at the end are padding.
 pub(super) const PADDED: u8 = 8;
-/// HEADERS: five bytes of RFC 7540's priority stand before the block.
+/// HEADERS: five bytes of RFC 7540's priority are before the block.
 pub(super) const PRIORITY_FLAG: u8 = 32;
 
 impl FrameHead {

@@ -20,7 +20,7 @@ pub(super) struct HeaderBlock {
 }
 
 /// The header block that was read last. Clients ask in the same words again and again (gRPC in all of them): a block that
-/// comes once more while nothing has changed the decoder's table says what stands in section and message already.
+/// comes once more while nothing has changed the decoder's table says what is in section and message already.
 #[derive(Debug, Default)]
 pub(super) struct ReadBlock {
     /// Empty: it can't come again.
@@ -109,7 +109,7 @@ impl H2Connection {
         }
     }
 
-    /// Reads `block` into the section, unless it stands there.
+    /// Reads `block` into the section, unless it is there.
     fn decode(&mut self, block: &[u8]) -> Result<(), H2Failure> {
         let before = self.decoder.changes();
         let read = &mut self.read;

@@ -26,7 +26,7 @@ pub struct H2Message {
     pub content_length: Option<u64>,
     /// `Priority` (RFC 9218)
     pub priority: Option<Priority>,
-    /// Pseudo-header fields: they stand before all others.
+    /// Pseudo-header fields: they are before all others.
     pub pseudo: usize,
 }
 
@@ -39,7 +39,7 @@ pub enum MalformedMessage {
     Value(Span),
     /// A pseudo-header field that there is not, or not in this kind of message.
     UnknownPseudo(Span),
-    /// A pseudo-header field behind other fields.
+    /// A pseudo-header field after other fields.
     LatePseudo(Span),
     /// A pseudo-header field twice.
     RepeatedPseudo(Span),

@@ -100,12 +100,12 @@ impl ErrorCode {
     }
 }
 
-/// Why a connection ends: the peer's fault, told to it by a GOAWAY frame that stands in the output already.
+/// Why a connection ends: the peer's fault, told to it by a GOAWAY frame that is in the output already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct H2Failure {
     /// What the peer is told.
     pub code: ErrorCode,
-    /// What the log says behind "client" or "upstream".
+    /// What the log says after "client" or "upstream".
     pub reason: &'static str,
     /// The limit that was overrun, if it was one.
     pub abuse: Option<H2Abuse>,

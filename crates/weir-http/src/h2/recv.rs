@@ -13,7 +13,7 @@ use super::{ErrorCode, H2Failure, PREFACE};
 /// What the caller has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum H2Event {
-    /// A head: a request's, which opens the stream, or a response's. It stands in [`H2Connection::section`].
+    /// A head: a request's, which opens the stream, or a response's. It is in [`H2Connection::section`].
     Head {
         /// The stream.
         key: StreamKey,
@@ -34,7 +34,7 @@ pub enum H2Event {
         /// It is the last.
         end: bool,
     },
-    /// Trailer fields, which stand in [`H2Connection::section`]; nothing follows.
+    /// Trailer fields, which are in [`H2Connection::section`]; nothing follows.
     Trailers {
         /// The stream.
         key: StreamKey,

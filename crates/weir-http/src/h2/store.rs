@@ -26,9 +26,9 @@ pub(super) struct StreamRecord {
     pub(super) recv: RecvWindow,
     /// Bytes that wait to be sent.
     pub(super) pending: u64,
-    /// Behind them the stream ends.
+    /// After them the stream ends.
     pub(super) last: bool,
-    /// It stands in the queue of those that may send.
+    /// It is in the queue of those that may send.
     pub(super) queued: bool,
     /// A head was received (of a response: the final one).
     pub(super) head: bool,

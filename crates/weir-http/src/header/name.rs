@@ -176,7 +176,7 @@ impl KnownField {
         self.row().name
     }
 
-    /// The name with what stands before a value, `"Content-Length: "`.
+    /// The name with what precedes a value, `"Content-Length: "`.
     pub const fn label(self) -> &'static str {
         self.row().label
     }

@@ -25,7 +25,7 @@ pub struct DecodedSection {
     pub text: Vec<u8>,
     /// The fields in order, pseudo-header fields among them.
     pub items: Vec<SectionField>,
-    /// The fields were more, or longer, than allowed. Those behind are missing here; the tables are right all the same.
+    /// The fields were more, or longer, than allowed. Those after the limit are missing; the tables are right.
     pub too_large: bool,
     /// Bytes and fields that are missing here.
     missing: SectionLimits,
@@ -67,7 +67,7 @@ impl DecodedSection {
         self.text.len()
     }
 
-    /// Adds the field whose name and value stand at the end of the text.
+    /// Adds the field whose name and value are at the end of the text.
     #[inline]
     fn close(
         &mut self,
@@ -207,7 +207,7 @@ impl HpackDecoder {
 }
 
 /// An integer whose first byte has `prefix` bits of it (RFC 7541 section 5.1). None that means anything has more than
-/// 28 bits behind the prefix.
+/// 28 bits after the prefix.
 #[inline]
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, HpackError> {
     let (&first, mut behind) = rest.split_first().ok_or(HpackError::Truncated)?;

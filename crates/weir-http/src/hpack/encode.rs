@@ -246,7 +246,7 @@ fn tail(text: &[u8]) -> u64 {
     }
 }
 
-/// Writes an integer behind the bits of `mark`, `prefix` bits of it in the first byte (RFC 7541 section 5.1).
+/// Writes an integer after the bits of `mark`, `prefix` bits of it in the first byte (RFC 7541 section 5.1).
 #[inline]
 fn integer(out: &mut Vec<u8>, mark: u8, prefix: u32, value: usize) {
     let full = (1_usize << prefix) - 1;

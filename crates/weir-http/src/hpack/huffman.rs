@@ -79,7 +79,7 @@ fn put(room: &mut std::slice::IterMut<'_, u8>, symbol: u8) -> Result<(), BadText
     Ok(())
 }
 
-/// Puts up to four bytes behind the `have` bits that are there; `have` is 32 at most.
+/// Puts up to four bytes after the `have` bits that are there; `have` is 32 at most.
 #[inline(always)]
 fn refill(rest: &mut &[u8], bits: &mut u64, have: &mut u32) {
     if let Some((word, behind)) = rest.split_first_chunk::<4>() {
@@ -93,7 +93,7 @@ fn refill(rest: &mut &[u8], bits: &mut u64, have: &mut u32) {
     }
 }
 
-/// The symbol whose code of more than eight bits stands first in `bits`, of which `have` are there.
+/// The symbol whose code of more than eight bits is first in `bits`, of which `have` are there.
 #[cold]
 fn long(bits: u64, have: u32) -> Option<(u8, u32)> {
     for length in 10..=LONGEST.min(have) {
@@ -159,7 +159,7 @@ impl ShortCode {
 struct CodeGroup {
     first: u32,
     count: u32,
-    /// Where their symbols stand in [`ORDER`].
+    /// Where their symbols are in [`ORDER`].
     start: u32,
 }
 

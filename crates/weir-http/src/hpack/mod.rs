@@ -32,7 +32,7 @@ pub enum HpackError {
     Index,
     /// A text that is no Huffman code.
     Huffman,
-    /// A table size above ours, or behind a field.
+    /// A table size above ours, or after a field.
     TableSize,
     /// Far more fields, or longer ones, than allowed: reading it to its end would be work for nobody.
     TooLarge,

@@ -39,7 +39,7 @@ impl TableEntry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableField<'t> {
     pub(super) name: FieldName,
-    /// The name, and behind it the value: copied in one go.
+    /// The name, and after it the value: copied in one go.
     pub(super) text: &'t [u8],
     /// Bytes of the name.
     pub(super) label: usize,

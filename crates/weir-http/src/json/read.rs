@@ -15,14 +15,14 @@ pub enum JsonValue {
     Text(String),
     /// An array.
     List(Vec<JsonValue>),
-    /// An object in its order; of a key that stands there twice both are kept.
+    /// An object in its order; of a repeated key both are kept.
     Object(Vec<(String, JsonValue)>),
 }
 
 /// Why a text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedJson {
-    /// The byte that can't stand there.
+    /// The byte that is not allowed there.
     pub at: usize,
 }
 
@@ -38,7 +38,7 @@ impl JsonValue {
     /// Reads a text that is one value; arrays and objects nest [`DEPTH`] deep at most.
     ///
     /// # Errors
-    /// The first byte that can't stand where it does.
+    /// The first byte that is not allowed where it is.
     pub fn parse(text: &[u8]) -> Result<JsonValue, MalformedJson> {
         let mut reader = JsonReader { text, at: 0 };
         let value = reader.value(0)?;
@@ -213,7 +213,7 @@ impl JsonReader<'_> {
         Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// The four digits behind `u`, at which the reader stands.
+    /// The four digits after `u`, at which the reader is.
     fn unit(&mut self) -> Result<u32, MalformedJson> {
         self.at += 1;
         let mut unit = 0;

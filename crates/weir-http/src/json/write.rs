@@ -8,7 +8,7 @@ use weir_sys::json::escape;
 #[derive(Debug, Default)]
 pub struct JsonWriter {
     out: String,
-    /// A value or an opening bracket stands last, so that the next needs no comma or does.
+    /// A value or an opening bracket is last, so that the next needs no comma or does.
     comma: bool,
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn lost() -> DictReply {
     DictReply::default()
 }
 
-/// Sends a message behind its length.
+/// Sends a message after its length.
 pub(crate) fn send(mut stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     let mut message = Vec::with_capacity(8 + bytes.len());
     message.extend_from_slice(&(bytes.len() as u64).to_le_bytes());

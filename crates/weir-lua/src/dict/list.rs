@@ -148,8 +148,9 @@ pub(crate) enum ListError {
 }
 
 impl SharedDict {
-    /// Changes the list of `key`, an empty one where there is nothing; what is empty behind it goes. `change` says what is to be
-    /// there instead, if anything changes, and its caller's result; it is asked again when another writer was faster.
+    /// Changes the list of `key`, an empty one where there is nothing; an empty result is removed. `change` says what
+    /// is to be there instead, if anything changes, and its caller's result; it is asked again when another writer was
+    /// faster.
     pub(crate) fn change_list<T>(
         &self,
         key: &[u8],

@@ -208,7 +208,7 @@ impl SharedDict {
         &self.stripes[hash as usize % STRIPES]
     }
 
-    /// Looks at the value of `key`, and what belongs to it; without a lock. A text of up to [`SMALL`] bytes stands in
+    /// Looks at the value of `key`, and what belongs to it; without a lock. A text of up to [`SMALL`] bytes is in
     /// `scratch`, where it stays.
     pub(crate) fn get<T>(
         &self,

@@ -134,7 +134,7 @@ impl SmallValue {
             && self.is(state)
     }
 
-    /// Whether the state is still that one, behind reads of a slot.
+    /// Whether the state is still that one, after reads of a slot.
     fn is(&self, state: u64) -> bool {
         fence(Ordering::Acquire);
         self.state.load(Ordering::Relaxed) == state
@@ -187,7 +187,7 @@ impl SmallValue {
         slot[1].store(expires, Ordering::Relaxed);
     }
 
-    /// What is current, and the state in which it was, behind `copy` of its slot.
+    /// What is current, and the state in which it was, after `copy` of its slot.
     fn current<T>(&self, mut copy: impl FnMut(&[AtomicU64]) -> T) -> (u64, T) {
         loop {
             let state = self.state.load(Ordering::Acquire);

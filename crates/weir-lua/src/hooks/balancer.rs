@@ -42,7 +42,7 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource) -> Result {
 /// `balancer_keepalive number`
 ///
 /// # Errors
-/// OpenResty's words for what is no such number, or stands there twice.
+/// OpenResty's words for what is no such number, or is repeated.
 pub(crate) fn keepalive(line: &mut LineCx<'_>) -> Result {
     let number = weir_conf::parse_number(line.bytes(0)).filter(|number| *number > 0);
     let number = number.ok_or_else(|| {

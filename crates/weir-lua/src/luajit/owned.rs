@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::{self, RawState, kind};
 
-/// What stands in a userdata of [`LuaState::push_owned`].
+/// What is in a userdata of [`LuaState::push_owned`].
 #[repr(C)]
 struct OwnedValue<T> {
     /// That of `T`: no other userdata begins with these 16 bytes.
@@ -19,7 +19,7 @@ struct OwnedValue<T> {
 /// `__gc` of what [`LuaState::push_owned`] made.
 unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut RawState) -> c_int {
     // SAFETY: Lua calls it once for a userdata of `push_owned::<T>`; a script that calls it itself finds a null pointer
-    // behind.
+    // afterwards.
     unsafe {
         let place = sys::lua_touserdata(l, 1).cast::<OwnedValue<T>>();
         if !place.is_null() {
@@ -33,7 +33,7 @@ unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut RawState) -> c_int {
 }
 
 impl LuaState {
-    /// Pushes a userdata that holds `value` until Lua collects it. Its metatable stands in the registry under `name`,
+    /// Pushes a userdata that holds `value` until Lua collects it. Its metatable is in the registry under `name`,
     /// which belongs to this type of value alone.
     pub(crate) fn push_owned<T: 'static>(self, value: Rc<T>, name: &CStr) {
         // SAFETY: room for it, filled before anything can fail; `drop_owned::<T>` gives the reference back, and is the
@@ -73,7 +73,7 @@ impl LuaState {
 
     /// As [`LuaState::owned`], of the userdata in element `n` of the table `at`, without a value on the stack.
     pub(crate) fn owned_in<T: 'static>(self, at: c_int, n: usize) -> Option<Rc<T>> {
-        // SAFETY: callers have checked that a table stands there, which holds the userdata; that has so many bytes.
+        // SAFETY: callers have checked that a table is there, which holds the userdata; that has so many bytes.
         let place = unsafe { sys::weir_lua_userdata(self.raw(), at, n as u32, size_of::<OwnedValue<T>>()) };
         if !place.is_null() {
             // SAFETY: a userdata of so many bytes, which the table, and so the stack, keeps.

@@ -36,7 +36,7 @@ pub(crate) fn now() -> u64 {
     weir_rt::try_now_ms().unwrap_or_else(clock::monotonic_ms).max(1)
 }
 
-/// A script is resumed, or another one goes on behind it.
+/// A script is resumed, or another one goes on after it.
 pub(crate) fn begin() {
     let now = now() as f64;
     GLANCE.with(|glance| {

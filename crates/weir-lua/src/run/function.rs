@@ -18,7 +18,7 @@ use crate::vm::phase::REQUEST;
 
 /// Why a function raises an error.
 pub(crate) enum LuaRaise {
-    /// With this message, behind the place of the call.
+    /// With this message, after the place of the call.
     Text(String),
     /// With this message alone.
     Plain(String),
@@ -130,7 +130,7 @@ fn run(l: LuaState, function: &'static ApiFunction) -> CallEnding {
         Ok(CallDone::Yield(_)) => {
             // What was asked for is forgotten; without a run nothing was.
             let _ = lend::run(ScriptRun::call_off);
-            // As LuaJIT says it: without a place, of which the traceback behind it tells.
+            // As LuaJIT says it: without a place, of which the traceback after it tells.
             raise(l, LuaRaise::Plain("attempt to yield across C-call boundary".to_owned()))
         }
         Err(error) => raise(l, error),
@@ -177,7 +177,7 @@ fn wants_request(function: &ApiFunction) -> bool {
     of_request || function.contexts & REQUEST == REQUEST
 }
 
-/// Where a script has called: what stands between it and the function is the API's own part in Lua.
+/// Where a script has called: what is between it and the function is the API's own part in Lua.
 fn place(l: LuaState) -> String {
     (1..5).map(|level| l.place(level)).find(|place| !place.starts_with("ngx/")).unwrap_or_default()
 }

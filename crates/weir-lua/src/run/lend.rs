@@ -93,7 +93,7 @@ pub(crate) fn main() -> Option<*mut RawState> {
 }
 
 fn current() -> Option<&'static ScriptLoan> {
-    // SAFETY: a loan stands on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
+    // SAFETY: a loan is on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
     // end before `lend` does.
     unsafe { CURRENT.get().as_ref() }
 }

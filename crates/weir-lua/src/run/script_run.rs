@@ -147,7 +147,7 @@ impl ScriptRun {
             let state = self.threads[at].state;
             let (vm, phase) = (self.vm.clone(), self.phase);
             let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {
-                // SAFETY: the coroutine stands at its beginning or at a yield, with `values` on its stack for it.
+                // SAFETY: the coroutine is at its beginning or at a yield, with `values` on its stack for it.
                 vm.limits.within(|| unsafe { sys::lua_resume(state.raw(), values) })
             });
             if status == sys::status::ERRMEM {
@@ -242,7 +242,7 @@ impl ScriptRun {
         self.ready.push_front((to, count));
     }
 
-    /// `ngx.thread.spawn`: the new thread runs at once, who made it behind the others.
+    /// `ngx.thread.spawn`: the new thread runs at once, who made it after the others.
     fn spawned(&mut self, at: usize, new: LuaState) {
         let state = self.threads[at].state;
         let Some(to) = self.find(new) else { return };
@@ -307,7 +307,7 @@ impl ScriptRun {
         if !light {
             return Some(ScriptEnd::Error);
         }
-        // Below the error's value stands what the function that failed had there: of `error` its argument, which is what
+        // Below the error's value is what the function that failed had there: of `error` its argument, which is what
         // OpenResty gives to who waits, without the place.
         let bare = state.top() > 1
             && state.kind(1) == sys::kind::STRING
@@ -332,7 +332,7 @@ impl ScriptRun {
         }
     }
 
-    /// The stacks of a coroutine and of those that have resumed it, behind those `below` that its error came from.
+    /// The stacks of a coroutine and of those that have resumed it, after those `below` that its error came from.
     fn backtrace(&self, at: usize, status: i32, below: Vec<String>) -> String {
         let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
         for lines in below.into_iter().take(DEEPEST) {
@@ -354,7 +354,7 @@ impl ScriptRun {
         text
     }
 
-    /// Gives `count` values of `from`, behind whether it went well, to the coroutine that has resumed it.
+    /// Gives `count` values of `from`, after the flag whether it went well, to the coroutine that has resumed it.
     fn resume_parent(&mut self, parent: usize, from: LuaState, count: i32, result: CallResult) {
         let to = self.threads[parent].state;
         to.set_top(0);
@@ -454,7 +454,7 @@ impl ScriptRun {
         }
     }
 
-    /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
+    /// Where a script is that waits, outermost first, and for what: its first coroutine that does.
     pub(crate) fn standing(&self, at: Option<usize>) -> (Rc<[Site]>, WaitKind) {
         let waits = |thread: &LuaThread| {
             matches!(

@@ -107,8 +107,8 @@ impl LuaVm {
         LuaVm::start(main, self.home.clone(), self.wiring)
     }
 
-    /// Calls the function on top of the main stack, below which `args` values stand as its arguments, where nothing can
-    /// be waited for; so many `results` are on the stack behind.
+    /// Calls the function on top of the main stack, below which `args` values are its arguments, where nothing can
+    /// be waited for; so many `results` are on the stack afterwards.
     ///
     /// # Errors
     /// The error's text with its traceback.
@@ -117,7 +117,7 @@ impl LuaVm {
         self.main.push_anchored(self.handler);
         self.main.insert(at);
         let status = self.limits.watch(self.main, phase(), || {
-            // SAFETY: function and arguments stand on the stack, the handler below them.
+            // SAFETY: function and arguments are on the stack, the handler below them.
             self.limits.within(|| unsafe { sys::lua_pcall(self.main.raw(), args, results, at) })
         });
         self.main.remove(at);
@@ -129,7 +129,7 @@ impl LuaVm {
         Err(message)
     }
 
-    /// What stands behind the message of an error: its line as the configuration has it, where scripts count from their own
+    /// What follows the message of an error: its line as the configuration has it, where scripts count from their own
     /// first, and the request.
     pub(crate) fn place_of(&self, message: &str, x: Option<&Exchange>) -> String {
         let mut text = String::new();

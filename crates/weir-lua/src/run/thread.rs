@@ -221,7 +221,7 @@ pub(crate) enum ThreadKind {
 }
 
 pub(crate) enum ThreadStatus {
-    /// It was not resumed yet, or stands at a `coroutine.yield` of its own.
+    /// It was not resumed yet, or is at a `coroutine.yield` of its own.
     Suspended,
     /// It runs, or is in the queue to.
     Running,
@@ -229,7 +229,7 @@ pub(crate) enum ThreadStatus {
     Normal,
     /// It waits.
     Waiting(ThreadWait),
-    /// It has ended, and nobody has waited for it: what it returned is on its stack, behind whether it succeeded.
+    /// It has ended, and nobody has waited for it: what it returned is on its stack, after its success flag.
     Zombie,
     Dead,
 }

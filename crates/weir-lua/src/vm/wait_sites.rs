@@ -22,8 +22,8 @@ pub(crate) struct WaitSites {
 }
 
 impl WaitSites {
-    /// Where a coroutine that has yielded stands, outermost line first. The API's own part in Lua is left out, and a line
-    /// that is there more than once (recursion) stands at its first place.
+    /// Where a coroutine that has yielded is, outermost line first. The API's own part in Lua is left out, and a line
+    /// that is there more than once (recursion) is at its first place.
     pub(crate) fn sites(&self, l: LuaState) -> Rc<[Site]> {
         let number = number_of(l);
         if let Some(sites) = self.stacks.borrow().get(&number) {

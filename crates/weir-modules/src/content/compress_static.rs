@@ -162,7 +162,7 @@ fn serve(x: &mut Exchange, kind: StaticCoding, taken: bool) -> Option<Verdict> {
     }
 }
 
-/// The path of the request's file, with `suffix` behind it.
+/// The path of the request's file, with `suffix` after it.
 fn path(x: &mut Exchange, suffix: &[u8]) -> std::result::Result<PathText, u16> {
     let plain = file::map_uri(x)?;
     let mark = x.arena.mark();

@@ -65,7 +65,7 @@ struct TryFilesHandler {
 /// A file or directory to look for.
 #[derive(Clone)]
 struct TriedFile {
-    /// Its path behind `root`; a directory's without the slash at its end.
+    /// Its path after `root`; a directory's without the slash at its end.
     name: ValueScript,
     directory: bool,
 }

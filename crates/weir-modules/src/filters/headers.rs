@@ -112,7 +112,7 @@ enum InheritRule {
     /// What is around counts if the block has nothing.
     #[default]
     On,
-    /// What is around counts too, behind the block's own.
+    /// What is around counts too, after the block's own.
     Merge,
 }
 
@@ -224,7 +224,7 @@ impl AddedField {
     }
 }
 
-/// A file's `Last-Modified` is no field of the list, one that was added is, and stands where it was added; its date is
+/// A file's `Last-Modified` is no field of the list, one that was added is, and is where it was added; its date is
 /// what later filters compare.
 fn last_modified(x: &mut Exchange, value: Text) {
     x.response.last_modified = date::parse(x.text(&value));

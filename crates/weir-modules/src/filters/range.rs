@@ -134,7 +134,7 @@ fn boundary() -> u64 {
 /// Lets one part of the body pass.
 struct SingleRangeBody {
     part: ByteRange,
-    /// Where in the whole the next byte of the body stands.
+    /// Where in the whole the next byte of the body is.
     at: u64,
 }
 
@@ -173,7 +173,7 @@ fn part(buf: BodyBuf, at: u64, range: ByteRange) -> BodyBuf {
     buf.slice(range.start.saturating_sub(at), range.end.saturating_sub(at))
 }
 
-/// Puts several parts of the body behind each other, in the order they were asked for, each with a head.
+/// Puts several parts of the body one after the other, in the order they were asked for, each with a head.
 struct MultiRangeBody {
     layout: MultipartLayout,
     parts: Vec<ByteRange>,

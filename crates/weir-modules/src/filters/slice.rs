@@ -77,13 +77,13 @@ struct SliceProgress {
     size: u64,
     /// The first byte of the part that is asked for.
     start: Cell<u64>,
-    /// One behind the last byte of the part that is coming.
+    /// The offset after the last byte of the part that is coming.
     end: Cell<u64>,
     /// Bytes of that part that have not come yet.
     left: Cell<u64>,
     /// The head of the part that was asked for last has come, and fits.
     active: Cell<bool>,
-    /// What of the whole goes to the client; known behind the header filters.
+    /// What of the whole goes to the client; known after the header filters.
     wanted: Cell<ByteRange>,
     etag: RefCell<Vec<u8>>,
     /// A part does not fit, which was logged.
@@ -215,7 +215,7 @@ fn become_whole(x: &mut Exchange, part: ByteRange, whole: u64) {
     response.single_range = true;
 }
 
-/// The request's own body filter: behind each part comes the next.
+/// The request's own body filter: after each part comes the next.
 struct SliceBody {
     progress: Rc<SliceProgress>,
     whole: u64,
@@ -290,7 +290,7 @@ fn wanted(x: &Exchange, whole: u64) -> ByteRange {
 /// The body filter of a later part: cuts off what the client did not ask for.
 struct SlicePart {
     progress: Rc<SliceProgress>,
-    /// Where in the whole the next byte stands.
+    /// Where in the whole the next byte is.
     at: u64,
 }
 

@@ -275,7 +275,7 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
 
 /// The number in a cookie's value, or what is wrong with it.
 pub(crate) fn in_cookie(value: &[u8]) -> std::result::Result<[u8; 16], &'static str> {
-    // Behind the digits stands a mark, or padding that some clients have spoilt.
+    // After the digits is a mark, or padding that some clients have spoilt.
     let digits = value.get(..DIGITS).ok_or("too short")?;
     let bytes = base64::decode(digits).ok_or("invalid")?;
     let mut id = ClientId::default();

@@ -188,7 +188,7 @@ fn gzip(x: &mut Exchange) -> Field {
     }
 }
 
-/// A value on its way, and what was wrong behind it.
+/// A value on its way, and what was wrong after it.
 #[derive(Debug)]
 struct MemcachedBody(MemcachedValue, Option<BadTrailer>);
 

@@ -205,7 +205,7 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 const PROTOBUF: &str = "application/x-protobuf";
 /// Milliseconds that a collector may take.
 const TIMEOUT: u64 = 10_000;
-/// Attempts to send a message, and the pause behind the first.
+/// Attempts to send a message, and the pause after the first.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long the end of the server waits for the last message.

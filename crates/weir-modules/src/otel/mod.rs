@@ -129,7 +129,7 @@ pub struct OtelConf {
     exporter: Option<Arc<ExporterSettings>>,
     service: Option<String>,
     resource: Option<Vec<(String, String)>>,
-    /// And where it stands.
+    /// And where it is.
     trace: Option<(ValueScript, weir_conf::Span)>,
     context: Option<TraceContextMode>,
     name: Option<ValueScript>,

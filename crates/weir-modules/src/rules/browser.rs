@@ -102,11 +102,11 @@ struct ModernBrowser {
 /// How a browser is told.
 struct BrowserKind {
     name: &'static str,
-    /// What stands before its version.
+    /// What precedes its version.
     mark: &'static [u8],
-    /// The mark is looked for behind so many bytes.
+    /// The mark is looked for after so many bytes.
     skip: usize,
-    /// The version stands so many bytes behind the beginning of the mark.
+    /// The version is so many bytes after the beginning of the mark.
     ahead: usize,
 }
 
@@ -181,7 +181,7 @@ impl BrowserConf {
     }
 }
 
-/// Millions for what stands before the first dot, ten thousands, hundreds and ones for the parts behind it; and what
+/// Millions for what precedes the first dot, ten thousands, hundreds and ones for the parts after it; and what
 /// follows the version. Ends at a dot where `enough` says so.
 fn version(text: &[u8], enough: impl Fn(u32) -> bool) -> (u32, &[u8]) {
     let (mut version, mut part, mut scale) = (0_u32, 0_u32, 1_000_000_u32);
@@ -204,7 +204,7 @@ fn version(text: &[u8], enough: impl Fn(u32) -> bool) -> (u32, &[u8]) {
     (version.wrapping_add(part.wrapping_mul(scale)), rest)
 }
 
-/// `text` from where `mark` stands in it.
+/// `text` from where `mark` is in it.
 fn find<'a>(text: &'a [u8], mark: &[u8]) -> Option<&'a [u8]> {
     let at = (0..=text.len().checked_sub(mark.len())?).find(|at| text[*at..].starts_with(mark))?;
     Some(&text[at..])

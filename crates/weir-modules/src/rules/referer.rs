@@ -119,7 +119,7 @@ struct ValidReferers {
     server_names: bool,
     /// By name; the path must begin so, where there is one.
     names: HostTable<Option<Arc<[u8]>>>,
-    /// Of what stands behind the scheme.
+    /// Of what follows the scheme.
     patterns: Vec<Arc<RegexPattern>>,
 }
 
@@ -187,7 +187,7 @@ impl ValidReferers {
     }
 }
 
-/// What stands behind `http://` or `https://`; `None` without them, and for what is too short to be an address.
+/// What follows `http://` or `https://`; `None` without them, and for what is too short to be an address.
 fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
     let without = |scheme: &[u8]| {
         let (start, rest) = value.split_at_checked(scheme.len())?;

@@ -98,7 +98,7 @@ pub struct SecureLinkConf {
     link: Option<ValueScript>,
     signed: Option<ValueScript>,
     secret: Option<Vec<u8>>,
-    /// Where the block's own secret stands.
+    /// Where the block's own secret is.
     span: Option<Span>,
 }
 
@@ -115,7 +115,7 @@ enum LinkCheck {
 #[derive(Default)]
 struct LinkExpiry(Option<Text>);
 
-/// `$secure_link`: `1` for a good link, `0` for one that has ended; of the older form the part behind the signature.
+/// `$secure_link`: `1` for a good link, `0` for one that has ended; of the older form the part after the signature.
 fn secure_link(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
     match plan.kept::<LinkCheck>()? {

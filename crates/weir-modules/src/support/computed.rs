@@ -8,7 +8,7 @@ use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::{ValueScript, VariableGetter};
 use weir_engine::{Exchange, Text};
 
-/// The name behind the `$` of argument 1 of a block that defines a variable.
+/// The name after the `$` of argument 1 of a block that defines a variable.
 pub(crate) fn name<'a>(line: &LineCx<'a>) -> Result<&'a str> {
     name_at(line, 1)
 }

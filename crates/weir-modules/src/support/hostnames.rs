@@ -8,7 +8,7 @@ pub(crate) struct HostTable<V> {
     exact: NameMap<V>,
     /// By what follows the star, its dot included.
     heads: NameMap<V>,
-    /// By what stands before the star, its dot included.
+    /// By what precedes the star, its dot included.
     tails: NameMap<V>,
 }
 

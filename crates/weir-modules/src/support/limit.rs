@@ -60,7 +60,7 @@ pub(crate) fn zone(
     zone.map_err(|message| line.fail_arg(argument, message))
 }
 
-/// `name:size` of argument `i`, behind its `zone=`.
+/// `name:size` of argument `i`, after its `zone=`.
 pub(crate) fn zone_size<'a>(line: &LineCx<'_>, i: usize, text: &'a [u8]) -> Result<(&'a [u8], u64)> {
     let invalid = || line.fail_arg(i, format!("invalid zone size \"{}\"", line.arg(i)));
     let colon = text.iter().position(|byte| *byte == b':').ok_or_else(invalid)?;

@@ -36,7 +36,7 @@ pub(crate) fn is_right(password: &[u8], stored: &[u8]) -> bool {
     made.is_some_and(|made| same(&made, stored))
 }
 
-/// RFC 2307 section 5.3's `{SHA}`, and `{SSHA}` with the salt behind the digest: both base64.
+/// RFC 2307 section 5.3's `{SHA}`, and `{SSHA}` with the salt after the digest: both base64.
 fn sha1(password: &[u8], text: &[u8], salted: bool) -> bool {
     // nginx compares texts: without its padding this is another one.
     let Some(decoded) = base64::decode(text).filter(|_| text.len().is_multiple_of(4)) else { return false };

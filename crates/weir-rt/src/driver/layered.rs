@@ -83,7 +83,7 @@ impl WorkerIo {
         }
     }
 
-    /// Seals `bytes`, which go out alone; `None`: they were queued behind others.
+    /// Seals `bytes`, which go out alone; `None`: they were queued after others.
     pub(super) fn seal_alone(&mut self, i: u32, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
@@ -98,7 +98,7 @@ impl WorkerIo {
         Some(out)
     }
 
-    /// The peer will be told that nothing follows, behind all that is queued; `false`: there is no layer to do so.
+    /// The peer will be told that nothing follows, after all that is queued; `false`: there is no layer to do so.
     pub(super) fn close_layer(&mut self, i: u32) -> bool {
         let slot = self.sockets.slot(i);
         let broken = slot.send_error.is_some() || slot.recv_error != 0 || slot.fd < 0;

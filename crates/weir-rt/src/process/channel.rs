@@ -126,7 +126,7 @@ fn send_group(socket: BorrowedFd<'_>, fds: &[RawFd]) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Receives one group's byte, and puts what it carries behind `fds`.
+/// Receives one group's byte, and puts what it carries after `fds`.
 fn receive_group(socket: BorrowedFd<'_>, fds: &mut Vec<OwnedFd>) -> io::Result<()> {
     let mut byte = [0u8; 1];
     let mut control = ControlRoom([0; CONTROL]);

@@ -59,7 +59,7 @@ impl TitleArea {
     }
 
     /// Fields 48 to 51 of proc_pid_stat(5): start and end of the arguments, then of the environment, which the
-    /// kernel puts right behind them and shows as the rest of a title that fills the arguments.
+    /// kernel puts right after them and shows as the rest of a title that fills the arguments.
     fn parse(stat: &str) -> Option<TitleArea> {
         // The second field, the name, may contain anything, blanks and parentheses too.
         let (_, rest) = stat.rsplit_once(") ")?;

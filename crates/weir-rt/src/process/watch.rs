@@ -73,7 +73,7 @@ impl WatchedDescriptor {
         Poll::Pending
     }
 
-    /// Reads what is there, `most` bytes of it, behind `into`; 0: the end.
+    /// Reads what is there, `most` bytes of it, after `into`; 0: the end.
     ///
     /// # Errors
     /// `WouldBlock` if there is nothing; else the errno of read(2).

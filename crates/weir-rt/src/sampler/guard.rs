@@ -50,7 +50,7 @@ unsafe extern "C" fn guarded_load(_address: u64) -> LoadedWord {
 }
 
 thread_local! {
-    /// Where the stack of the attempt stands that the thread is in; 0 outside of any.
+    /// Where the stack of the attempt is that the thread is in; 0 outside of any.
     static ATTEMPT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -180,7 +180,7 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
 }
 
-/// If the fault is our load's, the thread goes on behind it with nothing loaded; if it is an attempt's, behind that.
+/// If the fault is our load's, the thread goes on after it with nothing loaded; if it is an attempt's, after that.
 #[cfg(target_arch = "x86_64")]
 fn recovered(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;

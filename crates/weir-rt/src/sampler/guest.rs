@@ -17,7 +17,7 @@ pub struct StackGuest {
     /// Whether the address is in code that the machine running on this thread has compiled.
     pub is_compiled: extern "C" fn(address: u64) -> bool,
     /// Puts the frames at `ip` and sets `ip`, `sp` and `fp` to where native code has called the machine; 0 if that is not
-    /// known. Registers behind are those of the machine.
+    /// known. Registers after these are those of the machine.
     pub frames: extern "C" fn(step: &mut GuestStep) -> i32,
     /// The same where the native stack from `sp` on could not be followed.
     pub lost: extern "C" fn(step: &mut GuestStep) -> i32,
@@ -31,7 +31,7 @@ pub struct StackGuest {
 pub struct GuestStep {
     /// The instruction.
     pub ip: u64,
-    /// The stack pointer, behind the address of return that was taken from there.
+    /// The stack pointer, after the address of return that was taken from there.
     pub sp: u64,
     /// The frame pointer.
     pub fp: u64,

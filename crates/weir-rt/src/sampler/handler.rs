@@ -80,7 +80,7 @@ fn record(probe: &ThreadProbe, time: u64, info: &libc::siginfo_t, registers: Opt
 }
 
 /// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole; of one with a value
-/// the value stands at the same place.
+/// the value is at the same place.
 #[repr(C)]
 pub(super) struct TimerSignalInfo {
     head: [c_int; 4],

@@ -39,7 +39,7 @@ pub(super) trait InnerWalk {
     fn pass(&self, at: WalkRegisters, leaf: bool, emit: &mut dyn FnMut(u64) -> bool)
     -> Option<WalkRegisters>;
 
-    /// The same where the chain is broken behind `sp`.
+    /// The same where the chain is broken after `sp`.
     fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters>;
 }
 
@@ -94,7 +94,7 @@ struct FrameWalk<'a, I, L> {
 type FoundFrame = (u64, u64);
 
 impl<I: InnerWalk, L: Fn(u64) -> Option<u64>> FrameWalk<'_, I, L> {
-    /// The library's function in which the thread is may have no frame of its own: who called it then stands on the
+    /// The library's function in which the thread is may have no frame of its own: who called it then is on the
     /// stack before the frame that the register points to.
     fn caller_of_leaf(&mut self, ip: u64, fp: u64) -> Option<FoundFrame> {
         if self.limits.text.contains(&ip) {
@@ -136,7 +136,7 @@ impl<I: InnerWalk, L: Fn(u64) -> Option<u64>> FrameWalk<'_, I, L> {
         self.go_on(next)
     }
 
-    /// Behind inner frames; they must have come further up the stack.
+    /// After inner frames; they must have come further up the stack.
     fn go_on(&mut self, next: WalkRegisters) -> Option<FoundFrame> {
         let fits = next.sp > self.low && self.limits.stack.contains(&next.sp) && CODE.contains(&next.ip);
         self.low = next.sp;
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(stack_of(&[slot(1); 4], registers), [TEXT]);
     }
 
-    /// An interpreter at the end of the code, that keeps no frame pointer: three words above its stack pointer stand the
+    /// An interpreter at the end of the code, that keeps no frame pointer: three words above its stack pointer are the
     /// caller's frame pointer and the address that it returns to.
     struct Interpreter<'w>(&'w [u64]);
 

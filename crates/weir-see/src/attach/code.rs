@@ -41,7 +41,7 @@ impl CodeReader<'_> {
     fn instruction(&mut self, at: usize) -> Option<usize> {
         match *self.code.get(at..)? {
             [0xe8 | 0xe9, ..] => {
-                // A byte that is so frequent is not jumped over: it may stand in the middle of something.
+                // A byte that is so frequent is not jumped over: it may be in the middle of something.
                 let target = self.relative(at + 1, 5)?;
                 self.facts.push(CodeFact::Calls(target));
                 None
@@ -144,7 +144,7 @@ impl CodeReader<'_> {
     /// What the four bytes at `at` point to, counted from the end of an instruction of `length`.
     fn relative(&self, at: usize, length: u64) -> Option<u64> {
         let distance = i64::from(self.number(at)?);
-        // The distance stands at the instruction's second, third or fourth byte.
+        // The distance is at the instruction's second, third or fourth byte.
         let begin = at - if length == 5 { 1 } else { 3 };
         Some(self.address.wrapping_add(begin as u64 + length).wrapping_add_signed(distance))
     }

@@ -8,13 +8,13 @@ use super::memory::ProcessMemory;
 /// Where fields are, once they have been seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FieldLayout {
-    /// Of `method`: behind it come the version, the request line, path, arguments, extension and unparsed target.
+    /// Of `method`: after it come the version, the request line, path, arguments, extension and unparsed target.
     method: Option<usize>,
     /// Of `headers_out.status`.
     status: Option<usize>,
 }
 
-/// Method, path and status, as far as they stand there: of a request that was forgotten the path may be gone.
+/// Method, path and status, as far as they are there: of a request that was forgotten the path may be gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestTexts {
     pub(super) method: String,
@@ -36,7 +36,7 @@ impl FieldLayout {
         self.method = self.method.or_else(|| (8..WORDS).find(|&at| is_method(&words, at, &text)));
         self.status = self.status.or_else(|| find_status(&words));
         let method = METHODS.iter().find(|(bit, _)| Some(bit) == self.method.and_then(|at| words.get(at)));
-        // Behind its end a request's path may be something else already.
+        // After its end a request's path may be something else already.
         let path = self.method.and_then(|at| text(at + 4)).filter(|path| path.starts_with(b"/"));
         let path = path.and_then(|path| String::from_utf8(path).ok()).unwrap_or_default();
         let status = self.status.and_then(|at| words.get(at)).copied().unwrap_or(0);
@@ -48,7 +48,7 @@ impl FieldLayout {
     }
 }
 
-/// Whether `method` stands there: a bit, behind it a version of HTTP, and behind that a request line that begins with the
+/// Whether `method` is there: a bit, after it a version of HTTP, and after that a request line that begins with the
 /// method's name and has the path in it that follows.
 fn is_method(words: &[u64], at: usize, text: &impl Fn(usize) -> Option<Vec<u8>>) -> bool {
     let [Some(method), Some(version)] = [words.get(at), words.get(at + 1)] else { return false };
@@ -61,7 +61,7 @@ fn is_method(words: &[u64], at: usize, text: &impl Fn(usize) -> Option<Vec<u8>>)
     path && text(at + 2).is_none_or(|line| line.starts_with(name.as_bytes()))
 }
 
-/// The status stands behind the lists of fields and of trailers: each ends with the size of an element, how many there is
+/// The status is after the lists of fields and of trailers: each ends with the size of an element, how many there is
 /// room for (20 and 4), and the request's pool.
 fn find_status(words: &[u64]) -> Option<usize> {
     let list = |at: usize, room: u64| {

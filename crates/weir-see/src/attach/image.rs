@@ -43,7 +43,7 @@ impl CodeImage {
     }
 
     /// A file with the contents `data`, whose code is mapped at `start`, from `offset` in the file on. The process that
-    /// made the file decides what stands in it: numbers wrap around rather than fail, and what would take long is
+    /// made the file decides what is in it: numbers wrap around rather than fail, and what would take long is
     /// refused.
     fn parse(data: &[u8], start: u64, offset: u64) -> Result<CodeImage, String> {
         let file = object::File::parse(data).map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ impl CodeImage {
         address.wrapping_sub(self.code.start).wrapping_add(self.offset)
     }
 
-    /// Whether the kernel has to step over the function's first instruction when a probe stands there. A few it carries
+    /// Whether the kernel has to step over the function's first instruction when a probe is there. A few it carries
     /// out itself: push, nop, jumps and calls.
     pub(super) fn is_stepped(&self, address: u64) -> bool {
         let code = self.function(address);
@@ -164,7 +164,7 @@ pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<CodeImag
     Ok(images)
 }
 
-/// What stands in the file of a mapping, which the process may have replaced since: by a pipe, on which opening would
+/// What is in the file of a mapping, which the process may have replaced since: by a pipe, on which opening would
 /// wait, or by a link to another user's file.
 fn contents(path: &Path, mapping: &CodeMapping) -> io::Result<Vec<u8>> {
     let file =
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// The smallest program there is room for: a header, one segment that runs, a table of symbols, and the sections
-    /// `.text`, `.symtab`, `.strtab` and `.shstrtab`. `names` is what stands in `.strtab`, `offsets` where in it each
+    /// `.text`, `.symtab`, `.strtab` and `.shstrtab`. `names` is what is in `.strtab`, `offsets` where in it each
     /// symbol's name begins.
     fn program(names: &[u8], offsets: &[u32]) -> Vec<u8> {
         let section_names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0";

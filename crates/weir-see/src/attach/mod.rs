@@ -202,7 +202,7 @@ struct RequestReader<'a> {
 }
 
 impl RequestReader<'_> {
-    /// What stands in the memory of requests that nothing is known of yet, and of those that have ended.
+    /// What is in the memory of requests that nothing is known of yet, and of those that have ended.
     fn read(
         &mut self,
         follower: &ProcessFollower<'_>,

@@ -40,7 +40,7 @@ pub(super) enum FunctionRole {
     Checker,
     /// Time that is charged here.
     At(Site),
-    /// The same, and what is waited for behind it is the upstream server's.
+    /// The same, and what is waited for after it is the upstream server's.
     Upstream(Site),
     /// A filter whose chain could not be told: header filter, body filter.
     Filter(Site, Site),
@@ -62,7 +62,7 @@ pub(super) struct PhaseEngine {
 pub(super) struct FoundSpots {
     pub(super) spots: Vec<ProbeSpot>,
     pub(super) engine: PhaseEngine,
-    /// Where a location's configuration stands among those of modules.
+    /// Where a location's configuration is among those of modules.
     pub(super) core_index: u64,
 }
 
@@ -111,7 +111,7 @@ struct SpotFinder<'a> {
 }
 
 impl SpotFinder<'_> {
-    /// The program itself, which stands first.
+    /// The program itself, which is first.
     fn symbol(&self, name: &str) -> Result<u64, String> {
         let symbol = self.images.first().and_then(|program| program.symbol(name));
         symbol.ok_or_else(|| format!("no nginx whose modules can be read: it has no \"{name}\""))
@@ -350,7 +350,7 @@ impl SpotFinder<'_> {
         program.is_function(address) && program.name_of(address).is_none_or(|name| name.starts_with(HIDDEN))
     }
 
-    /// What goes on behind `ngx_http_upstream_init`: functions without a name that it, or what it calls, puts somewhere.
+    /// What goes on after `ngx_http_upstream_init`: functions without a name that it, or what it calls, puts somewhere.
     fn upstream(&mut self) {
         let Ok(start) = self.symbol("ngx_http_upstream_init") else { return };
         let site = SiteTable::global().intern(SiteKind::UpstreamTry, "", "");
@@ -375,12 +375,12 @@ impl SpotFinder<'_> {
     }
 }
 
-/// Where a pointer stands in a table of them, at any number that the process may have.
+/// Where a pointer is in a table of them, at any number that the process may have.
 fn element(table: u64, number: u64) -> u64 {
     table.wrapping_add(number.wrapping_mul(8))
 }
 
-/// Which phase an entry of the engine is of: checkers say so, and those that serve several phases, where they stand.
+/// Which phase an entry of the engine is of: checkers say so, and those that serve several phases, where they are.
 #[derive(Default)]
 struct PhaseCheckers {
     last: u8,
@@ -449,7 +449,7 @@ const EXPORTED: &[(&str, FunctionRole)] = &[
 
 /// Without these nothing can be told.
 const MUST: &[&str] = &["ngx_http_create_request", "ngx_http_free_request", "ngx_http_handler"];
-/// Content handlers that hand requests on: behind them it is another server that is waited for.
+/// Content handlers that hand requests on: after them it is another server that is waited for.
 const UPSTREAMS: &[&str] = &["proxy", "fastcgi", "uwsgi", "scgi", "grpc", "memcached"];
 /// Modules with a directive that sets a content handler, and without shared memory, whose set-up looks alike.
 const VOTERS: &[&str] = &["memcached", "grpc", "stub_status", "empty_gif", "flv", "mp4", "perl"];

@@ -29,7 +29,7 @@ pub(super) struct ProbedRequest {
 #[derive(Clone, Copy, Debug, Default)]
 struct SiteSum {
     site: Site,
-    /// The site it stands in, or none.
+    /// The site it is in, or none.
     parent: Site,
     calls: u64,
     run: u64,
@@ -89,7 +89,7 @@ impl ProbedRequest {
         self.place = (site, kind);
     }
 
-    /// From now on it waits for another server's response; `site` is the content handler, or a step behind it.
+    /// From now on it waits for another server's response; `site` is the content handler, or a step after it.
     pub(super) fn hands_on(&mut self, site: Site, is_handler: bool) {
         if is_handler {
             self.handler = site;
@@ -119,7 +119,7 @@ impl ProbedRequest {
             self.tell(sum, &mut trace, &mut at);
         }
         let total = now.saturating_sub(self.begun).max(at);
-        // What stands between the probed functions, and was not run in any.
+        // What is between the probed functions, and was not run in any.
         if total > at && self.open == 0 {
             trace.suspend(source::ticks(self.begun + at));
             trace.wait_kind(WaitKind::Other);
@@ -128,7 +128,7 @@ impl ProbedRequest {
         trace
     }
 
-    /// Writes one site's sums, and what stands inside it, behind what stands there at `at`.
+    /// Writes one site's sums, and what is inside it, after what is there at `at`.
     fn tell(&self, sum: &SiteSum, trace: &mut Trace, at: &mut u64) {
         let stamp = |at: u64| source::ticks(self.begun + at);
         // What is charged to no site is the request's own, outside of all.

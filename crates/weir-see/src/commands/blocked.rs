@@ -68,7 +68,7 @@ fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn Symb
 }
 
 /// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
-/// it stands in quotes.
+/// it is in quotes.
 pub(crate) fn named(text: &str, symbols: &mut dyn SymbolSource) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -42,7 +42,7 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     Ok(())
 }
 
-/// The table in place of the one before: cursor home, each line cleared behind its end, then all below.
+/// The table in place of the one before: cursor home, each line cleared after its end, then all below.
 fn drawn(view: &str, table: &[u8]) -> Vec<u8> {
     let (table, view) = (String::from_utf8_lossy(table), visible_line(view));
     let text = visible(&table);

@@ -95,7 +95,7 @@ impl JoinedNode {
         }
     }
 
-    /// The number of the child that stands for `node`; a new one comes where `node` has it, behind its elder sibling.
+    /// The number of the child that stands for `node`; a new one comes where `node` has it, after its elder sibling.
     fn child(
         &mut self,
         node: &MeasuredNode,

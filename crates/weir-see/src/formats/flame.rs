@@ -84,7 +84,7 @@ pub(super) fn share(value: u64, total: u64) -> f64 {
     if total == 0 { 0.0 } else { value as f64 * 100.0 / total as f64 }
 }
 
-/// What stands above a graph: `cpu: 1.20 s in 10.0 s, a sample every 10.1 ms`.
+/// What is above a graph: `cpu: 1.20 s in 10.0 s, a sample every 10.1 ms`.
 pub(super) fn title(stacks: &StackSet) -> String {
     let mut title = format!("{}: {}", stacks.kind, amount(stacks, stacks.total().value));
     if stacks.duration_ns > 0 {

@@ -34,7 +34,7 @@ impl PerfettoTimeline {
         timeline
     }
 
-    /// What is to stand behind another one of the same process, in the same file.
+    /// What is to follow another one of the same process, in the same file.
     pub(crate) fn behind(pid: u32) -> PerfettoTimeline {
         PerfettoTimeline { tracks: ProtobufMessage::default(), last: BEHIND, pid, events: Vec::new() }
     }
@@ -129,7 +129,7 @@ impl PerfettoTimeline {
 
 /// The track of the process is the first.
 const PROCESS: u64 = 1;
-/// Tracks of what stands behind have numbers that nobody else has.
+/// Tracks of what follows have numbers that nobody else has.
 const BEHIND: u64 = 1 << 32;
 /// All packets come from one writer.
 const SEQUENCE: u64 = 1;

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn frames_have_their_share_of_the_width() {
         let text = write(&example());
-        // 40 of 50 of 1180 pixels; the second route stands behind it.
+        // 40 of 50 of 1180 pixels; the second route is to the right of it.
         assert!(
             text.contains("<g><title>/ (40 ns, 80.00%)</title><rect x=\"10.0\" y=\"68\" width=\"944.0\""),
             "{text}"

@@ -15,7 +15,7 @@ use crate::responses::reply::{ReplyFailure, ReplySink};
 pub(super) struct AdminRequest {
     pub(super) method: Method,
     pub(super) path: String,
-    /// Behind the `?`, not decoded.
+    /// After the `?`, not decoded.
     pub(super) query: String,
     pub(super) accept: String,
     pub(super) host: String,

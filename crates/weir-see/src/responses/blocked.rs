@@ -214,7 +214,7 @@ pub(crate) fn now() -> Vec<BlockedLoop> {
     .collect()
 }
 
-/// Lines about the loops that are blocked now, to stand below a table.
+/// Lines about the loops that are blocked now, to be below a table.
 pub(crate) fn warning() -> String {
     let line = |blocked: BlockedLoop| {
         let request = blocked.request.map_or(String::new(), |id| format!(" by {} (req {id})", blocked.what));

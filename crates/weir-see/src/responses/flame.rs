@@ -273,7 +273,7 @@ fn push(tree: &TraceTree, index: usize, path: &[RawFrame], parts: WantedTimes, r
     }
 }
 
-/// Phases and steps stand where nginx's do; what runs inside them is a module's.
+/// Phases and steps are where nginx's do; what runs inside them is a module's.
 pub(super) fn origin(kind: SiteKind) -> FrameOrigin {
     match kind {
         SiteKind::Phase(phase) if usize::from(phase) < PHASES.len() => FrameOrigin::Phase,

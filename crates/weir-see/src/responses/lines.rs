@@ -182,7 +182,7 @@ fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
 
 /// Lines told at most.
 const MOST: usize = 50;
-/// Lines of a text before and behind the one that is meant.
+/// Lines of a text before and after the one that is meant.
 const AROUND: usize = 200;
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ pub(crate) fn file(
     drawing.timeline.finish()
 }
 
-/// How process `pid` ended, at this moment: to stand behind a timeline of that process.
+/// How process `pid` ended, at this moment: to follow a timeline of that process.
 pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
     let mut timeline = PerfettoTimeline::behind(pid);
     let track = timeline.track("end");

@@ -10,7 +10,7 @@ pub(crate) struct CodeMapping {
     pub(crate) offset: u64,
     /// Major and minor number of the device, and the inode: which file it is, whatever its name is now.
     pub(crate) file: (u32, u32, u64),
-    /// The file's name as the kernel knows it, ` (deleted)` behind it when it has none any more; `[vdso]`; or nothing,
+    /// The file's name as the kernel knows it, ` (deleted)` after it when it has none any more; `[vdso]`; or nothing,
     /// where code was made at run time.
     pub(crate) path: String,
 }

@@ -112,7 +112,7 @@ impl CodeFile {
         Some(CodeFile { loader, segments })
     }
 
-    /// What stands at that place of the file, outermost first.
+    /// What is at that place of the file, outermost first.
     fn frames(&self, in_file: u64) -> Vec<StackFrame> {
         let inside = |s: &&FileSegment| in_file >= s.offset && in_file - s.offset < s.size;
         let Some(segment) = self.segments.iter().find(inside) else { return Vec::new() };
@@ -187,7 +187,7 @@ fn demangled(name: &str) -> String {
     }
 }
 
-/// Where the `<...>` begins that the name ends with, behind something.
+/// Where the `<...>` begins that the name ends with, after something.
 fn parameters(name: &str) -> Option<usize> {
     let bytes = name.as_bytes();
     let mut depth = 0usize;

@@ -23,7 +23,7 @@ use super::{MatchError, Matcher, Regex, RegexFlags, outcome};
 /// How one call of PCRE2 is bounded.
 #[derive(Clone, Copy)]
 struct MatchWindow {
-    /// Where the match may begin: from here, and not behind `last`.
+    /// Where the match may begin: from here, and not after `last`.
     start: usize,
     last: Option<usize>,
     /// [`pcre2::PCRE2_NO_JIT`] or nothing.
@@ -161,7 +161,7 @@ impl Matcher {
         unsafe { pcre2::pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
     }
 
-    /// No match begins behind `last`; `None` takes the limit away, which patterns without places must not meet.
+    /// No match begins after `last`; `None` takes the limit away, which patterns without places must not meet.
     fn set_last_place(&mut self, last: Option<usize>) {
         // SAFETY: the context is this value's own and alive.
         unsafe { pcre2::pcre2_set_offset_limit_8(self.context.as_ptr(), last.unwrap_or(usize::MAX)) };
@@ -214,7 +214,7 @@ pub(super) fn begins_anywhere(pattern: &[u8], flags: RegexFlags) -> bool {
 }
 
 /// The longest subject over which the repeats of `pattern` can't take more than [`UNCOUNTED`] steps that are not counted:
-/// with k repeats one behind the other a subject of n bytes can be shared out in n^k / k! ways. Repeats in character
+/// with k repeats one after the other a subject of n bytes can be shared out in n^k / k! ways. Repeats in character
 /// classes are counted as such, for they only make it stricter.
 pub(super) fn longest_uncounted(pattern: &[u8]) -> usize {
     let mut repeats = 0;
@@ -223,7 +223,7 @@ pub(super) fn longest_uncounted(pattern: &[u8]) -> usize {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            // Possessive or lazy signs behind a repeat are none of their own.
+            // Possessive or lazy signs after a repeat are none of their own.
             b'*' | b'+' if at > 0 && !matches!(pattern[at - 1], b'*' | b'+' | b'?' | b'(') => repeats += 1,
             b'{' if open_ended(&pattern[at..]) => repeats += 1,
             _ => {}

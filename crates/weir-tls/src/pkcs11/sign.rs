@@ -130,7 +130,7 @@ fn prepared(scheme: SignatureScheme, message: &[u8]) -> (Mechanism<'static>, Vec
     }
 }
 
-/// The two numbers that a device gives, one behind the other, as TLS has them: a sequence of two (RFC 3279, 2.2.3).
+/// The two numbers that a device gives, one after the other, as TLS has them: a sequence of two (RFC 3279, 2.2.3).
 fn ecdsa(numbers: &[u8]) -> Vec<u8> {
     let (r, s) = numbers.split_at(numbers.len() / 2);
     let mut both = Vec::with_capacity(numbers.len() + 8);

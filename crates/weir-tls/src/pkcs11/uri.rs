@@ -89,7 +89,7 @@ impl KeyUri {
         self.source.as_deref()
     }
 
-    /// With the PIN that stands in the first line of `file`.
+    /// With the PIN that is in the first line of `file`.
     ///
     /// # Errors
     /// It is no text.

@@ -83,7 +83,7 @@ impl FlightTable {
     }
 }
 
-/// One place: two cache lines. The name (number, start, method, path) stands behind a sequence number, odd while it is
+/// One place: two cache lines. The name (number, start, method, path) is after a sequence number, odd while it is
 /// being written; the state is one word.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -112,7 +112,7 @@ impl FlightPlace {
         for (slot, bytes) in words.iter().zip(whole) {
             slot.store(u64::from_le_bytes(*bytes), Relaxed);
         }
-        // A zero ends the text; the words behind it are of no meaning.
+        // A zero ends the text; the words after it are of no meaning.
         if let Some(slot) = words.get(whole.len()) {
             slot.store(tail(path), Relaxed);
         }
@@ -176,7 +176,7 @@ impl FlightPlace {
     }
 }
 
-/// What is behind the last whole word of `bytes`, as a word with zeros behind it: by loads that overlap, since copying so
+/// What follows the last whole word of `bytes`, as a word with zeros after it: by loads that overlap, since copying so
 /// few bytes costs a call.
 #[inline]
 fn tail(bytes: &[u8]) -> u64 {

@@ -12,7 +12,7 @@ pub(super) enum RootLine {
     Missing(SiteKind),
 }
 
-/// The children of the request of an [arranged](TraceTree::arranged) tree; what is missing stands where it would have come.
+/// The children of the request of an [arranged](TraceTree::arranged) tree; what is missing is where it would have come.
 pub(super) fn lines(tree: &TraceTree, sites: &SiteTable) -> Vec<RootLine> {
     let mut expected = STEPS.into_iter().chain((0..PHASES.len() as u8).map(SiteKind::Phase)).peekable();
     let mut lines = Vec::new();

@@ -101,7 +101,7 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
     assert_eq!(flood(&malformed), Some(Some(H2Abuse::Resets)));
 }
 
-/// RFC 9113 section 6.8: behind the GOAWAY frame whatever comes on a stream above its last one is ignored, but header
+/// RFC 9113 section 6.8: after the GOAWAY frame whatever comes on a stream above its last one is ignored, but header
 /// compression and the connection's window go on.
 #[test]
 fn late_frames_behind_a_goaway_are_ignored_and_counted() {

@@ -57,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// The block of a request with `fields` behind the usual pseudo-header fields.
+    /// The block of a request with `fields` after the usual pseudo-header fields.
     pub(super) fn block(&mut self, fields: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
         self.encoder.begin(&mut out);

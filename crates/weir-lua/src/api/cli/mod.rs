@@ -23,9 +23,9 @@ pub struct CliProgram {
     pub codes: Vec<String>,
     /// Modules that are loaded before those.
     pub modules: Vec<String>,
-    /// The arguments behind the file.
+    /// The arguments after the file.
     pub arguments: Vec<String>,
-    /// Behind all that lines are read and run.
+    /// After all that lines are read and run.
     pub interactive: bool,
 }
 
@@ -98,7 +98,7 @@ fn text(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// A line of standard input without its end, behind a prompt; nil at the input's end. Timers go on meanwhile.
+/// A line of standard input without its end, after a prompt; nil at the input's end. Timers go on meanwhile.
 fn line(l: LuaState) -> CallOutcome {
     let prompt = expect_string(&l, 1, "line")?;
     lend::run(|run| {

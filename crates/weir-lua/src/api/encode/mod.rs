@@ -177,7 +177,7 @@ pub(super) fn escape(text: &[u8], keeps: fn(u8) -> bool, out: &mut Vec<u8>) {
     }
 }
 
-/// The first byte that must not stand in a URI: a control character other than the tab.
+/// The first byte that is not allowed in a URI: a control character other than the tab.
 pub(super) fn unsafe_byte(text: &[u8]) -> Option<u8> {
     text.iter().copied().find(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f)
 }

@@ -64,7 +64,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 /// The lines that are kept, as if they stood in a ring of memory, each in one piece: so as many are as in OpenResty.
 struct LogRing {
     lines: VecDeque<LoggedLine>,
-    /// Where the next line would stand.
+    /// Where the next line would be.
     next: usize,
     /// The ring's bytes.
     size: usize,
@@ -76,7 +76,7 @@ struct LoggedLine {
     level: LogLevel,
     /// Seconds since 1970.
     time: f64,
-    /// Where it stands in the ring.
+    /// Where it is in the ring.
     at: usize,
     text: Box<[u8]>,
 }
@@ -93,14 +93,14 @@ impl LogRing {
         LogRing { lines: VecDeque::new(), next: 0, size, limit: LogLevel::Debug }
     }
 
-    /// Keeps a line; those that stand in its place go, the oldest ones. One that is larger than the ring is not kept.
+    /// Keeps a line; those that are in its place go, the oldest ones. One that is larger than the ring is not kept.
     fn push(&mut self, mut line: LoggedLine) {
         let size = line.size();
         if line.level > self.limit || size > self.size {
             return;
         }
         if self.next + size > self.size {
-            // Those behind are the oldest; it begins at the front.
+            // The lines after it are the oldest; it begins at the front.
             while self.lines.front().is_some_and(|oldest| oldest.at >= self.next) {
                 self.lines.pop_front();
             }

@@ -20,7 +20,7 @@ pub(crate) struct NameValue {
     value_len: i32,
 }
 
-/// The pairs of the last list, until the next one. Their bytes stand in `bytes`, one behind the other, but for those of
+/// The pairs of the last list, until the next one. Their bytes are in `bytes`, one after the other, but for those of
 /// the request's fields, which stay where they are: the prelude has taken them before a script can change them.
 #[derive(Default)]
 struct PairList {
@@ -35,7 +35,7 @@ struct PairList {
 /// the strings.
 #[derive(Default)]
 struct LastFields {
-    /// Names and values, one behind the other.
+    /// Names and values, one after the other.
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, usize)>,

@@ -51,7 +51,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Whether the field stands elsewhere than with the others.
+/// Whether the field is elsewhere than with the others.
 fn composed(known: KnownField) -> bool {
     matches!(
         known,

@@ -192,7 +192,7 @@ pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
     x.response.add(KnownField::Location, Text::Span(span));
 }
 
-/// A field's name with what must not stand in one escaped.
+/// A field's name with the bytes that are not allowed in one escaped.
 pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
     let mut safe = Vec::with_capacity(name.len());
     encode::escape(name, is_of_token, &mut safe);
@@ -204,7 +204,7 @@ fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A field's value with what must not stand in one escaped.
+/// A field's value with the bytes that are not allowed in one escaped.
 pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
     if !value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
         return value;

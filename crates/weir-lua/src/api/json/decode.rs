@@ -251,7 +251,7 @@ impl JsonReader<'_> {
         true
     }
 
-    /// Four digits behind `\u`, with those of a low surrogate behind a high one.
+    /// Four digits after `\u`, with those of a low surrogate after a high one.
     fn unicode(&mut self, text: &mut Vec<u8>) -> bool {
         let Some(mut code) = self.four() else { return false };
         if (0xd800..0xdc00).contains(&code) {

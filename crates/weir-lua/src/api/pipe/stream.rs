@@ -209,7 +209,7 @@ fn take(buffer: &mut Vec<u8>, kind: ReadKind) -> Option<Vec<u8>> {
     let mut taken = std::mem::replace(buffer, rest);
     if kind == ReadKind::Line {
         taken.pop();
-        // Wherever they stand, as in OpenResty.
+        // Wherever they are, as in OpenResty.
         taken.retain(|byte| *byte != b'\r');
     }
     Some(taken)

@@ -50,7 +50,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("req.set_uri", REQUEST, set_uri),
 ];
 
-/// Arguments of a URI: a table, or a text, of which what can't stand in a request line is escaped.
+/// Arguments of a URI: a table, or a text, of which what is not allowed in a request line is escaped.
 pub(super) fn args_argument(l: LuaState, at: i32, function: &str) -> Result<Vec<u8>, LuaRaise> {
     match l.kind(at) {
         kind::TABLE => encode::args_of(l, at),
@@ -117,7 +117,7 @@ fn raw_header(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// An argument that is a boolean where it stands; false without it.
+/// An argument that is a boolean where it is; false without it.
 fn flag(l: LuaState, at: i32, function: &str) -> Result<bool, LuaRaise> {
     match l.kind(at) {
         kind::NONE => Ok(false),

@@ -192,7 +192,7 @@ impl CipherJob<'_> {
             }
         }
         let mut rest: c_int = 0;
-        // SAFETY: behind what was made there is room for a block.
+        // SAFETY: after what was made there is room for a block.
         let done = unsafe {
             let end = out.as_mut_ptr().add(made);
             match self.encrypt {

@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn get(
             }
             match value {
                 SeenValue::Text(text) => {
-                    // A short text stands in `room` by now, a longer one in the dictionary, which may lose it.
+                    // A short text is in `room` by now, a longer one in the dictionary, which may lose it.
                     *at = if text.len() <= SMALL { text.as_ptr() } else { kept(text) };
                     *len = text.len();
                     1

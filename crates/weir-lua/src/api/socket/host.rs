@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weir_engine::resolver;
 
-/// Where a socket goes. A port that stands in the name goes before the one that is given beside it.
+/// Where a socket goes. A port that is in the name goes before the one that is given beside it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PeerHost<'a> {
     Address(IpAddr, Option<u16>),
@@ -72,7 +72,7 @@ pub(super) fn is_unix(host: &[u8]) -> bool {
 }
 
 const UNIX: &str = "unix:";
-/// Of `sun_path`, the NUL behind it included.
+/// Of `sun_path`, the NUL after it included.
 const LONGEST_PATH: usize = 108;
 
 #[cfg(test)]

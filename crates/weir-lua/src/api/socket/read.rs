@@ -192,7 +192,7 @@ impl UntilReader {
     }
 }
 
-/// Pushes a line without its carriage returns, wherever they stand.
+/// Pushes a line without its carriage returns, wherever they are.
 fn push_line(l: LuaState, line: &[u8]) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if !line.contains(&b'\r') {

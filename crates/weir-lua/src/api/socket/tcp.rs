@@ -212,7 +212,7 @@ pub(super) fn owner() -> Result<Rc<SocketOwner>, LuaRaise> {
     })
 }
 
-/// Where [`owner`] stands: as long as its request does, so a run remembers the place.
+/// Where [`owner`] is: as long as its request does, so a run remembers the place.
 pub(super) fn owner_place() -> Result<*const (), LuaRaise> {
     let known = lend::run(|run| run.owner).unwrap_or(std::ptr::null());
     if !known.is_null() {
@@ -409,7 +409,7 @@ pub(super) fn connect_level(errno: i32) -> LogLevel {
     }
 }
 
-/// What stands where in a socket object.
+/// What is where in a socket object.
 pub(super) mod place {
     pub(crate) const SOCKET: usize = 1;
     pub(super) const CONNECT_TIMEOUT: usize = 2;

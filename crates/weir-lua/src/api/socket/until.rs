@@ -18,7 +18,7 @@ pub(crate) struct UntilPattern {
 pub(crate) struct UntilProgress {
     /// Bytes that are not the pattern's.
     pub(crate) given: usize,
-    /// Bytes behind those that may be its beginning.
+    /// Bytes after those that may be its beginning.
     pub(crate) matched: usize,
 }
 

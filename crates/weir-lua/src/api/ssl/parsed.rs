@@ -179,7 +179,7 @@ pub(super) fn chain_of_der(der: &[u8]) -> Option<Rc<CertificateChain>> {
     chain(ParsedAs::ChainOfDer, der, certificate::chain_of_der)
 }
 
-/// OpenSSL's function that fails for a text that is no chain: another one reads what stands behind the first block.
+/// OpenSSL's function that fails for a text that is no chain: another one reads what follows the first block.
 pub(super) fn failing_reader(pem: &[u8]) -> &'static str {
     let end = pem.windows(END.len()).position(|part| part == END);
     let first = end.map_or(pem, |end| &pem[..end + END.len()]);

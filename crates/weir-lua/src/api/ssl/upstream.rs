@@ -19,7 +19,7 @@ pub(crate) struct UpstreamHandshake {
     pub(crate) wishes: RefCell<HandshakeWishes>,
     /// The version, where that is known.
     pub(crate) version: Option<&'static str>,
-    /// Behind the handshake.
+    /// After the handshake.
     pub(crate) met: Option<MetServer>,
     /// The verdict, by OpenSSL's number; 0: the certificate will do.
     pub(crate) result: Cell<u16>,

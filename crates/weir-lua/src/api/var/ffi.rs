@@ -8,7 +8,7 @@ use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changi
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
-/// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's. From
+/// The number of a variable, which holds as long as the VM: of the configuration, or after those a module's. From
 /// [`STEADY`] on they are of variables that have the same value as long as nothing has [changed](crate::luajit::shared_page).
 pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.

@@ -188,7 +188,7 @@ fn make(vm: &Rc<LuaVm>, call: &ThreadCall) -> ThreadResult {
 /// Calls the function on the main stack below its arguments.
 fn protected(vm: &LuaVm, args: i32, results: i32) -> Result<(), Vec<u8>> {
     let l: LuaState = vm.main();
-    // SAFETY: function and arguments stand on the stack.
+    // SAFETY: function and arguments are on the stack.
     match vm.limits.within(|| unsafe { sys::lua_pcall(l.raw(), args, results, 0) }) {
         sys::status::OK => Ok(()),
         _ => Err(match l.bytes(-1) {

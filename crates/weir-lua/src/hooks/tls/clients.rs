@@ -177,7 +177,7 @@ impl ClientScripts {
     }
 }
 
-/// Whether the handshake goes on behind a script that ended like this; OpenResty's debug lines about it are logged.
+/// Whether the handshake goes on after a script that ended like this; OpenResty's debug lines about it are logged.
 pub(crate) fn goes_on(x: &mut Exchange, phase: ScriptPhase, end: Option<&ScriptEnd>) -> bool {
     let (good, code) = match end {
         None => (true, 0),

@@ -248,41 +248,41 @@ impl LuaState {
 
     /// Replaces the key on top by its value in the table `at`, without metamethods.
     pub(crate) fn raw_get(self, at: c_int) {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         unsafe { sys::lua_rawget(self.0, at) }
     }
 
     /// Takes key and value from the top into the table `at`, without metamethods. The key is not nil.
     pub(crate) fn raw_set(self, at: c_int) {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         unsafe { sys::lua_rawset(self.0, at) }
     }
 
     pub(crate) fn raw_get_index(self, at: c_int, n: usize) {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         unsafe { sys::lua_rawgeti(self.0, at, c_int::try_from(n).unwrap_or(c_int::MAX)) }
     }
 
     pub(crate) fn raw_set_index(self, at: c_int, n: usize) {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         unsafe { sys::lua_rawseti(self.0, at, c_int::try_from(n).unwrap_or(c_int::MAX)) }
     }
 
-    /// The table's next pair behind the key on top, which it replaces; `false` at the end.
+    /// The table's next pair after the key on top, which it replaces; `false` at the end.
     pub(crate) fn next(self, at: c_int) -> bool {
-        // SAFETY: callers have checked that a table stands there, and the key came from it.
+        // SAFETY: callers have checked that a table is there, and the key came from it.
         unsafe { sys::lua_next(self.0, at) != 0 }
     }
 
     /// Pushes a field of a table that has no metatable.
     pub(crate) fn field(self, at: c_int, name: &CStr) {
-        // SAFETY: callers have checked that such a table stands there.
+        // SAFETY: callers have checked that such a table is there.
         unsafe { sys::lua_getfield(self.0, at, name.as_ptr()) }
     }
 
     /// Takes the value on top into a field of a table that has no metatable.
     pub(crate) fn set_field(self, at: c_int, name: &CStr) {
-        // SAFETY: callers have checked that such a table stands there.
+        // SAFETY: callers have checked that such a table is there.
         unsafe { sys::lua_setfield(self.0, at, name.as_ptr()) }
     }
 
@@ -308,7 +308,7 @@ impl LuaState {
         unsafe { sys::lua_rawgeti(self.0, sys::REGISTRY, reference) }
     }
 
-    /// Whether no function in C stands between the coroutine's beginning and here.
+    /// Whether no function in C is between the coroutine's beginning and here.
     pub(crate) fn can_yield(self) -> bool {
         // SAFETY: the coroutine belongs to an open VM of this thread, whose state is only read.
         unsafe { sys::lua_isyieldable(self.0) != 0 }
@@ -320,7 +320,7 @@ impl LuaState {
         unsafe { sys::lua_status(self.0) }
     }
 
-    /// Lua's text of what stands where in the source, `chunk:line: `, of the function at `level`.
+    /// Lua's text of what is where in the source, `chunk:line: `, of the function at `level`.
     pub(crate) fn place(self, level: c_int) -> String {
         // SAFETY: pushes one string.
         unsafe { sys::luaL_where(self.0, level) };
@@ -365,7 +365,7 @@ impl LuaState {
         self.push_value(at);
         // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function,
         // which
-        // still stands on the stack, keeps.
+        // still is on the stack, keeps.
         let mut place = unsafe {
             sys::lua_getinfo(self.0, c">S".as_ptr(), &raw mut about);
             CStr::from_ptr(about.source).to_bytes().to_vec()

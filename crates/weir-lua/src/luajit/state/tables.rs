@@ -10,7 +10,7 @@ use crate::luajit::sys;
 enum TableElement<'l> {
     Text(&'l [u8]),
     Number(f64),
-    /// Another value, none, or one that does not stand in the array.
+    /// Another value, none, or one that is not in the array.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl LuaState {
     /// The number in element `n` of the array of the table `at`, 0 where nothing is; `None` for what has to be looked at
     /// more closely.
     pub(crate) fn numeral(self, at: c_int, n: usize) -> Option<f64> {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         let number = unsafe { sys::weir_lua_numeral(self.0, at, n as u32) };
         (number >= 0.0).then_some(number)
     }
@@ -43,7 +43,7 @@ impl LuaState {
         for room in [ROOM, MORE_ROOM] {
             out.reserve(room);
             let spare = out.spare_capacity_mut();
-            // SAFETY: callers have checked that a table stands there; so many bytes may be written.
+            // SAFETY: callers have checked that a table is there; so many bytes may be written.
             let count = unsafe { sys::weir_lua_gather(self.0, at, spare.as_mut_ptr().cast(), spare.len()) };
             if let Ok(count) = usize::try_from(count) {
                 // SAFETY: so many were written.
@@ -61,7 +61,7 @@ impl LuaState {
     fn element(&self, at: c_int, n: usize) -> TableElement<'_> {
         let (mut text, mut len, mut number) = (ptr::null(), 0, 0.0);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        // SAFETY: callers have checked that a table stands there; a string gives a pointer to `len` bytes, which the
+        // SAFETY: callers have checked that a table is there; a string gives a pointer to `len` bytes, which the
         // table keeps.
         unsafe {
             match sys::weir_lua_element(self.0, at, n, &raw mut text, &raw mut len, &raw mut number) {
@@ -74,7 +74,7 @@ impl LuaState {
 
     /// The number of elements when the table `at` has only keys 1 to n.
     pub(crate) fn sequence(self, at: c_int) -> Option<usize> {
-        // SAFETY: callers have checked that a table stands there.
+        // SAFETY: callers have checked that a table is there.
         if let Ok(count) = usize::try_from(unsafe { sys::weir_lua_array(self.0, at) }) {
             return Some(count);
         }

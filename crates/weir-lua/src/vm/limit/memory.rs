@@ -34,7 +34,7 @@ pub(crate) struct MemoryLimit {
     refused: Cell<bool>,
     /// So much is in use when the collector is woken next.
     nudge_at: Cell<usize>,
-    /// What was in use behind the last whole collection.
+    /// What was in use after the last whole collection.
     floor: Cell<usize>,
 }
 
@@ -60,7 +60,7 @@ impl MemoryLimit {
             nudge_at: Cell::new(most / 4 * 3),
             floor: Cell::new(0),
         });
-        // SAFETY: the box stands where it is until the VM is closed, which `leave` comes before. The collector goes twice
+        // SAFETY: the box stays in place until the VM is closed, which `leave` comes before. The collector goes twice
         // as fast as it does by itself, so that it is done before the limit is reached.
         unsafe {
             sys::lua_gc(main.raw(), sys::gc::SETSTEPMUL, 400);
@@ -99,7 +99,7 @@ impl MemoryLimit {
 
     /// Collects garbage if little is left, or an allocation has failed. Not while Lua runs.
     ///
-    /// What went beyond the limit behind the last script's last function is not the next one's fault.
+    /// What went beyond the limit after the last script's last function is not the next one's fault.
     pub(crate) fn make_room(&self, main: LuaState) {
         if self.holds.get() {
             return;

@@ -87,7 +87,7 @@ impl DiskFailure {
         DiskFailure { call, path: path.to_path_buf(), to: None, errno: EISDIR }
     }
 
-    /// Something on the way is no directory.
+    /// Something on the way is not a directory.
     pub(super) fn is_not_a_directory(&self) -> bool {
         self.errno == ENOTDIR
     }

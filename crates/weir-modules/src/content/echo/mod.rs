@@ -241,7 +241,7 @@ struct EchoSubrequest {
 #[derive(Clone)]
 struct EchoLine {
     words: Vec<ValueScript>,
-    /// A line's end stands behind them.
+    /// A line's end is after them.
     ends: bool,
 }
 
@@ -529,7 +529,7 @@ fn exec(x: &mut Exchange, target: &ValueScript, args: Option<&ValueScript>) -> V
 /// A running `echo_foreach_split`.
 struct EchoLoop {
     parts: VecDeque<Vec<u8>>,
-    /// The command behind it.
+    /// The command after it.
     first: usize,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct BrotliStream {
     encoder: BrotliEncoder,
     /// A flush is not yet written out: until then the library takes no input.
     flushing: bool,
-    /// Something is not: behind a seam the library flushes by itself, so that it may take no input either.
+    /// Something is not: after a seam the library flushes by itself, so that it may take no input either.
     pending: bool,
     /// Bytes taken since the last flush.
     unflushed: usize,
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Behind a seam the library writes its first two bytes out by itself, which may need more room than there is.
+    /// After a seam the library writes its first two bytes out by itself, which may need more room than there is.
     #[test]
     fn input_may_follow_the_flush_of_a_seam() {
         let text = b"0123456789".repeat(30);
@@ -170,7 +170,7 @@ mod tests {
                 let mut stream = BrotliStream::begin(settings, from).expect("memory");
                 let mut at = 0;
                 loop {
-                    // A byte at a time, and the wish behind the last one.
+                    // A byte at a time, and the wish after the last one.
                     let end = (at + 1).min(text.len());
                     let now = if end == text.len() { op } else { DeflateOp::Run };
                     let progress = stream.run(&text[at..end], &mut output, now).expect("takes input");

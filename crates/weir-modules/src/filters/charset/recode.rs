@@ -113,7 +113,7 @@ impl CharsetRecoder {
     }
 }
 
-/// What stands at the beginning of bytes that shall be UTF-8.
+/// What is at the beginning of bytes that shall be UTF-8.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DecodedStart {
     /// A character, and how many bytes it has.
@@ -124,7 +124,7 @@ pub(crate) enum DecodedStart {
     Incomplete,
 }
 
-/// Decodes as nginx does: of the bytes behind the first one is only asked that they are no ASCII, and one that is
+/// Decodes as nginx does: of the bytes after the first one is only asked that they are no ASCII, and one that is
 /// belongs to what is invalid.
 pub(crate) fn decode(bytes: &[u8]) -> DecodedStart {
     let (bits, least, len) = match bytes.first() {

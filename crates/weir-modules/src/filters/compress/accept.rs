@@ -15,7 +15,7 @@ pub(crate) fn quality(accept: &[u8], token: &str) -> Option<u16> {
     }
 }
 
-/// What stands behind the first element of this name.
+/// What follows the first element of this name.
 fn named<'a>(accept: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
     let begins = |at: usize| at == 0 || matches!(accept[at - 1], b',' | b' ');
     let at = accept

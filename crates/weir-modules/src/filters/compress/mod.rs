@@ -118,7 +118,7 @@ fn offer(x: &Exchange, coding: ContentCoding) -> Option<&CompressionOffer> {
 pub(crate) trait CompressionScheme: 'static {
     /// What it makes.
     const CODING: ContentCoding;
-    /// Where it stands.
+    /// Where it is.
     const SLOT: FilterSlot;
     /// What compresses.
     type Coder: BodyCoder + 'static;

@@ -20,7 +20,7 @@ pub(crate) trait CoderSession: Sized + 'static {
     /// What makes a stream one that another session can continue.
     const PAUSE: DeflateOp;
 
-    /// Makes one for the content behind the first `from` bytes.
+    /// Makes one for the content after the first `from` bytes.
     fn begin(key: Self::Key, from: u64) -> Result<Self, CoderFailure>;
 
     /// Takes what it can of `input`, writes what it has to `output`.
@@ -140,7 +140,7 @@ impl<S: CoderSession> CoderSeat<S> {
         (!self.rest.is_empty(), self.finished, self.session.is_none())
     }
 
-    /// Ends the session, so that another one can go on behind it; gives it back for another stream.
+    /// Ends the session, so that another one can go on after it; gives it back for another stream.
     fn put_away(&mut self) -> Option<S> {
         let mut session = self.session.take()?;
         let op = if self.finishing { DeflateOp::Finish } else { S::PAUSE };
@@ -195,7 +195,7 @@ impl<S: CoderSession> CoderPlaces<S> {
         working.push(seat.clone());
     }
 
-    /// A compressor with `key` for what is behind the first `from` bytes.
+    /// A compressor with `key` for what follows the first `from` bytes.
     fn session(&self, key: S::Key, from: u64) -> Result<S, CoderFailure> {
         match self.spare.take() {
             Some((made_with, spare)) if made_with == key => Ok(spare),

@@ -51,7 +51,7 @@ impl RulesConf {
     }
 }
 
-/// The settings of a location; they stand with its plan.
+/// The settings of a location; they are kept with its plan.
 pub(crate) struct CompressionRules {
     /// `gzip_vary`
     pub(crate) vary: bool,
@@ -130,7 +130,7 @@ fn cache_control_has(x: &Exchange, word: &[u8]) -> bool {
     let fields = x.response.headers.iter();
     let values = fields.filter(|header| header.name.known() == Some(KnownField::CacheControl));
     values.map(|header| x.text(&header.value)).any(|value| {
-        // nginx begins again behind a semicolon too, but what one ends is not the word.
+        // nginx begins again after a semicolon too, but what one ends is not the word.
         let elements = value.split_inclusive(|&byte| matches!(byte, b',' | b';'));
         elements.map(|element| element.strip_suffix(b",").unwrap_or(element)).any(|element| {
             let start = element.iter().take_while(|&&byte| byte == b' ').count();

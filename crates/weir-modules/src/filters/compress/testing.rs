@@ -2,7 +2,7 @@
 
 use super::{BodyCoder, DeflateOp};
 
-/// What `coder` makes of `pieces`, through an output of `room` bytes, flushed behind each.
+/// What `coder` makes of `pieces`, through an output of `room` bytes, flushed after each.
 pub(crate) fn pack(coder: &mut impl BodyCoder, pieces: &[Vec<u8>], room: usize) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut output = vec![0; room];

@@ -130,7 +130,7 @@ impl GunzipCoder {
         Ok(())
     }
 
-    /// Goes to `part`, or behind it where the header has none.
+    /// Goes to `part`, or after it where the header has none.
     fn enter(&mut self, part: MemberPart) {
         self.have = 0;
         self.part = part;

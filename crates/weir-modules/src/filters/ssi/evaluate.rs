@@ -32,7 +32,7 @@ pub(super) fn text(x: &mut Exchange, state: &SsiState, text: &[u8]) -> Result<Ve
     Ok(value)
 }
 
-/// As [`text`], for a path: what does not begin with a slash stands in the page's directory.
+/// As [`text`], for a path: what does not begin with a slash is in the page's directory.
 pub(super) fn path(x: &mut Exchange, state: &SsiState, written: &[u8]) -> Result<Vec<u8>, CommandError> {
     let value = text(x, state, written)?;
     if value.first() == Some(&b'/') {
@@ -130,7 +130,7 @@ enum BadName<'a> {
     Open(&'a [u8]),
 }
 
-/// The name behind a dollar, and what follows it.
+/// The name after a dollar, and what follows it.
 fn name(text: &[u8]) -> Result<(&[u8], &[u8]), BadName<'_>> {
     let braced = text.first() == Some(&b'{');
     let text = if braced { &text[1..] } else { text };

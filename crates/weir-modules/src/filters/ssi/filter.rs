@@ -34,7 +34,7 @@ pub(super) struct SsiPage {
 /// Where in an `if` the page is.
 #[derive(Default)]
 struct PageCondition {
-    /// 0 outside, 1 behind `if` or `elif`, 2 behind `else`: where a command may stand says its table.
+    /// 0 outside, 1 after `if` or `elif`, 2 after `else`: the commands' table says where each is allowed.
     at: u8,
     /// One of the branches was taken.
     chosen: bool,

@@ -88,7 +88,7 @@ pub(super) fn prepare(
     Ok((include, pending))
 }
 
-/// Checks what may stand together; whether the page waits for what is included.
+/// Checks which parameters may be combined; whether the page waits for what is included.
 fn check(
     uri: &Option<Vec<u8>>,
     file: &Option<Vec<u8>>,

@@ -78,7 +78,7 @@ impl SsiState {
         }
     }
 
-    /// What stands in the first block of that name.
+    /// What is in the first block of that name.
     pub(super) fn block(&self, name: &[u8]) -> Option<Vec<u8>> {
         self.0.borrow().blocks.iter().find(|(known, _)| known == name).map(|(_, block)| block.clone())
     }

@@ -99,8 +99,8 @@ impl TextPatterns {
         self.longest
     }
 
-    /// The first match in `bytes` that begins at `from` or behind it; where several begin, of the text given first.
-    /// A text that may yet match, if there were more bytes, comes before all that are behind it. Those `used` don't
+    /// The first match in `bytes` that begins at `from` or after it; where several begin, of the text given first.
+    /// A text that may yet match, if there were more bytes, comes before all that are after it. Those `used` don't
     /// count.
     pub(crate) fn find(&self, bytes: &[u8], from: usize, used: &[bool]) -> FoundText {
         // Where the searcher, which wants a window of bytes, may miss what begins.

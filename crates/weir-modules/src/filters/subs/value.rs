@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_conf::{LineCx, Result};
 use weir_engine::variable::ValueScript;
 
-/// A value as written, cut where groups stand.
+/// A value as written, cut where groups are.
 #[derive(Clone)]
 pub(crate) struct ValueTemplate {
     parts: Vec<TemplatePart>,

@@ -59,8 +59,8 @@ fn status(x: &Exchange, fields: &[Field]) -> Result<(u16, Option<Span>), String>
     }
 }
 
-/// The three digits that a status begins with, and that are all of it or have a space behind them. None below 200 is final:
-/// the client would take the next response for this one's. 101 is judged by the request.
+/// The three digits that a status begins with, and that are all of it or have a space after them. None below 200 is
+/// final: the client would take the next response for this one's. 101 is judged by the request.
 pub(crate) fn number(line: &[u8]) -> Option<u16> {
     let (digits, reason) = line.split_at_checked(3)?;
     let number = u16::try_from(weir_http::header::decimal(digits)?).ok()?;

@@ -22,7 +22,7 @@ pub(crate) struct CgiPass {
     place: Place,
     script: ValueScript,
     group: Option<Arc<Upstream>>,
-    /// What stands before addresses, for TLS with an `s` before it.
+    /// What precedes addresses, for TLS with an `s` before it.
     scheme: Option<&'static str>,
     /// The address is known, and speaks TLS.
     secure: bool,
@@ -33,7 +33,7 @@ impl CgiPass {
         CgiPass::set_with(slot, line, None)
     }
 
-    /// As [`CgiPass::set`]; `scheme` may stand before the address, with an `s` before it for TLS.
+    /// As [`CgiPass::set`]; `scheme` may precede the address, with an `s` before it for TLS.
     pub(crate) fn set_behind(
         slot: &mut Option<CgiPass>,
         line: &mut LineCx<'_>,
@@ -127,7 +127,7 @@ pub(crate) fn pass_requests<P: UpstreamProtocol + 'static>(
     pass_to(plan, module, protocol, settings, target);
 }
 
-/// The address behind its scheme, and whether that is the one for TLS.
+/// The address after its scheme, and whether that is the one for TLS.
 fn parts<'t>(text: &'t str, scheme: Option<&str>) -> (&'t str, bool) {
     let behind = |text: &'t str, start: &str| {
         let (begin, rest) = text.split_at_checked(start.len())?;

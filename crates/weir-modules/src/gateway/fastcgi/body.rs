@@ -4,7 +4,7 @@ use weir_engine::log::LogLevel;
 use weir_http::fastcgi::{RecordEvent, RecordKind, RecordReader};
 use weir_upstream::protocol::BodyDecode;
 
-/// Reads records behind the head.
+/// Reads records after the head.
 #[derive(Debug)]
 pub(super) struct FastcgiBody {
     reader: RecordReader,
@@ -54,7 +54,7 @@ impl FastcgiBody {
         }
     }
 
-    /// Something ended that may only end behind all of the body.
+    /// Something ended that may only end after all of the body.
     fn over(&self, what: &str) -> Result<(), String> {
         match self.rest {
             Some(1..) => Err(format!("upstream prematurely closed FastCGI {what}")),

@@ -199,7 +199,7 @@ impl weir_upstream::PassTarget for ProxyTarget {
     /// As there; the [`PassGoal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
-            // It stands with the plan.
+            // It is kept with the plan.
             ProxyTarget::Fixed { .. } => {
                 x.state::<SharedAim>();
                 Ok(())

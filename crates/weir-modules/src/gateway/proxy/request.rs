@@ -123,7 +123,7 @@ impl RequestFields {
     }
 }
 
-/// Whether a field may stand in a request of HTTP/2 (RFC 9113 section 8.2.2).
+/// Whether a field is allowed in a request of HTTP/2 (RFC 9113 section 8.2.2).
 fn goes(name: &[u8], value: &[u8]) -> bool {
     match weir_http::classify(name) {
         KnownField::Connection
@@ -335,7 +335,7 @@ fn host(http: &HttpPass, x: &mut Exchange) -> Text {
     }
 }
 
-/// What is the cache key of the response to `x` by default: scheme, host and URI of the request that is sent.
+/// The default cache key of the response to `x`: scheme, host and URI of the request that is sent.
 pub(super) fn cache_key(x: &mut Exchange) -> Result<Span, Verdict> {
     let uri = uri(x)?;
     let start = x.arena.mark();

@@ -15,7 +15,7 @@ pub(super) type ObjectMember<'l> = (&'l [u8], &'l [u8], Span);
 /// The members that `line` lists; `None` when it is of another form.
 ///
 /// # Errors
-/// A word behind the first member that is not one.
+/// A word after the first member that is not one.
 pub(super) fn members<'l>(line: &LineCx<'l>) -> Result<Option<Vec<ObjectMember<'l>>>, Error> {
     let Some((first, words)) = line.args().get(1..).and_then(<[Word]>::split_first) else { return Ok(None) };
     if first.quoted || !first.is("json") || words.first().and_then(member).is_none() {

@@ -2,7 +2,7 @@
 
 /// An address as a number.
 pub(super) trait GeoAddress: Copy + Ord + Default {
-    /// The number behind this one; `None` behind the last.
+    /// The number after this one; `None` after the last.
     fn next(self) -> Option<Self>;
     /// Its first 16 bits.
     fn top(self) -> u16;

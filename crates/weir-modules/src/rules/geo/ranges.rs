@@ -58,7 +58,7 @@ impl GeoRanges {
         for (top, first, last) in pieces(first, last) {
             let list = self.pieces.entry(top).or_default();
             let new = RangePiece { first, last, value };
-            // The last piece that does not begin behind the new one; only with it may it overlap, or with those before.
+            // The last piece that does not begin after the new one; only with it may it overlap, or with those before.
             let at = list.partition_point(|old| old.first <= last);
             match at.checked_sub(1).map(|before| (before, list[before])) {
                 Some((before, old)) if old.last >= first => {

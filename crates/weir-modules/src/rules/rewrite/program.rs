@@ -71,7 +71,7 @@ impl RewriteProgram {
     }
 
     fn run(&self, x: &mut Exchange, run: &mut ProgramRun) -> ProgramFlow {
-        // An `if` may change the request's plan; those behind it are still of this one.
+        // An `if` may change the request's plan; those after it are still of this one.
         let mut plan = None;
         for step in &self.steps {
             let flow = match step {

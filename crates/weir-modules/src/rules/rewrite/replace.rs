@@ -16,9 +16,9 @@ use super::program::{ProgramFlow, ProgramRun, clear_captures, is_quoted};
 #[derive(Clone)]
 pub(super) struct UriReplacement {
     pattern: Arc<RegexPattern>,
-    /// What stands before the first `?`; of a redirect all of it.
+    /// What precedes the first `?`; of a redirect all of it.
     path: ValueScript,
-    /// What stands behind the first `?`. Of a redirect nothing is kept apart, but whether there is a `?` counts.
+    /// What follows the first `?`. Of a redirect nothing is kept apart, but whether there is a `?` counts.
     args: Option<ValueScript>,
     /// The request's arguments follow; a `?` at the end prevents it.
     add_args: bool,
@@ -150,7 +150,7 @@ impl UriReplacement {
         x.response.location = Some(Text::Span(target));
     }
 
-    /// The request's arguments, when there are any, behind `sign`.
+    /// The request's arguments, when there are any, after `sign`.
     fn append_args(&self, x: &mut Exchange, sign: &[u8]) {
         let args = x.request.args;
         if !args.is_empty() {

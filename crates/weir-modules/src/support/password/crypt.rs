@@ -20,7 +20,7 @@ pub(super) fn hash(password: &[u8], setting: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// What stands before the next `$`, at most `longest` bytes.
+/// What precedes the next `$`, at most `longest` bytes.
 fn salt(text: &[u8], longest: usize) -> &[u8] {
     let end = text.iter().position(|byte| *byte == b'$').unwrap_or(text.len());
     &text[..end.min(longest)]
