@@ -46,7 +46,7 @@ impl DescriptorShares {
 /// The most connections a worker may have, and what says so. As text: why there can be no more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimit {
-    /// Connections.
+    /// How many client connections a worker may have at once.
     pub most: u64,
     /// It is the descriptors that limit, not `worker_connections`.
     pub(crate) by_descriptors: bool,

@@ -275,7 +275,7 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
     match verdict {
         Verdict::Respond => Some(NextStep::Judge(Verdict::Respond)),
         Verdict::Redirect(to) => {
-            // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
+            // Opened before and closed when all is done: what runs because of it is inside it in the trace.
             x.trace().open(Site::REDIRECT);
             course.redirects += 1;
             Some(match redirects::follow(x, *to) {
@@ -333,8 +333,8 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
     }
 }
 
-/// A connection is closed without a response only by who says so: with 444, because the client has left or was too
-/// slow, or by [`Exchange::abandon`].
+/// A connection is closed without a response only by a caller that says so: with 444, because the client has left or
+/// was too slow, or by [`Exchange::abandon`].
 fn is_deliberate(x: &Exchange, status: u16) -> bool {
     matches!(status, 444 | 499 | 408)
         || x.delivery.get() == ResponseDelivery::Abandoned
@@ -384,7 +384,7 @@ fn broken(x: &mut Exchange, error: EngineError) {
     }
 }
 
-/// Too late for another response: the connection tells that this one is not whole.
+/// Too late for another response: the end of the connection shows that this one is not whole.
 #[cold]
 fn too_late(x: &mut Exchange, status: u16) {
     x.keep_alive = false;

@@ -1,5 +1,5 @@
-//! Tables that modules show of themselves to who looks into the server (`weir lua gc`, `weir dict`), and metrics that they
-//! have: this crate and the one that answers questions know nothing of what is in them.
+//! Tables that modules show of themselves to a caller that looks into the server (`weir lua gc`, `weir dict`), and
+//! metrics that they have: this crate and the one that answers questions know nothing of what is in them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -56,7 +56,7 @@ pub fn table(name: &str, what: &str) -> Option<FigureTable> {
 pub struct MetricFamily {
     /// Without the unit's `_total`.
     pub name: &'static str,
-    /// One sentence.
+    /// One sentence that describes the metric to people.
     pub help: &'static str,
     /// How its values are to be read.
     pub kind: MetricKind,

@@ -200,7 +200,7 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
         file.write_now(level, line);
     }
     if level <= EARLY_STDERR && !told {
-        // A standard error that is closed has nobody to tell.
+        // A standard error that is closed has no reader.
         let _ = std::io::stderr().write_all(short);
     }
 }
@@ -218,7 +218,7 @@ fn complain(trouble: &writer::LogTrouble) {
         }
     }
     if !told {
-        let _ = std::io::stderr().write_all(&line); // there is nobody left to tell
+        let _ = std::io::stderr().write_all(&line); // there is nowhere left to log
     }
 }
 

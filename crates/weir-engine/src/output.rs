@@ -133,7 +133,7 @@ fn try_body(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
     WHOLE
 }
 
-/// `false`: the body is none that goes at once.
+/// `false`: the body is not one that goes at once.
 #[inline]
 fn hand_over_at_once(x: &mut Exchange) -> bool {
     if x.response.chunked || !x.body_filters.is_empty() || crate::transport::is_paced(x) {
@@ -505,7 +505,7 @@ async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineE
 }
 
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
-/// `$bytes_sent` tell what the client got.
+/// `$bytes_sent` report what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
     if let Some(stream) = x.transport.h2() {
         stream.clone().settle(x);

@@ -1,8 +1,8 @@
 //! Bytes that wait in memory take about as much of it as they are many, in whatever pieces they came.
 
 /// Adds `bytes` after `last`, the piece before them, where both are small; else they are the next piece. A piece of one
-/// byte takes seventy, of its place in a queue and of a block of the heap: who sends byte by byte would have us hold
-/// seventy times what a window or a buffer allows.
+/// byte takes seventy, of its place in a queue and of a block of the heap: a client that sends byte by byte would have
+/// us hold seventy times what a window or a buffer allows.
 pub fn join(last: Option<&mut Vec<u8>>, bytes: Vec<u8>) -> Option<Vec<u8>> {
     if append(last, &bytes) {
         return None;

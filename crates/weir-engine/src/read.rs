@@ -56,8 +56,8 @@ impl Exchange {
         result
     }
 
-    /// Reads the whole body into a file that has a name, for who moves it to its place ([`RequestBody::take_file`]).
-    /// A body that was read before is written to one.
+    /// Reads the whole body into a file that has a name, for a caller that moves it to its place
+    /// ([`RequestBody::take_file`]). A body that was read before is written to one.
     ///
     /// # Errors
     /// As [`Exchange::read_body`].

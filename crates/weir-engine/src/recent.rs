@@ -3,7 +3,7 @@
 /// Facts about texts, each in the one place that the text's bytes lead to; a newer one takes it over. Looking one up
 /// costs some 35 instructions, and one that is not there costs as little.
 ///
-/// For facts that follow from the text alone, or from what is kept with the fact and compared by who asks.
+/// For facts that follow from the text alone, or from what is kept with the fact and compared by the caller.
 pub struct RecentFacts<T>(Vec<Option<(Box<[u8]>, T)>>);
 
 impl<T> Default for RecentFacts<T> {
@@ -39,7 +39,7 @@ impl<T> RecentFacts<T> {
     }
 }
 
-/// Where `text` stands. Clients may choose texts that meet: they then cost what they cost without this.
+/// Where `text` is. Clients may choose texts that meet: they then cost what they cost without this.
 #[inline]
 fn place(text: &[u8]) -> usize {
     let mixed = match (text.first_chunk(), text.last_chunk()) {
@@ -58,7 +58,7 @@ fn place(text: &[u8]) -> usize {
 
 /// Texts that one table keeps.
 const PLACES: usize = 64;
-/// Bytes of a text that is kept.
+/// Bytes of a text that is cached.
 const LONGEST: usize = 128;
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl RegexPattern {
     }
 
     /// Where the groups of the first match in `subject` begin and end, the whole match first; one that took no part
-    /// is empty. Sets nothing of a request: for who looks at bytes of a body.
+    /// is empty. Sets nothing of a request: for a caller that looks at bytes of a body.
     ///
     /// # Errors
     /// The match was given up, for its steps or for memory.
@@ -135,7 +135,7 @@ pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<PatternMatch>
     })
 }
 
-/// Patterns of pages kept by a worker: they may be made of what clients send, so their number is bounded.
+/// Patterns of pages cached by a worker: they may be made of what clients send, so their number is bounded.
 const COMPILED_KEPT: usize = 64;
 
 /// Match data is reused by all patterns of a thread.

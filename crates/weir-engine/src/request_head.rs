@@ -10,7 +10,7 @@ use crate::regex::GivenUp;
 use crate::transport::keepalive;
 use crate::transport::wire::ClientWire;
 
-/// Why there is no request to answer.
+/// Why there is no request to respond to.
 pub enum HeadFailure {
     /// Respond with this status and close.
     Refuse(u16),
@@ -113,7 +113,7 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> HeadFailure {
         x.request.head.method = Method::Head;
     }
     if x.request.head.version == Version::V09 {
-        // nginx answers what it can't read in its own version.
+        // nginx responds to what it can't read in its own version.
         x.request.head.version = Version::V10;
     }
     HeadFailure::Refuse(bad.status())
@@ -132,7 +132,7 @@ pub trait ClientJudge {
 }
 
 /// Normalises target and host and finds the server, in nginx's order: what is wrong with the line is the default
-/// server's to answer, and its `merge_slashes` counts.
+/// server's to respond to, and its `merge_slashes` counts.
 ///
 /// # Errors
 /// [`HeadFailure::Refuse`] with the status of the response: 400 and the like for a bad target, host or field, 405 for
@@ -272,7 +272,7 @@ fn bad_host(x: &mut Exchange, place: Span) -> HeadFailure {
 }
 
 /// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
-/// it; nobody behind this sees them.
+/// it; nothing after this sees them.
 fn drop_invalid(x: &mut Exchange) {
     let settings = &x.server.settings;
     if !settings.ignore_invalid_headers || x.request.head.fields.iter().all(|field| field.valid) {

@@ -46,7 +46,7 @@ pub(crate) struct ResolverConfig {
 struct ResolverShared {
     config: ResolverConfig,
     state: Mutex<ResolverState>,
-    /// The thread has been told that there is something to do.
+    /// The thread has been notified that there is something to do.
     told: AtomicBool,
     /// Nobody has the resolver any more.
     over: AtomicBool,

@@ -45,7 +45,7 @@ fn remote() -> io::Result<RuntimeHandle> {
         match Runtime::new(&options) {
             Err(error) => drop(sender.send(Err(error))),
             Ok(runtime) => {
-                // Who started it waits.
+                // The caller that started it waits.
                 drop(sender.send(Ok(runtime.remote())));
                 runtime.block_on(std::future::pending::<()>());
             }

@@ -143,7 +143,7 @@ impl Exchange {
         let deep = self.has_deep_subrequests();
         if deep {
             let uri = String::from_utf8_lossy(uri);
-            // What nginx was doing stands in its lines.
+            // What nginx was doing is in its lines.
             let doing = if self.response.header_sent { " while sending response to client" } else { "" };
             self.log_error(&format_args!("subrequests cycle while processing \"{uri}\"{doing}"));
         }
@@ -338,7 +338,7 @@ async fn run_child(x: &mut Exchange, from: Phase) {
     }
 }
 
-/// What stands in the child when it has run.
+/// What is in the child when it has run.
 fn captured(x: &mut Exchange) -> CapturedResponse {
     let headers = headers(x);
     let (body, pageless) = match &mut x.transport {

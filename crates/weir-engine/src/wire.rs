@@ -1,6 +1,6 @@
 //! Messages between processes of one server, as bytes: numbers of eight bytes, strings and lists after their length.
 //!
-//! Who reads believes nothing: a message that was cut, or that says of itself what it has no bytes for, is `None`.
+//! The reader believes nothing: a message that was cut, or that says of itself what it has no bytes for, is `None`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

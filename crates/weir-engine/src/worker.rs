@@ -32,7 +32,7 @@ use slots::IndexSlots;
 pub use crate::counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
 pub use part::{WorkerPart, WorkerSlot};
 
-/// The number of the privileged agent, which is none of the workers.
+/// The number of the privileged agent, which is not one of the workers.
 pub const AGENT: u8 = u8::MAX - 1;
 
 /// One thread's state.
@@ -163,7 +163,7 @@ impl Worker {
                 continue;
             }
             if connection.adopt(self) && wire.multiplexed.get() && connection.requests.get() > 0 {
-                // Its client is told, so that no request of its is lost.
+                // Its client is notified, so that no request of its is lost.
                 connection.retired.set(true);
             }
             // A client that has not asked yet is answered once.

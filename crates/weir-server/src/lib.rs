@@ -75,7 +75,7 @@ pub struct Server {
     options: ServerOptions,
     /// Held while a configuration is taken into use, or the server ends.
     state: Mutex<ServerState>,
-    /// The one in force; a lock of its own, so that nobody who asks has to wait for a reload.
+    /// The one in force; a lock of its own, so that no caller has to wait for a reload.
     configuration: InForce,
 }
 
@@ -273,7 +273,8 @@ impl Server {
         sockets.adjust(configuration);
         descriptors::share_out(count);
         housekeeping::handle().set(configuration.trace().into());
-        // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
+        // Before the workers let go of theirs: the one that closes a socket last must be one that accepts what waits in
+        // it.
         self.configuration.set(configuration.clone(), &sockets);
         state.sockets = sockets;
         let folder = configuration.tables.shared::<CacheFolder>().and_then(|folder| folder.0.clone());
@@ -375,7 +376,7 @@ fn prepare(
         let done = done.clone();
         worker.remote.run(Box::new(move || {
             weir_rt::spawn(async move {
-                // Who waits may have given up.
+                // The caller that waits may have given up.
                 let _ = done.send(thread::prepare(&configuration, sockets).await);
             });
         }));
@@ -399,7 +400,7 @@ fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
     for worker in called {
         let (run, done) = (closure(), done.clone());
         worker.remote.run(Box::new(move || {
-            // Who waits may have given up.
+            // The caller that waits may have given up.
             let _ = done.send(run());
         }));
     }

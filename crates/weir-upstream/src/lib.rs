@@ -1,7 +1,7 @@
 //! Upstreams: groups of servers, the choice among them, tries, connections kept, and responses on their way back.
 //!
 //! What speaks to a server (HTTP, FastCGI, ...) is a [`UpstreamProtocol`]: it composes a request and reads the head of an
-//! answer. Everything else is here and is the same for all of them:
+//! response. Everything else is here and is the same for all of them:
 //!
 //! ```text
 //!  handler ── Upstream::run ──► Group ── Balancer::pick ──► Peer

@@ -14,7 +14,7 @@ use weir_engine::text::Text;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
 pub trait UpstreamProtocol {
-    /// What stands before an address in messages: `http://`.
+    /// What precedes an address in messages: `http://`.
     fn scheme(&self) -> &'static str;
 
     /// The same where connections speak TLS: `https://`.
@@ -27,12 +27,12 @@ pub trait UpstreamProtocol {
         None
     }
 
-    /// Servers speak HTTP/2: the request stands in [`OutgoingRequest::section`], and the engine reads the response.
+    /// Servers speak HTTP/2: the request is in [`OutgoingRequest::section`], and the engine reads the response.
     fn multiplexes(&self) -> bool {
         false
     }
 
-    /// Nothing is asked: the response is that the connection stands, and from there on bytes pass both ways.
+    /// Nothing is asked: the response is that the connection is established, and from there on bytes pass both ways.
     fn opens_tunnels(&self) -> bool {
         false
     }
@@ -58,7 +58,7 @@ pub trait UpstreamProtocol {
     /// The verdict that ends the request (a bad variable, say).
     fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict>;
 
-    /// The length of the body stands before it: one that comes in chunks is read whole before it is sent.
+    /// The length of the body precedes it: one that comes in chunks is read whole before it is sent.
     fn needs_length(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ pub trait UpstreamProtocol {
         }
     }
 
-    /// What stands before `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`RequestFraming::Records`].
+    /// What precedes `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`RequestFraming::Records`].
     fn body_head(&self, _len: u64) -> Vec<u8> {
         Vec::new()
     }
@@ -142,11 +142,12 @@ pub const RECORD: u64 = 32 * 1024;
 /// A request as it is sent.
 #[derive(Debug, Default)]
 pub struct OutgoingRequest {
-    /// Its head.
+    /// The bytes of its head, in the protocol's format; where servers speak HTTP/2, `section` has it instead.
     pub head: Vec<u8>,
     /// Its head, where servers speak HTTP/2.
     pub section: FieldSection,
-    /// The section asks for a WebSocket (RFC 8441): what its client is told in `Sec-WebSocket-Accept` where the server opens it.
+    /// The section asks for a WebSocket (RFC 8441): what its client receives in `Sec-WebSocket-Accept` where the server
+    /// opens it.
     pub websocket: Option<Vec<u8>>,
     /// A body other than the client's.
     pub body: Option<Vec<u8>>,
@@ -167,7 +168,7 @@ pub struct FieldSection {
 }
 
 impl FieldSection {
-    /// Adds `:method` and its like; they stand before all fields.
+    /// Adds `:method` and its like; they precede all fields.
     pub fn pseudo(&mut self, name: &'static str, value: &[u8]) {
         let value = self.text(value);
         self.pseudo.push((name, value));
@@ -217,7 +218,7 @@ pub struct IncomingHead {
     pub reason: Option<Span>,
     /// The fields.
     pub fields: Vec<Field>,
-    /// The length of the body, if the head announces it.
+    /// The length of the body in bytes, if the head announces it.
     pub content_length: Option<u64>,
     /// Where the body ends.
     pub decoder: BodyDecoder,

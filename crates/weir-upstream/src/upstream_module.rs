@@ -179,7 +179,7 @@ impl UpstreamConf {
         Ok(())
     }
 
-    /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
+    /// As in nginx a second method replaces the first, with a warning, and methods come before `keepalive`.
     fn set_method(&mut self, line: &mut LineCx<'_>, method: BalanceMethod) -> Result {
         line.ext::<ConfRegistry>().shared::<UpstreamDraft>().chosen = true;
         if self.method.replace(method).is_some() {

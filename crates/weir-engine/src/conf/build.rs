@@ -350,7 +350,7 @@ impl<'t> ConfigurationBuilder<'t> {
         LineCx::new(line, here, &self.tree.source, &self.tree.paths, &mut self.registry, warnings)
     }
 
-    /// A name that stands in no table, or in none for this block.
+    /// A name that is in no table, or in none for this block.
     fn not_here(&self, line: &DirectiveLine, name: &str) -> Error {
         let structural = STRUCTURE.iter().find(|block| block.name == name).map(|block| block.contexts);
         let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);

@@ -31,11 +31,11 @@ pub struct Http2Conf {
     pub on: Option<bool>,
     /// `http2_max_concurrent_streams`
     pub max_concurrent_streams: Option<u64>,
-    /// `http2_body_preread_size`
+    /// `http2_body_preread_size`, in bytes.
     pub body_preread_size: Option<u64>,
-    /// `http2_recv_buffer_size`
+    /// `http2_recv_buffer_size`, in bytes.
     pub recv_buffer_size: Option<u64>,
-    /// `http2_chunk_size`
+    /// `http2_chunk_size`, in bytes.
     pub chunk_size: Option<u64>,
     pool_size: Option<u64>,
     streams_index_size: Option<u64>,

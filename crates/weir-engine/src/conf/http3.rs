@@ -54,7 +54,7 @@ fn warn(line: &mut LineCx<'_>) {
     line.warn(format!("Weir does not speak HTTP/3 yet, the \"{name}\" directive is ignored"));
 }
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table what `c` is.
 type Http3Row = Directive<Http3Conf>;
 
 const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);

@@ -1,6 +1,6 @@
 //! The core's directives of a location: one slot each as written, inheritance, and the [`CoreSettings`] they make.
 //!
-//! The table stands in `table`, setters that need more than a stock one in `set`.
+//! The table is in `table`, setters that need more than a stock one in `set`.
 
 mod set;
 mod table;
@@ -135,7 +135,7 @@ pub struct CacheSize {
     pub inactive: u64,
 }
 
-/// What is checked as nginx does, and then has no effect; the reasons stand in the table.
+/// What is checked as nginx does, and then has no effect; the reasons are in the table.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each is the directive of the same name")]
 pub struct AcceptedHttpCore {

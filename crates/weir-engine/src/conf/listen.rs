@@ -67,7 +67,7 @@ impl ListenLine {
     /// Reads a line.
     ///
     /// # Errors
-    /// nginx's words for an address that is none or a parameter that is none.
+    /// nginx's words for an invalid address or parameter.
     pub fn parse(line: &mut LineCx<'_>) -> Result<ListenLine> {
         let addrs = address::parse(line.bytes(0)).map_err(|problem| {
             line.fail_arg(0, format!("{problem} in \"{}\" of the \"listen\" directive", line.arg(0)))
@@ -80,7 +80,7 @@ impl ListenLine {
         Ok(listen)
     }
 
-    /// What a server without `listen` has: port 80 of all addresses, or 8000 for who may not bind 80.
+    /// What a server without `listen` has: port 80 of all addresses, or 8000 where the user may not bind 80.
     pub(crate) fn implied() -> ListenLine {
         let port = if crate::privileged::is_root() { 80 } else { 8000 };
         ListenLine { addrs: vec![address::any(port)], ..ListenLine::default() }

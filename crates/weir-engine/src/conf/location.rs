@@ -23,11 +23,11 @@ pub(crate) struct WorkerLocation {
     pub inner: LocationSet,
 }
 
-/// Locations that stand side by side.
+/// Locations side by side.
 #[derive(Default)]
 pub(crate) struct LocationSet {
     exact: NameMap<WorkerLocation>,
-    /// Of the paths in `exact` and in `redirects`: most URIs are none of them, and need not be looked for.
+    /// Of the paths in `exact` and in `redirects`: most URIs are not among them, and need not be looked for.
     single: PathFilter,
     /// Sorted by path; the flag is `^~`.
     prefixes: Vec<(Box<[u8]>, bool, WorkerLocation)>,

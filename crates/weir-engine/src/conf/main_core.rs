@@ -163,7 +163,7 @@ impl MainConf {
         self.worker_connections.unwrap_or(512)
     }
 
-    /// How long requests may go on after the server was told to end; without limit.
+    /// How long requests may go on after the server was asked to end; without limit.
     pub fn shutdown_timeout(&self) -> Option<Duration> {
         self.worker_shutdown_timeout.map(Duration::from_millis)
     }
@@ -264,7 +264,7 @@ fn auto_order(mask: Option<&[usize]>) -> Vec<usize> {
     CpuTopology::read(Path::new("/sys/devices/system"), chosen).order(chosen)
 }
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table what `c` is.
 type MainRow = Directive<MainConf>;
 
 const TABLE: &[MainRow] = &[

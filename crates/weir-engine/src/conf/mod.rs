@@ -101,7 +101,7 @@ impl Configuration {
 
 /// A `server` block.
 pub struct ServerConf {
-    /// Its settings.
+    /// The settings of all modules in the block.
     pub confs: ModuleConfs,
     /// Its locations.
     pub locations: Vec<LocationConf>,
@@ -115,7 +115,7 @@ pub struct ServerConf {
 pub struct LocationConf {
     /// What it is for.
     pub matcher: LocationMatcher,
-    /// Its settings.
+    /// The settings of all modules in the block.
     pub confs: ModuleConfs,
     /// Locations inside.
     pub locations: Vec<LocationConf>,

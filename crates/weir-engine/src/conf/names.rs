@@ -1,5 +1,5 @@
 //! Tables whose keys come from the configuration: nobody outside chooses what is in them, so their hash need not be
-//! one that stands attacks, which costs four times as much.
+//! one that withstands attacks, which costs four times as much.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -23,7 +23,7 @@ impl RegexPattern {
         RegexPattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), letters)
     }
 
-    /// Compiles `source`, which stands at `span` of `line`'s file.
+    /// Compiles `source`, which is at `span` of `line`'s file.
     ///
     /// # Errors
     /// As [`Pattern::compile`].

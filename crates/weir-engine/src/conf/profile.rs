@@ -1,4 +1,4 @@
-//! The directives of tracing: what is recorded, what is kept, what is reported.
+//! The directives of tracing: what is recorded, what is retained, what is reported.
 
 mod settings;
 mod variable;
@@ -104,7 +104,7 @@ type ProfileRow = Directive<ProfileConf>;
 #[derive(Default)]
 pub struct ProfileConf {
     profile: Option<bool>,
-    /// `trace` stands here.
+    /// `trace` is here.
     trace: Option<()>,
     slow: Option<SlowBound>,
     sample: Option<u32>,

@@ -140,7 +140,7 @@ impl ConfRegistry {
         self.nested.0
     }
 
-    /// The place of an instruction among those of its block, wherever in the file included lines stand.
+    /// The place of an instruction among those of its block, wherever in the file included lines are.
     pub fn order(&mut self) -> u32 {
         self.order += 1;
         self.order

@@ -100,7 +100,7 @@ impl WorkerGeneration {
         self.leave();
     }
 
-    /// The worker is about to end, or goes on with another configuration: what waits for a time to come is told
+    /// The worker is about to end, or goes on with another configuration: what waits for a time to come is notified
     /// ([`ConfigurationLink::on_leave`]).
     pub fn leave(&self) {
         self.link.leaving.set(true);
@@ -111,7 +111,7 @@ impl WorkerGeneration {
 }
 
 impl Drop for WorkerGeneration {
-    /// What was never told holds the configuration, perhaps.
+    /// What was never notified holds the configuration, perhaps.
     fn drop(&mut self) {
         drop(self.link.told.take());
     }
@@ -222,7 +222,7 @@ pub struct ConfigurationLink {
 }
 
 impl Drop for ConfigurationLink {
-    /// Who tests or supervises a reload waits for this line: one of each worker.
+    /// A person or program that tests or supervises a reload waits for this line: one of each worker.
     fn drop(&mut self) {
         if self.retired.get() {
             log::worker_exited();

@@ -105,13 +105,13 @@ pub struct ServerCoreConf {
     pub names: Vec<ServerName>,
     /// How each of the names is written, in letters as nginx keeps them, and where.
     pub written: Vec<(Vec<u8>, Span)>,
-    /// `client_header_timeout`.
+    /// `client_header_timeout`, in milliseconds.
     pub client_header_timeout: Option<u64>,
-    /// `client_header_buffer_size`.
+    /// `client_header_buffer_size`, in bytes.
     pub client_header_buffer_size: Option<u64>,
     /// `large_client_header_buffers`.
     pub large_client_header_buffers: Option<BufferSizes>,
-    /// `max_headers`.
+    /// `max_headers`: how many fields a request may have.
     pub max_headers: Option<usize>,
     /// `ignore_invalid_headers`.
     pub ignore_invalid_headers: Option<bool>,
@@ -121,7 +121,7 @@ pub struct ServerCoreConf {
     pub invalid_header_values: Option<InvalidValues>,
     /// `merge_slashes`.
     pub merge_slashes: Option<bool>,
-    /// `connection_pool_size`.
+    /// `connection_pool_size`, in bytes; only checked.
     pub connection_pool_size: Option<u64>,
     /// A `tunnel_pass` is in the server.
     pub(crate) accepts_connect: bool,
@@ -131,7 +131,7 @@ pub struct ServerCoreConf {
     pub accepted: AcceptedServerCore,
 }
 
-/// What is checked as nginx does, and then has no effect; the reasons stand in the table.
+/// What is checked as nginx does, and then has no effect; the reasons are in the table.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each is the directive of the same name")]
 pub struct AcceptedServerCore {
@@ -149,13 +149,13 @@ pub struct ServerSettings {
     pub name: Vec<u8>,
     /// `server_name`, all names in order.
     pub names: Vec<ServerName>,
-    /// `client_header_timeout`.
+    /// `client_header_timeout`, in milliseconds.
     pub client_header_timeout: u64,
-    /// `client_header_buffer_size`.
+    /// `client_header_buffer_size`, in bytes.
     pub client_header_buffer_size: u64,
     /// `large_client_header_buffers`: number and size.
     pub large_client_header_buffers: (u64, u64),
-    /// `max_headers`.
+    /// `max_headers`: how many fields a request may have.
     pub max_headers: usize,
     /// `ignore_invalid_headers`.
     pub ignore_invalid_headers: bool,
@@ -312,7 +312,7 @@ fn pool_size(line: &LineCx<'_>, slot: &mut Option<u64>) -> Result {
 /// `server_product name[/version]`
 fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     let text = line.arg(0);
-    // It stands in a field's value and in HTML: visible characters that mean nothing in either.
+    // It is in a field's value and in HTML: visible characters that mean nothing in either.
     let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'&' | b'"');
     if text.is_empty() || text.starts_with('/') || !text.bytes().all(plain) {
         return Err(line.invalid_value(0));
@@ -336,7 +336,7 @@ fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     Ok(())
 }
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table what `c` is.
 type ServerCoreRow = Directive<ServerCoreConf>;
 
 const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);

@@ -43,8 +43,8 @@ impl TempPath {
     }
 }
 
-/// All directories of temporary files that a configuration names. Modules add theirs when they resolve; whoever starts
-/// the server creates them with [`create`].
+/// All directories of temporary files that a configuration names. Modules add theirs when they resolve; the caller that
+/// starts the server creates them with [`create`].
 #[derive(Debug, Default)]
 pub struct TempPaths(pub Vec<Arc<PathBuf>>);
 

@@ -7,7 +7,7 @@ use weir_conf::{ConfTree, Error, MemoryFiles};
 use super::Configuration;
 use crate::module::ModuleDef;
 
-/// Where the text of [`load`] seems to stand.
+/// Where the text of [`load`] seems to be.
 pub const FILE: &str = "/srv/weir/conf/weir.conf";
 /// Where relative paths of [`load`] begin.
 pub const PREFIX: &str = "/srv/weir";

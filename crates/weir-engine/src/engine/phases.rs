@@ -13,7 +13,7 @@ use crate::phase::{HandlerEntry, Phase, Verdict};
 use crate::plan::Plan;
 use crate::progress::Progress;
 
-/// Where a request stands in its phases.
+/// Where a request is in its phases.
 pub struct PhaseWalk {
     phase: Phase,
     /// The plan of the phase: the server's up to find-config, then the location's.
@@ -57,7 +57,8 @@ pub(crate) async fn finish_phases(x: &mut Exchange, wait: PhaseWait) -> Verdict 
     }
 }
 
-/// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
+/// `auth_delay`: a client that guesses passwords learns late that one is wrong, and for all of them after the same
+/// time.
 async fn delay(x: &mut Exchange) {
     x.log(LogLevel::Info, &"delaying unauthorized request");
     let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);

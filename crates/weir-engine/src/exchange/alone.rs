@@ -36,7 +36,7 @@ pub struct RunOrigin {
     pub connection: Rc<ClientConnection>,
     /// The virtual server.
     pub server: Rc<VirtualServer>,
-    /// The location.
+    /// The location's plan, whose settings hold.
     pub plan: Rc<Plan>,
 }
 

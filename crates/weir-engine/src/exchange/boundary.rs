@@ -1,6 +1,6 @@
 //! The boundaries of a request.
 //!
-//! Where nothing is recorded a boundary is a test and a jump where it stands (`bench/icount/run --boundaries` counts
+//! Where nothing is recorded a boundary is a test and a jump where it is (`bench/icount/run --boundaries` counts
 //! them). All else is in [`SharedPart`]'s part of them.
 
 use weir_trace::Site;
@@ -52,7 +52,7 @@ impl ExchangeTrace<'_> {
         self.0.recorded.get()
     }
 
-    /// Opens `sites` inside one another, outermost first: for what a script stands in while it waits.
+    /// Opens `sites` inside one another, outermost first: for what a script is in while it waits.
     pub fn enter_all(self, sites: &[Site]) {
         if self.0.recorded.get() {
             sites.iter().for_each(|site| self.0.shared.enter_on(*site));

@@ -205,7 +205,7 @@ impl SubrequestFamily {
 }
 
 impl ChildOutlet {
-    /// Takes a part of the child's response, and waits while too much of it stands here.
+    /// Takes a part of the child's response, and waits while too much of it is here.
     pub(crate) async fn put(&self, chain: &mut BodyChain) {
         // The end of the child's response is not that of the parent's.
         chain.last = false;

@@ -1,4 +1,5 @@
-//! Fields of request and response by name, for who sets and removes any of them at run time (`more_set_headers`, scripts).
+//! Fields of request and response by name, for callers that set and remove any of them at run time (`more_set_headers`,
+//! scripts).
 
 use weir_http::{Field, KnownField, classify, date};
 

@@ -2,7 +2,7 @@
 //!
 //! An [`Exchange`] is taken from its worker's free list at the first byte of a request and goes back when the log
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
-//! one of them waits stands in [`SharedPart`].
+//! one of them waits is in [`SharedPart`].
 
 mod alone;
 mod boundary;
@@ -65,7 +65,7 @@ pub struct Exchange {
     pub connection: Rc<ClientConnection>,
     /// The worker's state.
     pub worker: Rc<Worker>,
-    /// The client's address, where something other than the connection tells it (`set_real_ip_from`).
+    /// The client's address, where something other than the connection reports it (`set_real_ip_from`).
     pub client: Option<SockAddr>,
     /// The virtual server.
     pub server: Rc<VirtualServer>,
@@ -113,8 +113,8 @@ pub struct Exchange {
     pub(crate) refused: Option<u16>,
     /// What a header filter wants instead of the response whose head a handler was about to send.
     pub(crate) instead: Option<Verdict>,
-    /// Boundaries are recorded. Stands here as well as in [`SharedPart`], so that a boundary of a request of which nothing is
-    /// recorded costs a test and a jump.
+    /// Boundaries are recorded. It is here as well as in [`SharedPart`], so that a boundary of a request of which
+    /// nothing is recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
     /// No stamp was taken for the parser yet: it will be when the location is found.
     pub opening: bool,
@@ -380,7 +380,7 @@ impl Exchange {
         self.shared.clone().waiting_for(kind, future).await
     }
 
-    /// The verdict that the response is whole: its head stands in [`Exchange::response`], and this is its body.
+    /// The verdict that the response is whole: its head is in [`Exchange::response`], and this is its body.
     #[inline]
     pub fn respond(&mut self, body: ResponseBody) -> Verdict {
         self.response.body = body;

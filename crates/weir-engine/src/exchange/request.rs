@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-/// The extension of `path`, as a span of the arena in which `path` stands at `span`.
+/// The extension of `path`, as a span of the arena in which `path` is at `span`.
 pub(crate) fn extension(path: &[u8], span: Span) -> Span {
     weir_http::uri::exten(path).map_or_else(Span::default, |part| Span {
         start: span.start + part.start,

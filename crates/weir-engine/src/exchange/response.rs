@@ -63,7 +63,7 @@ impl HeaderName {
 }
 
 /// A response, its head above all. What nearly every response has is a typed field and is written in nginx's order;
-/// everything else stands in `headers`.
+/// everything else is in `headers`.
 #[derive(Debug, Default)]
 pub struct Response {
     /// Status code; 0 until there is one.
@@ -120,7 +120,7 @@ pub struct Response {
     pub(crate) ahead: Option<u64>,
     /// `Vary: Accept-Encoding` is written (`gzip_vary`).
     pub vary_encoding: bool,
-    /// Whether gzip may be sent, once that was found out: who asks first decides for all.
+    /// Whether gzip may be sent, once that was found out: the first caller decides for all.
     pub gzip_ok: Option<bool>,
     /// `error_page` is not applied (again) to this response.
     pub error_page_done: bool,

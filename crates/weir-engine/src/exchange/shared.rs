@@ -249,7 +249,7 @@ impl SharedPart {
         }
     }
 
-    /// Lets a subrequest run, `poll`, whose trace is `own`: what it did stands in this one.
+    /// Lets a subrequest run, `poll`, whose trace is `own`: what it did is in this one.
     pub(crate) fn branch<T>(&self, own: &SharedPart, open: &mut Vec<Site>, poll: impl FnOnce() -> T) -> T {
         if !self.on.get() || !own.on.get() {
             return poll();

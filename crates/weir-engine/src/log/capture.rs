@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::LogLevel;
 
-/// Who gets each line, without its newline. It logs nothing itself.
+/// The function that gets each line, without its newline. It logs nothing itself.
 pub type LineTaker = Box<dyn Fn(LogLevel, &[u8])>;
 
 /// From here on the lines that this thread logs go to `taker` as well, besides the files; `None`: to the files only.
@@ -12,7 +12,7 @@ pub fn capture(taker: Option<LineTaker>) {
     TAKER.set(taker);
 }
 
-/// Tells the taker, if there is one.
+/// Passes the line to the taker, if there is one.
 pub(crate) fn tell(level: LogLevel, line: &[u8]) {
     TAKER.with_borrow(|taker| {
         if let Some(taker) = taker {

@@ -55,7 +55,7 @@ impl LogLevel {
         LogLevel::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level)
     }
 
-    /// As it stands in brackets in a line.
+    /// As it is written in brackets in a line.
     pub fn name(self) -> &'static str {
         match self {
             LogLevel::Stderr => "",

@@ -120,7 +120,7 @@ impl std::fmt::Display for RemoteLog {
 struct LogSender {
     remote: RemoteLog,
     state: Mutex<SenderState>,
-    /// Who waits for the end of what waits to be sent.
+    /// The caller that waits for the end of what waits to be sent.
     changed: Condvar,
     /// The first pause after a failure, and the longest.
     pauses: RetryPauses,
@@ -134,7 +134,7 @@ struct SenderState {
     bytes: usize,
     /// The task was started.
     runs: bool,
-    /// It was told that there is something to do, and has not looked since.
+    /// It was notified that there is something to do, and has not looked since.
     told: bool,
     /// The server can't be reached.
     down: bool,

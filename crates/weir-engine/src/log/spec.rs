@@ -66,7 +66,7 @@ impl std::fmt::Display for LogTarget {
 /// One `error_log` line.
 #[derive(Clone, Debug)]
 pub struct LogSpec {
-    /// Where to.
+    /// Where the lines go: a file, standard error, syslog or a socket.
     pub target: LogTarget,
     /// From which level on.
     pub level: LogLevel,

@@ -164,7 +164,7 @@ fn address(text: &str) -> Result<SockAddr, String> {
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let unknown = || format!("host not found in syslog server \"{text}\"");
-    // The colons of `[::1]` are none before a port.
+    // The colons of `[::1]` do not precede a port.
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| unknown())?),
         _ => (bare, PORT),

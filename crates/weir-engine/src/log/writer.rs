@@ -125,14 +125,14 @@ pub(super) struct LogWriter {
     queue: Mutex<WriterQueue>,
     /// The thread waits here.
     work: Condvar,
-    /// Who asked for a flush waits here.
+    /// The caller that asked for a flush waits here.
     done: Condvar,
 }
 
 /// What is to be done.
 pub(super) struct WriterQueue {
     batches: Vec<LineBatch>,
-    /// Emptied vectors, for who hands over next.
+    /// Emptied vectors, for the thread that hands over next.
     spare: Vec<Vec<u8>>,
     thread: WriterThread,
     asleep: bool,
@@ -143,7 +143,7 @@ pub(super) struct WriterQueue {
     /// Batches handed over so far, and how many of them the thread is through with.
     pushed: u64,
     written: u64,
-    /// Who waits for which batch.
+    /// The callers that wait for each batch.
     waiters: Vec<(u64, Waker)>,
     /// Lines lost that no worker has counted yet.
     unclaimed: u64,
@@ -348,7 +348,7 @@ impl LogWriter {
         self.done.notify_all();
     }
 
-    /// Lets lines come together; a flush ends it, and who waits for a line.
+    /// Lets lines come together; a flush ends it, and a caller that waits for a line.
     fn gather(&self) {
         let alone = |queue: &mut WriterQueue| queue.asked == queue.done && queue.waiters.is_empty();
         let waited = self.work.wait_timeout_while(self.lock(), GATHER, alone);
@@ -361,7 +361,7 @@ impl WriterQueue {
         self.batches.is_empty() && self.asked == self.done
     }
 
-    /// Adds a batch, or loses it when its log is too far behind.
+    /// Adds a batch, or loses it when its log lags too far.
     pub(super) fn push(&mut self, batch: LineBatch) {
         let queued = batch.file.queued.load(Relaxed);
         if queued > 0 && queued + batch.bytes.len() > MOST_QUEUED {

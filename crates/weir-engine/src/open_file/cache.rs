@@ -18,7 +18,7 @@ pub struct FileCache {
     pub inactive: u64,
     /// `open_file_cache_valid`: milliseconds after which one is looked at again.
     pub valid: u64,
-    /// `open_file_cache_min_uses`.
+    /// `open_file_cache_min_uses`: how many uses keep a file open.
     pub min_uses: u32,
     /// `open_file_cache_errors`.
     pub errors: bool,

@@ -39,7 +39,7 @@ impl TurnLookups {
         found
     }
 
-    /// What [`TurnLookups::remember`] was told in this turn.
+    /// What [`TurnLookups::remember`] received in this turn.
     #[inline]
     pub(super) fn found(&self, plan: usize, uri: &[u8]) -> Option<FoundPath> {
         let mut uris = self.uris.borrow_mut();

@@ -182,7 +182,7 @@ fn settle(x: &mut Exchange) {
             x.response.remove(KnownField::ContentLength);
         }
     } else if x.response.content_length.is_none() {
-        // Without length and chunks only the end of the connection tells the end of the body.
+        // Without length and chunks only the end of the connection marks the end of the body.
         x.keep_alive = false;
     }
 }

@@ -53,7 +53,7 @@ pub trait BodySource {
     fn finish(&mut self, _x: &mut crate::exchange::Exchange) {}
 
     /// Whether nobody needs what is to come once the client has left: its connection is then watched while a piece is
-    /// waited for, and the source told ([`BodySource::client_left`]).
+    /// waited for, and the source notified ([`BodySource::client_left`]).
     fn is_for_client_only(&self) -> bool {
         false
     }

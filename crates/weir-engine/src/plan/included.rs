@@ -36,7 +36,7 @@ pub struct IncludedRequest {
 /// What is done with a subrequest before it runs.
 pub type PrepareChild = Box<dyn FnOnce(&mut Exchange)>;
 
-/// Where the response of a subrequest will stand.
+/// Where the response of a subrequest will be.
 pub type PendingCapture = Rc<RefCell<Option<CapturedResponse>>>;
 
 /// The response to a subrequest.

@@ -1,4 +1,4 @@
-//! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing. Beside it what
+//! The compiled plan of one location: only what is configured is in it, so what is not costs nothing. Beside it what
 //! it is made of: handlers of phases and filters, and what these give, bodies and redirects.
 
 pub mod body;
@@ -43,7 +43,7 @@ pub struct Plan {
     pub(crate) profile: bool,
     /// `profile_redact args`: records hold no arguments.
     pub(crate) redact_args: bool,
-    /// The number of the rule that says which trees are kept.
+    /// The number of the rule that says which trees are retained.
     pub(crate) rule: u16,
     /// `limit_except`: the methods it leaves alone, and the plan of all others.
     pub limit_except: Option<(u32, Rc<Plan>)>,
@@ -114,13 +114,13 @@ pub enum PlanLevel {
     Server,
     /// A location.
     Location,
-    /// `limit_except`, `if`: a location that inherits everything from the one it stands in.
+    /// `limit_except`, `if`: a location that inherits everything from the one it is in.
     Nested,
     /// `http`, for what runs without a request: no handler runs, only what is kept counts.
     Alone,
 }
 
-/// An instruction of another module's that stands among those of `rewrite`, as configured.
+/// An instruction of another module's that is among those of `rewrite`, as configured.
 pub trait MakeInstruction: Send + Sync {
     /// What runs for a request, on one worker.
     ///
@@ -136,7 +136,7 @@ pub type PlanInstruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
 pub struct InsertedInstruction {
     /// Its place among them ([`ConfRegistry::order`](crate::conf::registry::ConfRegistry::order)).
     pub order: u32,
-    /// What it does.
+    /// Makes the instruction for a plan.
     pub instruction: Arc<dyn MakeInstruction>,
 }
 
@@ -193,8 +193,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Keeps `value` with the plan, for who has the plan but not the handler: variables, blocks around this one. Of
-    /// one type the first value counts.
+    /// Keeps `value` with the plan, for a caller that has the plan but not the handler: variables, blocks around this
+    /// one. Of one type the first value counts.
     pub fn keep<T: 'static>(&mut self, value: T) {
         self.kept.push(Box::new(value));
     }
@@ -269,7 +269,7 @@ impl<'a> PlanBuilder<'a> {
         self.redact_args = on;
     }
 
-    /// Which trees of its requests are kept, instead of what holds for all.
+    /// Which trees of its requests are retained, instead of what holds for all.
     pub(crate) fn keep_traces(&mut self, rule: KeepRule) {
         self.rule = self.worker.present.add_rule(rule);
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Handler`] gives a [`Verdict`] at once or says that it has to wait ([`Verdict::Wait`]), and only then is asked for
 //! a future. So the runner, [`engine::phases`](crate::engine), is a plain function that stops where something must be waited
-//! for: a request that never waits meets no future at all. Which handlers stand where is the location's
+//! for: a request that never waits meets no future at all. Which handlers are where is the location's
 //! [`Plan`](crate::plan::Plan).
 
 use std::future::ready;
@@ -86,7 +86,7 @@ pub enum Verdict {
     Wait,
     /// The response was produced already, through [`Exchange::send`].
     Done,
-    /// Head and body stand in [`Exchange::response`]; made by [`Exchange::respond`].
+    /// Head and body are in [`Exchange::response`]; made by [`Exchange::respond`].
     Respond,
     /// Respond with this status: `error_page` applies, else nginx's page for it.
     Status(u16),
@@ -120,7 +120,7 @@ pub trait Handler {
     }
 }
 
-/// The default of those that never wait. Who says that it waits must say for what.
+/// The default of those that never wait. A handler that says that it waits must say for what.
 #[cold]
 pub(crate) fn nothing_to_wait_for(x: &mut Exchange) -> LocalFuture<'_, Verdict> {
     x.log(crate::log::LogLevel::Alert, &"a handler waits and does not say for what");

@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 pub enum InternalRedirect {
     /// A URI and its arguments, both in the request's arena. The location is looked up again.
     Uri {
-        /// The path, as it would stand in a normalised request.
+        /// The path, as it would be in a normalised request.
         uri: Span,
         /// The arguments, without `?`; empty for none.
         args: Span,
@@ -29,7 +29,7 @@ impl InternalRedirect {
         InternalRedirect::Uri { uri: x.arena.push(path), args: x.arena.push(args) }
     }
 
-    /// A redirect to `target` as a server or a script names it: `@name`, or a URI as it would stand in a request, which is
+    /// A redirect to `target` as a server or a script names it: `@name`, or a URI as it would be in a request, which is
     /// unescaped. `None`, and a line in the log, for one that holds NUL or leads upwards.
     pub fn checked(x: &mut Exchange, target: &[u8]) -> Option<InternalRedirect> {
         if target.first() == Some(&b'@') {

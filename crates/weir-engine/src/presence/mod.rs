@@ -168,7 +168,7 @@ impl RequestPresence {
         self.span.get()
     }
 
-    /// Whether who called us records the trace.
+    /// Whether the client that called us records the trace.
     pub(crate) fn is_sampled(&self) -> bool {
         self.sampled.get()
     }

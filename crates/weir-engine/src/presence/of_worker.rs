@@ -19,7 +19,7 @@ pub(crate) struct WorkerPresences {
     pub(crate) base: RecorderSettings,
     /// For variables.
     pub(crate) phases: RefCell<PhaseMap>,
-    /// Which trees are kept, by the number that a plan has.
+    /// Which trees are retained, by the number that a plan has.
     rules: RefCell<Vec<KeepRule>>,
     stalls: StallLog,
     /// Ticks after which a stretch of the loop is a stall (`profile_blocked`).

@@ -19,7 +19,7 @@ impl QueueWatchers {
         self.count.get() > 0
     }
 
-    /// Every request is to be asked: nobody else tells.
+    /// Every request is to be asked: nothing else reports how long it waited.
     pub(crate) fn ask_requests(&self) -> bool {
         self.are_there() && !self.stamps.get()
     }

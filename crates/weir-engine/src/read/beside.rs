@@ -1,5 +1,5 @@
-//! The rest of a body whose response is under way: who passes it on reads it without the exchange, which is busy with the
-//! response. And bodies that are read while others go on.
+//! The rest of a body whose response is under way: a handler that passes it on reads it without the exchange, which is
+//! busy with the response. And bodies that are read while others go on.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};

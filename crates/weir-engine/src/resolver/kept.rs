@@ -95,7 +95,7 @@ impl ResolverWriter {
     }
 }
 
-/// Replaces the file as a whole: who reads it finds the old text or the new one.
+/// Replaces the file as a whole: a reader finds the old text or the new one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("names.new");
     let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

@@ -17,7 +17,7 @@ pub struct NameWatch {
     pub name: String,
     /// Milliseconds a look-up may take.
     pub timeout: u64,
-    /// Is told what was found, or why nothing was; `false`: nobody wants to know any more.
+    /// Receives what was found, or why nothing was; `false`: nobody wants to know any more.
     pub told: Box<dyn Fn(LookupResult) -> bool + Send>,
 }
 

@@ -24,7 +24,7 @@ const BUFFERS: u16 = 64;
 /// The longest sleep; also how often the system's files are looked at.
 const LONGEST: u64 = 5_000;
 
-/// The thread's sockets, and how it is told that there is something to do.
+/// The thread's sockets, and how it is notified that there is something to do.
 #[derive(Default)]
 pub(super) struct ResolverLoop {
     pub(super) wake: Notify,
@@ -60,7 +60,7 @@ pub(super) fn start(shared: Arc<ResolverShared>) -> io::Result<RuntimeHandle> {
         match Runtime::new(&options) {
             Err(error) => drop(sender.send(Err(error))),
             Ok(runtime) => {
-                // Who started it waits.
+                // The caller that started it waits.
                 drop(sender.send(Ok(runtime.remote())));
                 runtime.block_on(run(&shared, HERE.with(Rc::clone)));
             }

@@ -65,7 +65,7 @@ impl Exchange {
         results.iter().map(answered).collect()
     }
 
-    /// Lets a subrequest run with the others of `family`; where its response will stand.
+    /// Lets a subrequest run with the others of `family`; where its response will be.
     fn begin_capture(
         &mut self,
         family: &SubrequestFamily,

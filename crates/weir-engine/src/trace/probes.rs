@@ -1,4 +1,4 @@
-//! What tracers from outside are told while one listens ([`weir_sys::probe`]): the beginnings and ends of requests, and
+//! What tracers from outside receive while one listens ([`weir_sys::probe`]): the beginnings and ends of requests, and
 //! from a request's marks what each site took, so that nothing of it costs a request while nobody does.
 
 use weir_rt::clock;

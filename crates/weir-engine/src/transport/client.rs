@@ -49,7 +49,7 @@ impl ClientSide {
         }
     }
 
-    /// Its connection, if it has one of its own: for who talks another protocol than HTTP with it.
+    /// Its connection, if it has one of its own: for a handler that talks another protocol than HTTP with it.
     pub fn stream(&self) -> Option<&weir_rt::Stream> {
         match self {
             ClientSide::H1(wire) => Some(&wire.stream),

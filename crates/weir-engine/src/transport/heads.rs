@@ -89,7 +89,7 @@ pub(crate) fn number(x: &Exchange) -> u32 {
     *last
 }
 
-/// Where a head like that of `response` stands, if it is kept.
+/// Where a head like that of `response` is, if it is kept.
 #[inline]
 fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64) -> &'p mut Option<T> {
     if places.is_empty() {
@@ -165,7 +165,7 @@ impl HeadFacts {
     }
 }
 
-/// What is to be kept of `bytes`, which were just composed; the date stands where `encode` writes it.
+/// What is to be cached of `bytes`, which were just composed; the date is where `encode` writes it.
 fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
     let (before, behind) = bytes.split_at(at);
@@ -175,7 +175,7 @@ fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
 
 /// Bytes of the line `Date: ...`.
 const DATE: usize = 37;
-/// Heads kept by a worker: 40 KB at most, where the files served in a while are more than that the oldest go.
+/// Heads cached by a worker: 40 KB at most, where the files served in a while are more than that the oldest go.
 const PLACES: usize = 64;
 /// Fields besides the typed ones that such a head may have.
 const FIELDS: usize = 4;

@@ -1,6 +1,6 @@
 //! nginx's core variables: what a request, its connection and its response say about themselves.
 //!
-//! One table, [`VARIABLES`], and a small function for each row in the files below by subject. A value that stands in
+//! One table, [`VARIABLES`], and a small function for each row in the files below by subject. A value that is in
 //! the request's head is named by its span; everything else is written to the arena digit by digit, since access
 //! logs ask for a dozen of these per request and formatting machinery costs ten times the digits. Which rows are
 //! computed once and which each time (`volatile`) is nginx's choice, and so is where a row has no value at all.

@@ -19,7 +19,7 @@ pub use script::ValueScript;
 pub struct Variable {
     /// Its name without `$`; for a prefix (`http_`) the prefix.
     pub name: &'static str,
-    /// Its value.
+    /// How its value is computed.
     pub get: VariableSource,
     /// What `set` does with it; `None`: it can't be changed.
     pub set: Option<fn(&mut Exchange, &[u8])>,
@@ -97,7 +97,7 @@ pub enum VariableGetter {
 pub(crate) struct VariableDefinition {
     /// Its name without `$`.
     pub name: Arc<str>,
-    /// Its value.
+    /// How its value is computed.
     pub getter: VariableGetter,
     /// What `set` does with it.
     pub set: Option<fn(&mut Exchange, &[u8])>,
@@ -147,7 +147,7 @@ enum VariableSlot {
 }
 
 impl VariableSlot {
-    /// The very same value; equal ones that stand elsewhere may be others.
+    /// The very same value; equal ones that are elsewhere may be others.
     fn is(&self, other: &VariableSlot) -> bool {
         match (self, other) {
             (VariableSlot::Known(Text::Span(one)), VariableSlot::Known(Text::Span(other))) => one == other,

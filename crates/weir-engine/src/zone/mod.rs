@@ -18,7 +18,7 @@ pub struct SharedZones(Vec<Arc<SharedZone>>);
 
 /// One zone.
 pub struct SharedZone {
-    /// Its name.
+    /// Its name, unique among the zones of its directive.
     pub name: Box<str>,
     /// The directive that declares zones of this use.
     owner: &'static str,
@@ -26,7 +26,7 @@ pub struct SharedZone {
     store: OnceLock<Arc<dyn ZoneStore + Send + Sync>>,
 }
 
-/// What a zone holds, as far as who looks from outside wants to know.
+/// What a zone holds, for a caller that looks from outside.
 pub trait ZoneStore: Any {
     /// How full it is.
     fn usage(&self) -> ZoneUsage;

@@ -1,8 +1,8 @@
 //! Values by keys that clients choose, bounded in memory: the oldest can be found and dropped.
 //!
 //! The keys are spread over shards, each behind its own lock, which is held for some hundred nanoseconds: workers
-//! rarely meet. Within a shard all entries stand in one vector, linked by index in the chains of a hash table and in
-//! the order of their last use. The hash is the standard library's, which stands attacks.
+//! rarely meet. Within a shard all entries are in one vector, linked by index in the chains of a hash table and in
+//! the order of their last use. The hash is the standard library's, which withstands attacks.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

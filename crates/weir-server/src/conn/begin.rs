@@ -56,7 +56,7 @@ async fn knows(
                 keepalive::gone(connection, worker, &gone);
                 return None;
             }
-            // A part of the preface and nothing more: HTTP/1 tells what is wrong with it.
+            // A part of the preface and nothing more: HTTP/1 reports what is wrong with it.
             _ => return Some(false),
         }
     }

@@ -34,7 +34,7 @@ use watchdog::Watchdog;
 pub struct WatchedWorker {
     /// The worker's thread as it shows itself.
     pub probe: &'static ThreadProbe,
-    /// The worker's number.
+    /// The worker's number, counted from 0.
     pub worker: u16,
     /// Its histograms and stalls.
     pub recorder: RecorderReader,
@@ -70,7 +70,7 @@ impl From<&TraceSettings> for HousekeepingSettings {
 /// One worker, as it is at this moment.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
-    /// Its number.
+    /// The worker's number, counted from 0.
     pub worker: u16,
     /// What the kernel accounts to its thread; `None` if /proc can't be read.
     pub thread: Option<ThreadUse>,
@@ -96,7 +96,7 @@ pub struct WorkerView {
 /// A stall, and whose.
 #[derive(Clone, Debug)]
 pub struct WorkerStall {
-    /// The worker.
+    /// The worker's number, counted from 0.
     pub worker: u16,
     /// It has not ended yet.
     pub ongoing: bool,

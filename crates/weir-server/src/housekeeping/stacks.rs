@@ -15,7 +15,7 @@ use weir_trace::Site;
 /// A stack that was seen, and where the engine was then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SampledStack {
-    /// The worker.
+    /// The worker's number, counted from 0.
     pub worker: u16,
     /// The innermost phase, handler, filter or step; [`Site::NONE`] between those.
     pub site: Site,
@@ -34,9 +34,9 @@ pub struct SampledStack {
 /// How often a stack was seen, and for how long that stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackWeight {
-    /// Samples.
+    /// How many samples showed the stack.
     pub samples: u64,
-    /// Nanoseconds.
+    /// Nanoseconds that these samples stand for.
     pub ns: u64,
 }
 
@@ -324,7 +324,7 @@ fn unix_ms() -> u64 {
     seconds * 1000 + u64::from(ms)
 }
 
-/// Seconds that are kept.
+/// Seconds that are retained.
 const WINDOW: u64 = 120;
 /// Different stacks held: addresses differ, so nearly every sample of two minutes may have a stack of its own.
 const STACKS: usize = 32_768;

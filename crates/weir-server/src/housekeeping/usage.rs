@@ -71,7 +71,7 @@ pub struct ProcessUse {
     pub virtual_size: u64,
     /// The most bytes that were in RAM at once.
     pub resident_peak: u64,
-    /// Threads.
+    /// Threads of the process.
     pub threads: u64,
     /// Descriptors there is room for (soft limit); `u64::MAX` for no limit.
     pub descriptors_limit: u64,

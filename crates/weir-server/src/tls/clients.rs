@@ -17,7 +17,7 @@ use weir_upstream::tls_client::files::{self, BUILDING};
 pub struct ClientPolicy {
     /// `ssl_verify_client`
     pub verify: ClientVerify,
-    /// `ssl_verify_depth`
+    /// `ssl_verify_depth`: certificates a chain may have between the client's and a trusted one.
     pub depth: usize,
     /// Whom certificates must come from. Of a server that does not ask for any: whatever its directives name, if it has
     /// certificates of its own, else nobody.

@@ -49,7 +49,7 @@ pub struct HandshakeChoice {
     pub protocols: Option<ProtocolVersions>,
     /// The client is asked for a certificate; `$ssl_client_verify` has what comes of it.
     pub clients: Option<TrustedClients>,
-    /// The session that the client has named, as [`HelloHandler::made`] was told it.
+    /// The session that the client has named, as [`HelloHandler::made`] received it.
     pub session: Option<Vec<u8>>,
     /// The random bytes of the ServerHello (see [`weir_tls::Handshake::with_random`]).
     pub random: Option<[u8; 32]>,
@@ -130,7 +130,7 @@ pub(super) fn is_asked(plan: &Plan) -> bool {
     plan.all_kept::<HelloEntry>().next().is_some()
 }
 
-/// Asks the handlers of `plan` in turn; who has decided comes along.
+/// Asks the handlers of `plan` in turn; the one that has decided comes along.
 pub(super) async fn ask<'p>(
     plan: &'p Plan,
     greeting: &ClientGreeting,

@@ -117,7 +117,7 @@ impl ServerTls {
             Some(at) => fixed[at] = new,
             None => fixed.push(new),
         }
-        // Who gives a certificate without a responder's address has said so with it.
+        // A person who gives a certificate without a responder's address has said so with it.
         let stapling = self.common().stapling(&fixed, &mut |_| {});
         *self.current() = CurrentCertificates { fixed, configs: None, stapling };
     }

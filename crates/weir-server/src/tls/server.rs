@@ -39,7 +39,7 @@ pub(super) struct CommonTls {
     configs: [ServerConfig; 2],
     /// Keys of tickets; `None`: none are given out.
     tickets: Option<TicketKeys>,
-    /// Where sessions are kept that are not in tickets.
+    /// Where sessions are cached that are not in tickets.
     cache: Option<Arc<SessionCache>>,
     /// Names that clients are told, as encoded.
     subjects: Vec<Vec<u8>>,
@@ -257,7 +257,7 @@ impl KnownTls {
         let settings = Arc::new(settings.clone());
         let trust = self.trust(&settings)?;
         let common = Arc::new(CommonTls::new(&settings, trust, conf_prefix)?);
-        // Sessions that are kept here are each server's own, unless the cache has a name.
+        // Sessions that are cached here are each server's own, unless the cache has a name.
         let own =
             matches!(settings.session_cache, Some(Sessions::Own(_))) || settings.early_data == Some(true);
         if !own {
@@ -371,7 +371,7 @@ fn offered(
     let cache = match &conf.session_cache {
         Some(Sessions::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
         Some(Sessions::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
-        // Early data that was seen must not be taken again, so each session is kept here until it is used.
+        // Early data that was seen must not be taken again, so each session is cached here until it is used.
         Some(Sessions::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
         Some(Sessions::None) | None => None,
     };

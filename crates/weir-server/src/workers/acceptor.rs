@@ -297,7 +297,7 @@ impl AcceptorTable {
         })
     }
 
-    /// Accepting pauses: descriptors or memory have run out, or the socket is none.
+    /// Accepting pauses: descriptors or memory have run out, or it is not a socket.
     fn failed(&mut self, error: &io::Error) {
         let now = Instant::now();
         self.polling = PollingState::Starved(now + Duration::from_millis(RETRY_MS));

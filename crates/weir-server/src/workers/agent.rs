@@ -59,7 +59,8 @@ impl AgentProcess {
         Ok(agent)
     }
 
-    /// Tells it to end when its work is done, or at `worker_shutdown_timeout`. Returns at once; see [`AgentProcess::join`].
+    /// Asks it to end when its work is done, or at `worker_shutdown_timeout`. Returns at once; see
+    /// [`AgentProcess::join`].
     pub fn quit(&self) {
         let limit = self.limit;
         self.remote.run(Box::new(move || thread::quit(limit)));

@@ -2,8 +2,8 @@
 //!
 //! An address has one socket, or with `reuseport` as many as there are workers. The only worker accepts from all of
 //! them by itself; for several one thread does ([`acceptor`](super::acceptor)), whichever socket the kernel has chosen.
-//! A socket is never closed while its `listen` line stands, whatever happens to the number of workers: the kernel would
-//! reset what waits in its queue. With more workers than sockets, sockets are added.
+//! A socket is never closed while its `listen` line is there, whatever happens to the number of workers: the kernel
+//! would reset what waits in its queue. With more workers than sockets, sockets are added.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -45,7 +45,7 @@ pub struct SocketBacklog {
     pub addr: SockAddr,
     /// Connections that wait to be accepted, in all of the address' sockets.
     pub waiting: u64,
-    /// How many may.
+    /// How many may wait there at once, in all of these sockets.
     pub room: u64,
 }
 

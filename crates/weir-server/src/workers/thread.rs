@@ -144,7 +144,7 @@ pub(crate) fn start(
                     let local =
                         Rc::new(WorkerLocal::new(Worker::with(id, counters, recorder, now), theirs, stage));
                     LOCAL.set(Some(local.clone()));
-                    // Who starts a thread waits for this.
+                    // The caller that starts a thread waits for this.
                     let _ = ready.send(Ok((
                         runtime.remote(),
                         runtime.stats(),
@@ -468,7 +468,7 @@ impl WorkerLocal {
         });
     }
 
-    /// What waits for a time to come is told that there is none.
+    /// What waits for a time to come is notified that there is none.
     fn leave(&self) {
         if let Some(generation) = self.worker.generation() {
             generation.leave();
@@ -495,5 +495,5 @@ impl ThreadListening {
 
 /// Connections a worker takes out of its queue in one turn, so that a burst of new ones does not starve the old.
 const PER_TURN: u32 = 64;
-/// Requests that take longer are kept with their tree until a directive says otherwise.
+/// Requests that take longer are retained with their tree until a directive says otherwise.
 const SLOW: Duration = Duration::from_millis(200);

@@ -115,7 +115,7 @@ impl Attempt {
         self.tries.start(&lease.peer, self.scheme(), self.out.uri);
     }
 
-    /// What stands before addresses in messages.
+    /// What precedes addresses in messages.
     fn scheme(&self) -> &'static str {
         if self.secure.is_some() { self.up.protocol.secure_scheme() } else { self.up.protocol.scheme() }
     }
@@ -409,7 +409,7 @@ impl Attempt {
         self.tries.was_connected()
     }
 
-    /// Hands the answer on; `Err`: it is a tunnel.
+    /// Hands the response on; `Err`: it is a tunnel.
     pub(crate) fn answer(
         &mut self,
         x: &mut Exchange,

@@ -47,7 +47,7 @@ pub struct UpstreamDraft {
     pub keepalive: Option<usize>,
 }
 
-/// What a chooser is told, and what it decides about a try.
+/// What a chooser receives, and what it decides about a try.
 pub struct BalancerChoice<'a> {
     pub(crate) servers: &'a BalancerServers,
     /// How often it was asked for this request, this time included.

@@ -62,7 +62,7 @@ impl Upstream {
         self.changes.count.load(Relaxed)
     }
 
-    /// Has those look who wait in [`Upstream::changed`].
+    /// Has those look that wait in [`Upstream::changed`].
     pub fn wake_waiting(&self) {
         self.changes.tell();
     }

@@ -91,7 +91,7 @@ impl Upstream {
     }
 
     /// What became of a name; `false`: it is no server of the upstream any more. One that is not there has no
-    /// addresses; one that nobody could tell about keeps those it has.
+    /// addresses; one that no name server could say anything about keeps those it has.
     fn found(&self, named: &Arc<FollowedName>, found: resolver::LookupResult) -> bool {
         let origins = self.origins();
         let listed =

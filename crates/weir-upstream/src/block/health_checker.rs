@@ -75,7 +75,7 @@ pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
 
 pub(crate) async fn rounds(of: InForceOf, group: Weak<Upstream>, check: Rc<HealthCheck>) {
     let mut seed = weir_rt::clock::monotonic_ns() | 1;
-    // Peers that are being asked: who takes longer than the interval is not asked again meanwhile.
+    // Peers that are being asked: one that takes longer than the interval is not asked again meanwhile.
     let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
     while let Some(group) = group.upgrade().filter(|_| of.is_so()) {
         let members = group.members();

@@ -47,9 +47,9 @@ pub struct ListedServer {
     pub server: Box<str>,
     /// What the list says of it, as a JSON object.
     pub settings: String,
-    /// The same for who reads no JSON; its address and state are of no meaning.
+    /// The same for a caller that reads no JSON; its address and state are of no meaning.
     pub model: Peer,
-    /// `backup`
+    /// `backup`: it is asked only when all others fail.
     pub backup: bool,
     /// What is known of its name, if it is one.
     pub resolved: Option<ResolvedServer>,
@@ -269,7 +269,7 @@ impl Upstream {
     }
 }
 
-/// Replaces a file as a whole: who reads it finds the old text or the new one.
+/// Replaces a file as a whole: a reader finds the old text or the new one.
 fn keep(path: &Path, text: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

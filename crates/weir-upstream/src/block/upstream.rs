@@ -50,7 +50,7 @@ pub struct Upstream {
     /// Notifies of what changes about its servers.
     pub(crate) changes: ChangeNotice,
     members: Mutex<Arc<UpstreamMembers>>,
-    /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
+    /// What the members are made of. Its holder may take the lock of `members`, not the other way round.
     origins: Mutex<ServerList>,
     /// Held from before the list is read until it was changed.
     pub(crate) changing: Mutex<()>,

@@ -34,7 +34,7 @@ pub struct CacheHead<'f> {
     pub times: CacheTimes,
     /// The response's status.
     pub status: u16,
-    /// The length of the body.
+    /// The length of the body, in bytes.
     pub body: u64,
     /// The CRC-32 of the body.
     pub body_sum: u32,
@@ -74,7 +74,7 @@ impl BadCacheHead {
 }
 
 impl CacheHead<'_> {
-    /// Bytes of all that stands before the body.
+    /// Bytes of all that precedes the body.
     pub fn len(&self) -> usize {
         FIXED + KEY.len() + self.key.len() + 1 + self.vary.len() + self.head.len()
     }
@@ -152,7 +152,7 @@ impl CacheTimes {
 /// How much must be read to know where the body of the file that begins with `bytes` begins.
 ///
 /// # Errors
-/// It is none of the cache's, or its head is longer than [`MOST`].
+/// It is not the cache's, or its head is longer than [`MOST`].
 pub fn length(bytes: &[u8]) -> Result<usize, BadCacheHead> {
     let fixed: &[u8; FIXED] = bytes.first_chunk().ok_or(BadCacheHead::Small)?;
     if !fixed.starts_with(MAGIC) || number32(fixed, 8) != VERSION {
@@ -199,12 +199,12 @@ fn number64(bytes: &[u8], at: usize) -> u64 {
 const MAGIC: &[u8; 8] = b"weircach";
 /// Changes with the layout; files of another version are fetched again.
 const VERSION: u32 = 2;
-/// Where the times stand.
+/// Where the times are.
 pub const TIMES: usize = 16;
 /// From here on nothing changes while the file stays.
 const SUMMED: usize = 56;
 const FIXED: usize = 104;
-/// What stands before the key.
+/// What precedes the key.
 const KEY: &[u8] = b"\nKEY: ";
 /// No head is longer: that of a response is bounded by `*_buffer_size`, a key by the request.
 pub const MOST: usize = 16 << 20;

@@ -58,7 +58,7 @@ pub(crate) struct CachedResponse {
     pub reason: Span,
     /// The fields; spans of the text.
     pub fields: Box<[Field]>,
-    /// The length that the server announced.
+    /// The length of the body that the server announced, in bytes.
     pub content_length: Option<u64>,
     /// Bytes of the body.
     pub length: u64,

@@ -1,6 +1,6 @@
 //! What is cached in one zone: an entry for each key, of all workers.
 //!
-//! The table's lock is held to find an entry; what is known of it stands behind a lock of its own, taken only where
+//! The table's lock is held to find an entry; what is known of it is behind a lock of its own, taken only where
 //! a response is not served from a worker's memory. When an entry was used last is an atomic that serving writes at
 //! most once a millisecond: the order in the table follows when somebody looks for the oldest.
 
@@ -29,7 +29,7 @@ pub struct CacheIndex {
     settings: Mutex<CacheZone>,
 }
 
-/// What is known of one answer.
+/// What is known of one response.
 pub(super) struct CacheEntry {
     /// Its name.
     pub(super) key: CacheKey,
@@ -61,7 +61,7 @@ pub(super) struct CacheIndexState {
     pub(super) error: Option<(u16, u64)>,
     /// Requests that have to do with it.
     pub(super) holders: usize,
-    /// Who waits until it was fetched.
+    /// The requests that wait until it was fetched.
     pub(super) waiting: Vec<Waker>,
 }
 
@@ -332,7 +332,7 @@ impl ZoneStore for CacheIndex {
         self.table.usage()
     }
 
-    /// Files stand where the levels of before have put them.
+    /// Files are where the levels of before have put them.
     fn refuses(&self, name: &str, next: &dyn Any) -> Option<String> {
         let place: &CacheZone = next.downcast_ref()?;
         (place.levels != self.levels).then(|| format!("cache \"{name}\" had previously different levels"))

@@ -1,4 +1,5 @@
-//! Names of what is kept: the MD5 of a key, as in nginx, so that tools that compute the name of a file find it here too.
+//! Names of what is cached: the MD5 of a key, as in nginx, so that tools that compute the name of a file find it here
+//! too.
 
 use std::path::{Path, PathBuf};
 

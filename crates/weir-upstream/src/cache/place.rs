@@ -21,9 +21,9 @@ pub struct CacheZone {
     pub use_temp_path: bool,
     /// What was not asked for in so many seconds is removed.
     pub inactive: u64,
-    /// All files together; what was not asked for longest is removed above it.
+    /// Bytes of all files together (`max_size=`); what was not asked for longest is removed above it.
     pub max_size: Option<u64>,
-    /// What the file system must have free.
+    /// Bytes that the file system must have free (`min_free=`).
     pub min_free: Option<u64>,
     /// How fast files are removed.
     pub manager: KeeperPace,
@@ -38,7 +38,7 @@ pub struct KeeperPace {
     pub files: u64,
     /// The pause after them, in milliseconds.
     pub sleep: u64,
-    /// How long they may take.
+    /// How long they may take, in milliseconds.
     pub threshold: u64,
 }
 

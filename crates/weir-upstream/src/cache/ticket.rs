@@ -42,7 +42,7 @@ impl CacheTicket {
         &self.cache
     }
 
-    /// The entry, for who serves its response later.
+    /// The entry, for the caller that serves its response later.
     pub(super) fn entry(&self) -> &Arc<CacheEntry> {
         &self.entry
     }

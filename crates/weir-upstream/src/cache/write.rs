@@ -114,14 +114,14 @@ impl CacheFileDraft {
         Ok(())
     }
 
-    /// As [`CacheFileDraft::place`] where the place is in another file system: what stands there is never half a file.
+    /// As [`CacheFileDraft::place`] where the place is in another file system: what is there is never half a file.
     fn copy(&self, place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
         make_folders(place, root, mode)?;
         let mut copy = CacheFileDraft::make(&FileAside::Beside(place.to_path_buf()))?;
         let copied = fs::copy(&self.path, &copy.path);
         copied.map_err(|error| self.failed("copy", error))?;
         let times = fs::metadata(&self.path).and_then(|meta| meta.modified());
-        // It then tells when it was copied: no reason not to keep it.
+        // It then shows when it was copied: no reason not to keep it.
         let _ = times.and_then(|time| File::open(&copy.path)?.set_modified(time));
         fs::rename(&copy.path, place).map_err(|error| copy.failed("rename()", error))?;
         copy.placed = true;

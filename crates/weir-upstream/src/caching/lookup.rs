@@ -309,7 +309,7 @@ pub(crate) fn any(x: &mut Exchange, scripts: &[ValueScript]) -> bool {
     })
 }
 
-/// Answers `x` with `answer`. `None`: its file has just gone.
+/// Responds to `x` with `answer`. `None`: its file has just gone.
 pub(crate) fn respond(
     x: &mut Exchange,
     up: &UpstreamLocation,

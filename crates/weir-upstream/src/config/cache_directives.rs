@@ -21,7 +21,7 @@ pub struct CacheFamily {
     pub key: Option<ValueScript>,
     /// `_cache_valid`: statuses, 0 for all, and seconds.
     pub valid: Option<Vec<(u16, u64)>>,
-    /// `_cache_min_uses`
+    /// `_cache_min_uses`: how many requests for it have a response cached.
     pub min_uses: Option<u64>,
     /// `_cache_methods`: bits by `Method as u32`.
     pub methods: Option<u32>,
@@ -39,13 +39,13 @@ pub struct CacheFamily {
     pub revalidate: Option<bool>,
     /// `_cache_lock`
     pub lock: Option<bool>,
-    /// `_cache_lock_age`
+    /// `_cache_lock_age`, in milliseconds.
     pub lock_age: Option<u64>,
-    /// `_cache_lock_timeout`
+    /// `_cache_lock_timeout`, in milliseconds.
     pub lock_timeout: Option<u64>,
     /// `_cache_convert_head`
     pub convert_head: Option<bool>,
-    /// `_cache_max_range_offset`
+    /// `_cache_max_range_offset`, in bytes.
     pub max_range_offset: Option<u64>,
     /// `_store`; `Some(None)`: `off`.
     pub store: Option<Option<StoreTarget>>,
@@ -107,13 +107,14 @@ pub struct CacheSettings {
     pub background_update: bool,
     /// What is too old is asked for with conditions.
     pub revalidate: bool,
-    /// One request at a time fetches a response, for so long.
+    /// One request at a time fetches a response, for so many milliseconds (`_cache_lock_age`); `None` without
+    /// `_cache_lock`.
     pub lock: Option<u64>,
-    /// Others wait for it so long.
+    /// Other requests wait for it so many milliseconds (`_cache_lock_timeout`).
     pub lock_timeout: u64,
     /// HEAD is asked as GET.
     pub convert_head: bool,
-    /// Ranges that begin beyond are the server's business.
+    /// Ranges that begin beyond this byte are the server's business (`_cache_max_range_offset`); `None`: no limit.
     pub max_range_offset: Option<u64>,
 }
 

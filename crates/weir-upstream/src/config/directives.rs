@@ -29,35 +29,35 @@ pub struct UpstreamFamily {
     pub socket_sndbuf: Option<u64>,
     /// `_send_lowat`; Linux has no such thing.
     pub send_lowat: Option<u64>,
-    /// `_connect_timeout`
+    /// `_connect_timeout`, in milliseconds.
     pub connect_timeout: Option<u64>,
-    /// `_send_timeout`
+    /// `_send_timeout`, in milliseconds.
     pub send_timeout: Option<u64>,
-    /// `_read_timeout`
+    /// `_read_timeout`, in milliseconds.
     pub read_timeout: Option<u64>,
     /// `_buffering`
     pub buffering: Option<bool>,
     /// `_request_buffering`
     pub request_buffering: Option<bool>,
-    /// `_buffer_size`
+    /// `_buffer_size`, in bytes.
     pub buffer_size: Option<u64>,
     /// `_buffers`
     pub buffers: Option<BufferSizes>,
-    /// `_busy_buffers_size`
+    /// `_busy_buffers_size`, in bytes.
     pub busy_buffers_size: Option<u64>,
     /// The last line that says something of sizes: what does not fit together is shown there.
     pub sizes_at: Option<Span>,
-    /// `_max_temp_file_size`
+    /// `_max_temp_file_size`, in bytes.
     pub max_temp_file_size: Option<u64>,
-    /// `_temp_file_write_size`
+    /// `_temp_file_write_size`, in bytes.
     pub temp_file_write_size: Option<u64>,
     /// `_temp_path`
     pub temp_path: Option<TempPath>,
     /// `_next_upstream`, bits of [`FailureReason`].
     pub next_upstream: Option<u32>,
-    /// `_next_upstream_tries`
+    /// `_next_upstream_tries`: how many servers a request may try.
     pub next_tries: Option<u64>,
-    /// `_next_upstream_timeout`
+    /// `_next_upstream_timeout`, in milliseconds.
     pub next_timeout: Option<u64>,
     /// `_ignore_client_abort`
     pub ignore_client_abort: Option<bool>,
@@ -121,25 +121,25 @@ pub struct UpstreamSettings {
     pub socket_rcvbuf: Option<u64>,
     /// The same of what is sent (`SO_SNDBUF`).
     pub socket_sndbuf: Option<u64>,
-    /// For connecting.
+    /// Milliseconds that connecting may take (`_connect_timeout`).
     pub connect_timeout: u64,
-    /// Between two successful sends.
+    /// Milliseconds between two successful sends (`_send_timeout`).
     pub send_timeout: u64,
-    /// Between two receives.
+    /// Milliseconds between two receives (`_read_timeout`).
     pub read_timeout: u64,
     /// Responses are read as fast as they come, not as the client takes them.
     pub buffering: bool,
     /// Requests are sent when they are there whole.
     pub request_buffering: bool,
-    /// Longest head of a response.
+    /// Bytes of the longest head of a response (`_buffer_size`).
     pub buffer_size: u64,
-    /// What may be read ahead of the client in memory.
+    /// What may be read ahead of the client in memory (`_buffers`).
     pub buffers: BufferSizes,
     /// How much of it may be on its way to the client, where that is written.
     pub busy: Option<u64>,
-    /// What may be read ahead in a file; 0: nothing.
+    /// Bytes that may be read ahead in a file; 0: nothing (`_max_temp_file_size`).
     pub max_temp_file_size: u64,
-    /// What is written to the file at a time.
+    /// Bytes that are written to the file at a time (`_temp_file_write_size`).
     pub temp_file_write_size: u64,
     /// Where the file is.
     pub temp_path: TempPath,
@@ -147,7 +147,7 @@ pub struct UpstreamSettings {
     pub next_upstream: u32,
     /// Most tries; 0: as many as there are servers.
     pub next_tries: u64,
-    /// No other server is asked after this time; 0: no limit.
+    /// Milliseconds after which no other server is asked; 0: no limit (`_next_upstream_timeout`).
     pub next_timeout: u64,
     /// Goes on when the client left.
     pub ignore_client_abort: bool,
@@ -171,7 +171,7 @@ pub struct UpstreamSettings {
     pub force_ranges: bool,
     /// Connections to servers begin with the client's addresses, and are the client's alone.
     pub proxy_protocol: Option<ProxyHeader>,
-    /// `_cache…`; `None`: nothing is kept.
+    /// `_cache…`; `None`: nothing is cached.
     pub cache: Option<Arc<CacheSettings>>,
     /// `_store`, and the permissions of the files.
     pub store: Option<(StoreTarget, u32)>,

@@ -14,7 +14,7 @@ pub struct KeepaliveLimits {
 }
 
 impl Default for KeepaliveLimits {
-    /// nginx's defaults of 1.29.7 and later, where connections are kept unless told otherwise.
+    /// nginx's defaults of 1.29.7 and later, where connections are kept unless configured otherwise.
     fn default() -> KeepaliveLimits {
         KeepaliveLimits { connections: 32, requests: 1000, time: 3_600_000, timeout: 60_000 }
     }

@@ -79,7 +79,7 @@ impl ConnectOptions<'_> {
 }
 
 impl UpstreamConnection {
-    /// Connects; the timer runs until the connection stands.
+    /// Connects; the timer runs until the connection is established.
     ///
     /// # Errors
     /// The errno of the call that failed; `TimedOut` when the timer expired first.

@@ -52,7 +52,7 @@ impl ServerEntry {
     /// Reads a server of a list: `"10.0.0.1:80"`, or an object with `server` and what else a `server` line may say.
     ///
     /// # Errors
-    /// What is wrong, for who wrote it.
+    /// What is wrong, for the person who wrote it.
     pub(crate) fn read(value: &JsonValue) -> Result<ServerEntry, String> {
         let text = value.text().or_else(|| value.field("server").and_then(JsonValue::text));
         let text = text.ok_or("a server is a string, or an object with \"server\"")?;
@@ -64,7 +64,7 @@ impl ServerEntry {
             || split_port(text).is_ok_and(|(host, _)| resolver::literal(host).is_some());
         let place = match literal {
             true => ServerPlace::Fixed(resolve(text, 80)?),
-            // Who writes a name at run time wants it followed.
+            // A caller that writes a name at run time wants it followed.
             false => ServerPlace::Name(Arc::new(FollowedName::new(text, service)?)),
         };
         let mut origin =
@@ -78,7 +78,7 @@ impl ServerEntry {
     /// Takes over what an object says; what it is silent about stays.
     ///
     /// # Errors
-    /// What is wrong, for who wrote it; then some of it may have been taken over.
+    /// What is wrong, for the person who wrote it; then some of it may have been taken over.
     pub(crate) fn set(&mut self, fields: &[(String, JsonValue)]) -> Result<(), String> {
         for (key, value) in fields {
             self.set_one(key, value)
@@ -87,7 +87,7 @@ impl ServerEntry {
         Ok(())
     }
 
-    /// `None`: the value is none of this key.
+    /// `None`: the value is not one of this key.
     fn set_one(&mut self, key: &str, value: &JsonValue) -> Option<Result<(), String>> {
         let model = &mut self.model;
         let small = || value.number().and_then(|number| u32::try_from(number).ok());
@@ -201,7 +201,7 @@ impl ServerEntry {
 /// Reads a list of servers: an array, alone or as `servers` of an object.
 ///
 /// # Errors
-/// What is wrong, for who wrote it.
+/// What is wrong, for the person who wrote it.
 pub(crate) fn read(value: &JsonValue) -> Result<Vec<ServerEntry>, String> {
     let list = value.list().or_else(|| value.field("servers").and_then(JsonValue::list));
     let list = list.ok_or("a list of servers is an array, or an object with the array \"servers\"")?;

@@ -1,5 +1,5 @@
 //! A request's content on its way to a stream: what was read before, or what the client sends meanwhile, also while the
-//! answer is under way.
+//! response is under way.
 
 use std::io;
 use std::rc::Rc;

@@ -129,7 +129,7 @@ impl StreamCall {
         }
     }
 
-    /// The next thing, if it is there. The server is told that content was taken.
+    /// The next thing, if it is there. The server is notified that content was taken.
     pub(super) fn next(&self) -> Option<CallProgress> {
         let got = self.with(|slot| slot.news.pop_front())?;
         if let CallProgress::Data(bytes) = &got {

@@ -20,7 +20,7 @@ struct ConnectingAttempt {
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// Somebody connects; who waits goes on when this is dropped.
+/// Somebody connects; a task that waits goes on when this is dropped.
 pub(crate) struct SessionSoon(Rc<ConnectingAttempt>);
 
 impl SessionSoon {

@@ -9,8 +9,8 @@
 //!
 //! A [`UpstreamSession`] is shared by the requests of its worker as long as the upstream keeps connections
 //! (`keepalive`); else each request has one of its own. What a server may send ahead of a client is bounded per stream:
-//! what the client has not taken was not told to the server as used, so a slow client slows its own stream down and no
-//! other.
+//! what the client has not taken was not reported to the server as used, so a slow client slows its own stream down and
+//! no other.
 
 pub(crate) mod body;
 pub(crate) mod call;

@@ -410,7 +410,7 @@ impl UpstreamSession {
         self.lost.get().is_some() || (last && h2.streams() == 0 && begun)
     }
 
-    /// Who waits for the server's settings goes on.
+    /// The task that waits for the server's settings goes on.
     fn settled(&self) {
         self.settling.borrow_mut().drain(..).for_each(Waker::wake);
     }
@@ -493,7 +493,7 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
         }
     };
     session.end(lost);
-    // What the server has done wrong is told to it; a goodbye that it does not take is no loss.
+    // What the server has done wrong is reported to it; a goodbye that it does not take is no loss.
     if lost == SessionLoss::Closed && !session.connection.stream.is_eof() {
         session.h2.borrow_mut().go_away(ErrorCode::No, &mut session.out.borrow_mut());
     }
@@ -508,7 +508,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 pub(crate) const HIGH: u64 = 64 * 1024;
 /// Calls at once on one connection: what most servers allow.
 const STREAMS: usize = 100;
-/// The longest header section that is read at all; `*_buffer_size` is checked by who asked.
+/// The longest header section that is read at all; `*_buffer_size` is checked by the caller.
 const HEADERS: usize = 1 << 20;
 const FIELDS: usize = 2000;
 /// Milliseconds for the last frame to leave.

@@ -53,7 +53,7 @@ pub(crate) fn define(line: &mut LineCx<'_>) -> Result {
 /// What one `match` block says; all of it must hold.
 #[derive(Default)]
 pub(crate) struct MatchRules {
-    /// The statuses, or those that are none of them.
+    /// The statuses, or those that are not among them.
     status: Option<(WantedHeader, Vec<(u16, u16)>)>,
     headers: Vec<(Box<str>, WantedHeader, MatchValue)>,
     body: Vec<(WantedHeader, Arc<RegexPattern>)>,

@@ -1,7 +1,7 @@
 //! `health_check`: servers are asked now and then whether they are well, and left out while they are not.
 //!
 //! The [thread](weir_engine::services) of what Weir does of its own accord checks for all workers, whatever these do: a task for
-//! each upstream, which ends when its configuration is no longer in force. What is known of a server stands in its
+//! each upstream, which ends when its configuration is no longer in force. What is known of a server is in its
 //! state, which workers share and a reload takes over. A name server's failure says nothing about a server: checked are
 //! addresses.
 

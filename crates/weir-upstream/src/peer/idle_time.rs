@@ -49,7 +49,7 @@ fn seconds() -> u64 {
     weir_rt::clock::monotonic_ns() / 1_000_000_000
 }
 
-/// Connections that end sooner tell nothing: the server may close after every response.
+/// Connections that end sooner prove nothing: the server may close after every response.
 const SHORTEST: u64 = 100;
 /// Seconds.
 const MEMORY: u64 = 600;

@@ -53,14 +53,14 @@ pub struct Peer {
     /// Its connections are counted where all workers see them at once: its limit or its upstream's method compares the
     /// number. Otherwise each worker counts its own.
     pub(crate) is_compared: bool,
-    /// What changes.
+    /// What changes about it, shared by all workers and kept over reloads.
     pub state: Arc<PeerState>,
 }
 
 /// Connections that are kept by a name of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLane {
-    /// The name.
+    /// The name that a chooser has given the lane.
     pub name: Box<[u8]>,
     /// Idle connections that a worker keeps by it; 0: as many as the upstream says.
     pub size: usize,

@@ -15,7 +15,7 @@ use weir_conf::{LineCx, Result, parse_fixed, parse_number, parse_time_ms, parse_
 pub(crate) struct OutlierLimits {
     /// Hundredths of the others' median.
     factor: u64,
-    /// Microseconds: who is faster is no outlier.
+    /// Microseconds: a peer that is faster is no outlier.
     min: u64,
     /// Responses of which a mean is made.
     answers: u32,

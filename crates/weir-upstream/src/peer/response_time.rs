@@ -56,7 +56,7 @@ impl MovingAverage {
 /// What is known of the way to a server.
 #[derive(Debug, Default)]
 pub struct UploadLine {
-    /// Nanoseconds until a connection stands.
+    /// Nanoseconds until a connection is established.
     connect: MovingAverage,
     /// Nanoseconds in which a mebibyte of a request's body gets there.
     mebibyte: MovingAverage,

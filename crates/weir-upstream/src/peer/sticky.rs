@@ -229,7 +229,7 @@ impl StickyCookie {
                 b"" => b"",
                 b"lax" => b"; samesite=lax",
                 b"none" => b"; samesite=none",
-                // What is none of the three is the strictest.
+                // What is not one of the three is the strictest.
                 _ => b"; samesite=strict",
             });
         }

@@ -128,7 +128,7 @@ impl AttemptRecords {
         self.0.list.borrow_mut().push(AttemptRecord { name: Some(name), ..AttemptRecord::default() });
     }
 
-    /// The connection stands.
+    /// The connection is established.
     pub(crate) fn connected(&self) {
         let age = self.age();
         self.with(|this| this.connect = Some(age));
@@ -144,7 +144,7 @@ impl AttemptRecords {
         self.0.fields.borrow_mut().extend_from_slice(fields);
     }
 
-    /// The connection stands, which is all that was asked for.
+    /// The connection is established, which is all that was asked for.
     pub(crate) fn opened(&self) {
         let age = self.age();
         self.with(|this| this.header = Some(age));
@@ -339,7 +339,7 @@ fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
     };
 }
 
-/// All fields of the last answer with this name (`-` written as `_`), joined as nginx does.
+/// All fields of the last response with this name (`-` written as `_`), joined as nginx does.
 fn field(x: &mut Exchange, name: &str) -> Option<Text> {
     let named = |field: &&Field| is_named(x.arena.get(field.name), name);
     let found: Vec<Span> = answered(x).iter().filter(named).map(|field| field.value).collect();

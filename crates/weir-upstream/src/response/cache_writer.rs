@@ -253,7 +253,7 @@ impl WriterWork {
                     draft.set_time(modified)?;
                 }
                 let root = path.ancestors().last().map(PathBuf::from).unwrap_or_default();
-                // Who may read a file may look into its directory.
+                // A user who may read a file may look into its directory.
                 draft.place(&path, &root, mode | (mode & 0o444) >> 2)
             }
         }

@@ -140,7 +140,7 @@ fn accel(
 /// Where the head of a response comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderOrigin {
-    /// A server. What is kept may be used for ranges and conditions of this client, too.
+    /// A server. What is cached may be used for ranges and conditions of this client, too.
     Server { keeps: bool },
     /// The cache.
     Cache,
@@ -249,7 +249,7 @@ const _: () = assert!(KnownField::COUNT <= 128, "a bit for each name");
 fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {
     let value = field.value;
     match field.known {
-        // The filter of ranges tells clients so itself, where it may cut.
+        // The filter of ranges says so to clients itself, where it may cut.
         KnownField::AcceptRanges if up.settings.force_ranges => return,
         KnownField::AcceptRanges if origin != (HeaderOrigin::Server { keeps: false }) => {
             x.response.allow_ranges = true;

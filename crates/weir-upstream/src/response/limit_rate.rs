@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use weir_rt::Timer;
 
-/// A limit in force for one answer.
+/// A limit in force for one response.
 pub(crate) struct ReadPace {
     per_second: u64,
     began: u64,

@@ -162,7 +162,7 @@ impl UpstreamBody {
             BodyDecoder::Length(left) => {
                 let mut bytes = bytes;
                 if bytes.len() as u64 > *left {
-                    // What follows answers nothing.
+                    // What follows belongs to no request.
                     self.keep = false;
                     self.tries.complain(
                         LogLevel::Warn,
@@ -255,7 +255,7 @@ impl UpstreamBody {
         }
         let Some(saving) = &mut self.saving else { return Poll::Ready(()) };
         if self.failed.is_some() {
-            // What is not whole is not kept; the client gets what there is of it.
+            // What is not whole is not cached; the client gets what there is of it.
             std::task::ready!(saving.poll_abandon(cx, &mut self.ahead));
             self.saving = None;
             return Poll::Ready(());
@@ -415,7 +415,7 @@ impl UpstreamBody {
         }
     }
 
-    /// The rest of the request can't be had: the server is told so.
+    /// The rest of the request can't be had: the server is notified.
     fn given_up(&mut self, error: EngineError) {
         self.tries.end(None);
         self.open = None;

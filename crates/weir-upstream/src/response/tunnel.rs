@@ -84,7 +84,7 @@ struct TunnelEnds {
     client: Cell<bool>,
     /// The server has.
     server: Cell<bool>,
-    /// The client was told that no more comes.
+    /// The client was notified that no more comes.
     client_knows: Cell<bool>,
 }
 
@@ -222,7 +222,7 @@ impl UpgradeTunnel {
         }
     }
 
-    /// Tells the client, once, that no more comes.
+    /// Notifies the client, once, that no more comes.
     fn end_client(&self) {
         if !self.ends.client_knows.replace(true) {
             self.client.end();

@@ -1,4 +1,4 @@
-//! `ssl_certificate_cache`: certificates whose names have variables in them, kept between handshakes.
+//! `ssl_certificate_cache`: certificates whose names have variables in them, cached between handshakes.
 //!
 //! There may be a hundred thousand: finding one does not depend on how many there are, and nothing is read before
 //! somebody asks for it. A file that has changed is noticed when its time is over ([`CertificateCacheLimits::valid`]), without a reload.
@@ -13,7 +13,7 @@ use weir_tls::Certificate;
 
 use super::files::{self, CertificateSource, KeyMaking};
 
-/// What is kept. Times are seconds.
+/// What is cached. Times are seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CertificateCacheLimits {
     /// Files; a certificate and its key are two.

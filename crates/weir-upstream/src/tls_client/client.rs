@@ -294,7 +294,7 @@ fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(TrustS
 
 /// Certificates between a server's and a trusted one, where no directive says how many: OpenSSL's default.
 const DEEPEST: usize = 100;
-/// Names of hosts that sessions are kept for.
+/// Names of hosts that sessions are cached for.
 const SESSIONS: usize = 256;
 
 /// nginx takes the port off, which `$proxy_host` and `$http_host` may have.

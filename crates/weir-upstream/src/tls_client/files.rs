@@ -91,7 +91,7 @@ pub fn is_no_path(name: &str) -> bool {
 
 const DEVICE: &str = "pkcs11:";
 
-/// A key's name as it may stand in a log: without the query of a device's key, where a PIN may be.
+/// A key's name as it may be in a log: without the query of a device's key, where a PIN may be.
 fn shown(name: &str) -> &str {
     match name.starts_with(DEVICE) {
         true => name.split('?').next().unwrap_or(name),
@@ -174,7 +174,7 @@ pub fn trusted(read: ReadFile, path: &Path) -> Result<Vec<certificate::Certifica
     certificate::chain(&text).map_err(|error| fail(ssl(&error)))
 }
 
-/// The revocation lists of a file; certificates may stand beside them.
+/// The revocation lists of a file; certificates may be beside them.
 ///
 /// # Errors
 /// As [`CertificateSource::certificate`].

@@ -24,7 +24,7 @@ pub struct ShownCertificate {
 pub struct MetServer {
     /// Its certificates, its own first.
     pub peer: Vec<CertificateDer<'static>>,
-    /// `TLSv1.3`
+    /// The version of the protocol as nginx writes it: `TLSv1.3`.
     pub version: &'static str,
     /// What is thought of the certificate so far.
     pub verdict: Result<(), VerifyProblem>,

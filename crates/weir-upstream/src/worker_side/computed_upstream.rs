@@ -93,7 +93,7 @@ fn failed(x: &mut Exchange, name: &str, failure: DnsFailure) -> Verdict {
     Verdict::Status(502)
 }
 
-/// What this worker was told before, if it holds and need not be asked for in advance: without the resolver's lock.
+/// What this worker learned before, if it holds and need not be asked for in advance: without the resolver's lock.
 fn remembered(x: &Exchange, resolver: &Arc<Resolver>, name: &str) -> Option<Arc<DnsAnswer>> {
     let names = of_worker(&x.worker).upstreams.names.borrow();
     let (whose, answer) = names.get(name)?;
@@ -109,7 +109,7 @@ fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Dns
     names.insert(name.into(), (Arc::downgrade(resolver), answer.clone()));
 }
 
-/// The addresses of an answer, IPv4 first, beginning with any of each kind: who asks often asks all of them.
+/// The addresses of an answer, IPv4 first, beginning with any of each kind: a caller that asks often asks all of them.
 fn in_turn(answer: &DnsAnswer) -> impl Iterator<Item = std::net::IpAddr> {
     let (v4, v6) = answer.addresses.split_at(answer.addresses.partition_point(std::net::IpAddr::is_ipv4));
     let turn = clock::monotonic_ns() as usize / 1_000;

@@ -43,7 +43,7 @@ pub struct WorkerUpstreams {
 pub(crate) type ResolvedName = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
 impl WorkerUpstreams {
-    /// The worker's side of `group`, the same for all who hold it.
+    /// The worker's side of `group`, the same for all that hold it.
     pub fn group(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut known = self.groups.borrow_mut();
         let key = Arc::as_ptr(group);

@@ -443,7 +443,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         ),
 ];
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table what `c` is.
 type HttpCoreRow = Directive<HttpCoreConf>;
 
 const FOUR: weir_conf::ArgCount = weir_conf::ArgCount::range(4, 4);

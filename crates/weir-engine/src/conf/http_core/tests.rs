@@ -164,7 +164,7 @@ fn a_block_without_lines_has_nginx_defaults() {
     );
 }
 
-/// A line of every directive that has an effect and may stand in any block.
+/// A line of every directive that has an effect and may be in any block.
 const LINES: &str = "default_type a/b; satisfy any; recursive_error_pages on; client_max_body_size 1g;
           client_body_buffer_size 2k; client_body_timeout 3; client_body_in_file_only clean;
           client_body_in_single_buffer on; client_body_temp_path t 1 2 3; keepalive_timeout 4 5; keepalive_requests 6;

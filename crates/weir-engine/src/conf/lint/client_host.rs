@@ -46,7 +46,7 @@ fn raw_host(word: &Word, message: &str) -> Error {
     Error::warning(message).at(word.span).hint("\"$host\" is checked, \"$server_name\" is yours")
 }
 
-/// What stands between `//` and the path, which may be a variable's.
+/// What is between `//` and the path, which may be a variable's.
 fn authority(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let end = PATHS.iter().filter_map(|path| rest.find(path)).min();

@@ -1,7 +1,7 @@
 //! As much of a regular expression's grammar as it takes to see a repeat inside of a repeat that divides the same text
 //! in many ways.
 //!
-//! What is repeated is suspicious when some part of it is repeated too, and whatever else stands in it may be empty or
+//! What is repeated is suspicious when some part of it is repeated too, and whatever else is in it may be empty or
 //! is made of bytes that the part takes as well: then nothing tells where one round ends and the next begins. Atomic
 //! groups and possessive repeats give nothing back and are safe. Where the grammar is not understood, nothing is said.
 
@@ -19,7 +19,7 @@ type ByteSet = [u64; 4];
 
 #[derive(Clone, Copy)]
 struct PatternItem {
-    /// What may stand in it.
+    /// What may be in it.
     set: ByteSet,
     /// It may be empty.
     nullable: bool,

@@ -3,7 +3,7 @@
 //! A module's `Conf` exists once for every block (main, http, server, location). While the file is read, setters
 //! only record; then each block inherits from the one around it, outermost first ([`Module::inherit`]), checks what
 //! it has ([`Module::resolve`]), and each worker builds what runs ([`Module::install`]). [`ModuleDef`] erases the
-//! types with a handful of function pointers, so that all modules stand in one static, visible list.
+//! types with a handful of function pointers, so that all modules are in one static, visible list.
 
 mod confs;
 mod hooks;

@@ -12,7 +12,7 @@ use crate::conf::Configuration;
 pub struct TraceSettings {
     /// `trace level=`; `None`: as the program that has the server inside wants it, which is full by default.
     pub level: Option<TraceLevel>,
-    /// `trace keep=`: trees kept, over all workers.
+    /// `trace keep=`: trees retained, over all workers.
     pub(crate) keep: Option<usize>,
     /// `trace sample=` of the `http` block: which requests are recorded at level `sampled`.
     pub(crate) sample: Option<u32>,

@@ -1,6 +1,6 @@
 //! What a boundary does while it is recorded.
 //!
-//! Where nothing is recorded a boundary is a test of a flag where it stands. All else is here, each in a function of its
+//! Where nothing is recorded a boundary is a test of a flag where it is. All else is here, each in a function of its
 //! own, and split again: the common case ends in itself or in a call, so that it saves no registers.
 
 use weir_rt::clock;

@@ -1,4 +1,4 @@
-//! Socket logs that modules write lines to, `weir.log` of scripts: one for each server, shared by all who name it.
+//! Socket logs that modules write lines to, `weir.log` of scripts: one for each server, shared by all that name it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::writer;
 use super::{HostNames, RemoteLog, SenderHandle};
 
-/// A socket log. Who writes never waits: lines are queued, 8 MiB at most, and sent by a thread.
+/// A socket log. The caller that writes never waits: lines are queued, 8 MiB at most, and sent by a thread.
 pub struct SocketLog {
     handle: SenderHandle,
     written: AtomicU64,
@@ -19,7 +19,7 @@ pub struct SocketLog {
 pub struct SocketLogState {
     /// Lines that were taken.
     pub written: u64,
-    /// Lines that were not, since too many waited.
+    /// Lines that were dropped, since more than 8 MiB of them waited.
     pub dropped: u64,
     /// Bytes that wait.
     pub waiting: u64,

@@ -68,7 +68,7 @@ fn start_thread() -> io::Result<weir_rt::RuntimeHandle> {
         match Runtime::new(&options) {
             Err(error) => drop(told.send(Err(error))),
             Ok(runtime) => {
-                // Who started it waits.
+                // The caller that started it waits.
                 drop(told.send(Ok(runtime.remote())));
                 runtime.block_on(std::future::pending::<()>());
             }

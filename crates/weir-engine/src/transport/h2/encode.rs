@@ -190,7 +190,7 @@ fn value_of(line: &[u8]) -> &[u8] {
     value.strip_suffix(b"\r\n").unwrap_or(value)
 }
 
-/// Blocks kept by a connection, 56 bytes each.
+/// Blocks cached by a connection, 56 bytes each.
 const BLOCKS: usize = 4;
 /// Usual ones have ten to twenty bytes.
 const BLOCK: usize = 32;

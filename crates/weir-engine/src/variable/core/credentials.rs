@@ -1,5 +1,5 @@
 //! Basic authentication (RFC 7617): user and password in the Authorization field, for `$remote_user` and the modules
-//! that check them. Who asks for a tunnel shows them to this server as a proxy, in Proxy-Authorization.
+//! that check them. A client that asks for a tunnel shows them to this server as a proxy, in Proxy-Authorization.
 
 use weir_http::{KnownField, Method, base64};
 
@@ -9,7 +9,7 @@ use crate::text::{Span, Text};
 /// User and password as decoded, in the request's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicCredentials {
-    /// What stands before the first colon; may be empty.
+    /// What precedes the first colon; may be empty.
     pub user: Span,
     /// What follows it; may be empty.
     pub password: Span,

@@ -1,6 +1,6 @@
 //! Fields by name: `$http_name`, `$cookie_name`, `$arg_name`, `$sent_http_name`, `$sent_trailer_name`.
 //!
-//! Several lines of one name are joined, by `, ` or for cookies `; `; one line is given as it stands in the head.
+//! Several lines of one name are joined, by `, ` or for cookies `; `; one line is given as it is in the head.
 
 use weir_http::{KnownField, Span, cookie};
 
@@ -66,7 +66,7 @@ pub(super) fn argument(x: &mut Exchange, name: &str) -> Option<Text> {
     x.arena.locate(value).map(Text::Span)
 }
 
-/// `$sent_http_name`: a field of the response that stands in its list.
+/// `$sent_http_name`: a field of the response that is in its list.
 pub(super) fn response_field(x: &mut Exchange, name: &str) -> Option<Text> {
     let special = match name {
         "server" => x.response.server.clone(),

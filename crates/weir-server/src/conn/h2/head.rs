@@ -46,7 +46,7 @@ pub(super) fn read(
     (checked, None)
 }
 
-/// The request line that HTTP/1 would have, the fields, and what they say. The text of the section stands first in the
+/// The request line that HTTP/1 would have, the fields, and what they say. The text of the section is first in the
 /// arena, so that its spans hold there. Returns the name of a field that may come once and came twice.
 fn take_over(
     x: &mut Exchange,

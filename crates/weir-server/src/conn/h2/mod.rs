@@ -29,7 +29,7 @@ use weir_engine::transport::wire::{ClientWire, HIGH};
 use weir_engine::trim;
 use weir_engine::worker::Worker;
 
-/// Whether `input`, a connection's first bytes, begins an HTTP/2 connection; `None` while that can't be told.
+/// Whether `input`, a connection's first bytes, begins an HTTP/2 connection; `None` while that can't be known.
 pub(crate) fn begins(input: &[u8]) -> Option<bool> {
     let length = input.len().min(h2::PREFACE.len());
     if input[..length] != h2::PREFACE[..length] {
@@ -181,7 +181,8 @@ async fn linger(wire: &ClientWire, ms: u64) {
     }
 }
 
-/// How much is read of a client that sends on: what was under way fits, and who floods is not served in this way, too.
+/// How much is read of a client that sends on: what was under way fits, and a client that floods is not served in this
+/// way, too.
 const LINGERING: usize = 1 << 20;
 
 /// An exchange for the next request: the last one's, or another of the worker's.

@@ -31,7 +31,7 @@ pub(super) struct OcspResponder {
 
 impl OcspResponder {
     /// # Errors
-    /// What is wrong with `url`, as it stands between nginx's words for that.
+    /// What is wrong with `url`, as it is written between nginx's words for that.
     pub(super) fn parse(url: &str) -> Result<OcspResponder, &'static str> {
         let rest = url.strip_prefix("http://").ok_or("invalid URL prefix")?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

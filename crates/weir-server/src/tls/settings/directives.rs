@@ -126,7 +126,7 @@ fn gone(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     Err(line.fail("unknown directive \"ssl\": each address has its own, \"listen ... ssl\""))
 }
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table what `c` is.
 type SslRow = Directive<SslConf>;
 
 const HERE: Contexts = HTTP.or(SERVER);

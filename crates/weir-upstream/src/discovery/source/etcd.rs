@@ -87,7 +87,7 @@ impl EtcdWatch {
             match self.answer.piece(SILENCE).await {
                 Ok(Some(piece)) => self.line.extend_from_slice(&piece),
                 Ok(None) => return Ok(None),
-                // It tells of its progress every ten minutes.
+                // It reports its progress every ten minutes.
                 Err(why) if why == TIMED_OUT => return Ok(None),
                 Err(why) => return Err(why),
             }

@@ -112,7 +112,7 @@ async fn url(
     }
 }
 
-/// Longer than the clock that stamps files stands still.
+/// Longer than the clock that stamps files is still.
 const TICKS: Duration = Duration::from_millis(50);
 
 /// The list that a text is.
