@@ -6,7 +6,7 @@ pub(crate) fn is_pattern(path: &[u8]) -> bool {
 }
 
 /// Paths that match `pattern`, sorted by their bytes. `list` names the entries of a directory, empty if it is not one;
-/// `exists` tells whether a path is there.
+/// `exists` says whether a path is there.
 pub(crate) fn expand(
     pattern: &[u8],
     list: &dyn Fn(&[u8]) -> Vec<Vec<u8>>,

@@ -98,7 +98,7 @@ impl<'a> Lexer<'a> {
     fn end(&mut self, words: Vec<Word>, end: StatementEnd, bad: bool, errors: &mut Errors) -> Statement {
         let here = self.span(self.pos, self.pos + 1);
         let error = match (end, words.last()) {
-            // One error a statement: what follows from it is not told.
+            // One error a statement: errors that follow from it are not reported.
             _ if bad => None,
             (StatementEnd::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
             (StatementEnd::Open, None) => Some(Error::new("unexpected \"{\"").at(here)),
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
         Statement { words, end, end_span: self.span(self.pos - length, self.pos), bad }
     }
 
-    /// Skips blanks and comments; tells whether a line ended there.
+    /// Skips blanks and comments; returns whether a line ended there.
     fn skip_blanks(&mut self) -> bool {
         let mut newline = false;
         while let Some(&byte) = self.text.get(self.pos) {

@@ -210,7 +210,7 @@ impl TreeLoader<'_> {
         }
     }
 
-    /// A file that ends in a block; of blocks in each other only the innermost is told.
+    /// A file that ends in a block; of blocks in each other only the innermost is reported.
     fn unclosed(&mut self, line: usize, end: Span) {
         if self.errors.0.last().is_none_or(|error| error.span != Some(end)) {
             let error = Error::new("unexpected end of file, expecting \"}\"").at(end);

@@ -42,7 +42,7 @@ impl Freshness {
         }
     }
 
-    /// `Expires`; counts where no other field has told a time before.
+    /// `Expires`; counts where no other field has given a time.
     pub fn expires(&mut self, value: &[u8], now: u64) {
         if self.valid.is_some() {
             return;

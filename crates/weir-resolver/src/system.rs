@@ -46,7 +46,7 @@ pub fn hosts(text: &str) -> HashMap<DnsName, Vec<IpAddr>> {
     hosts
 }
 
-/// An address; of one with a zone (`fe80::1%eth0`) nothing is taken, since a zone can't be told to others.
+/// An address; of one with a zone (`fe80::1%eth0`) nothing is taken, since a zone has no meaning for others.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok()
 }

@@ -26,7 +26,7 @@ const PAYLOAD: u16 = 1232;
 const IN: u16 = 1;
 /// The type of an alias.
 const CNAME: u16 = 5;
-/// The type that tells, beside an answer of nothing, how long there will be nothing (RFC 2308).
+/// The type (SOA) that says, beside an empty answer, how long there will be nothing (RFC 2308).
 const SOA: u16 = 6;
 
 /// What a query has after its question.

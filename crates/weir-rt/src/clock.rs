@@ -76,7 +76,7 @@ pub fn unix_ns() -> u64 {
     u64::try_from(t.tv_sec).map_or(0, |s| s * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// A moment in both clocks: what was stamped in [`ticks`] is told by it in the time of day.
+/// A moment in both clocks: it converts what was stamped in [`ticks`] to the time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockMoment {
     /// By [`ticks`].

@@ -14,7 +14,7 @@ use crate::crash_state::{BELL, NOBODY, SIGNAL, STATE, WATCHED, WRITTEN, last_wor
 use crate::process;
 use crate::sampler::guard;
 
-/// Who is told of the crash. One at a time.
+/// Waits for the report of a crash. One at a time.
 #[derive(Debug)]
 pub struct CrashWatch {
     bell: PipeReader,

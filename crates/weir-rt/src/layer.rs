@@ -34,7 +34,7 @@ pub enum OpenOutcome {
     More,
     /// The peer has said that nothing follows.
     End,
-    /// What came was no good: nothing more can be received. The reader is told `EPROTO`.
+    /// What came was no good: nothing more can be received. The reader gets `EPROTO`.
     Broken,
 }
 
@@ -132,7 +132,7 @@ impl SocketLayer {
         }
     }
 
-    /// The end has still to be told.
+    /// The end is still to be sent.
     pub(crate) fn owes_end(&self) -> bool {
         self.closing && !self.closed
     }

@@ -19,7 +19,7 @@ const DRAIN_MOST: usize = 4096;
 
 /// A listening socket of this worker. One task accepts from it.
 ///
-/// When descriptors or memory run out, [`Listener::accept`] tells it by an error, [`crate::LoopStats`] counts it, and
+/// When descriptors or memory run out, [`Listener::accept`] reports it by an error, [`crate::LoopStats`] counts it, and
 /// accepting pauses until a connection of this worker is closed or 50 ms have passed: calling it again simply waits.
 pub struct Listener {
     core: Rc<RuntimeCore>,

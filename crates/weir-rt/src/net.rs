@@ -137,7 +137,7 @@ pub fn share_port(fd: RawFd) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// A number that tells the socket from all others of the system, through whatever descriptor it is reached
+/// A number that distinguishes the socket from all others of the system, through whatever descriptor it is reached
 /// (SO_COOKIE).
 ///
 /// # Errors

@@ -54,7 +54,7 @@ pub(crate) enum ReceiveState {
     Armed,
     /// Being cancelled, because the task does not keep up, or wants more at a time.
     Pausing,
-    /// None: a poll tells when there is something (see `driver/long.rs`).
+    /// None: a poll reports when there is something (see `driver/long.rs`).
     Polled,
     /// Ended for want of buffers; on the starved list.
     Starved,

@@ -65,7 +65,7 @@ pub(crate) unsafe fn recv_stamped(fd: RawFd, start: *mut u8, len: usize) -> Resu
     let mut message = empty_message();
     (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
     (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
-    // SAFETY: the bytes by the caller's word; the control buffer is ours, of the length that is told.
+    // SAFETY: the bytes by the caller's word; the control buffer is ours, of the length that is given.
     let received = check(unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })?;
     // SAFETY: filled by the successful call above; the buffer is alive.
     if let Some(came) = unsafe { stamp(&message) } {

@@ -112,7 +112,7 @@ impl TimerWheel {
         self.touch(i, deadline_ms);
     }
 
-    /// Changes who is told, and nothing else.
+    /// Changes who is woken, and nothing else.
     pub(crate) fn set_token(&mut self, i: u32, token: u32) {
         self.entry_mut(i).token = token;
     }

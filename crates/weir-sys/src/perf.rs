@@ -91,7 +91,7 @@ impl UprobeSet {
             config: u64::from(point == ProbePoint::Return),
             period: 1,
             sample_type: SAMPLE_TIME | SAMPLE_ID | SAMPLE_REGS_USER,
-            // One of the probes tells of the thread's turns, too.
+            // One of the probes reports the thread's turns, too.
             flags: DISABLED
                 | USE_CLOCKID
                 | if self.files.is_empty() { CONTEXT_SWITCH | ID_ALWAYS } else { 0 },

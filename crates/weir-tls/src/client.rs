@@ -31,7 +31,7 @@ pub struct ClientSettings {
     pub certificate: Option<Certificate>,
     /// Application protocols, in order.
     pub alpn: Vec<Vec<u8>>,
-    /// `proxy_ssl_server_name`: the server is told the name.
+    /// `proxy_ssl_server_name`: the server gets the name (SNI).
     pub tell_name: bool,
     /// `proxy_ssl_session_reuse`: sessions kept, by name of the server; 0: none.
     pub sessions: usize,
@@ -76,7 +76,7 @@ impl ClientConfig {
     }
 
     /// The same for one connection, which resumes `session` where that can be, and leaves there what later ones may
-    /// resume; `tell_name`: the server is told the name.
+    /// resume; `tell_name`: the server gets the name (SNI).
     pub fn with_session(&self, session: &KeptSession, tell_name: bool) -> ClientConfig {
         let mut config = (*self.0).clone();
         config.enable_sni = tell_name;
@@ -119,7 +119,7 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// Begins a handshake with the server `name`. A name that is no host's is not told to the server and keeps
+    /// Begins a handshake with the server `name`. A name that is no host's is not sent to the server and keeps
     /// sessions apart only.
     ///
     /// # Errors

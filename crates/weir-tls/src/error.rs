@@ -28,7 +28,7 @@ impl Error {
         }
     }
 
-    /// It is this side that failed: a key, or the system. Nothing else is told in rustls' most general way.
+    /// It is this side that failed: a key, or the system. rustls reports nothing else as its general error.
     pub fn is_own(&self) -> bool {
         matches!(self, Error::Tls(rustls::Error::General(_) | rustls::Error::FailedToGetRandomBytes))
     }

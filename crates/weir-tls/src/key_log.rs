@@ -18,7 +18,7 @@ pub struct KeyLogFile {
 enum KeyLogState {
     Unopened,
     Open(File),
-    /// Why lines are lost; told once.
+    /// Why lines are lost; reported once.
     Failed(Option<String>),
 }
 

@@ -32,7 +32,7 @@ impl KeptSession {
         kept.tls12.is_none() && kept.tls13.is_empty()
     }
 
-    /// A number that tells it from others, for logs.
+    /// A number that distinguishes it from others, for logs.
     pub fn number(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }

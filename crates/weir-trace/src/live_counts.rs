@@ -379,7 +379,7 @@ impl LiveHistogram {
         add(&self.sum, sum(values, bits));
         let mut buckets = [0; MANY];
         buckets.iter_mut().zip(values).for_each(|(bucket, &value)| *bucket = small_bucket(value));
-        // Values of one site are alike: of one part, mostly. Then the bits that tell it are those of the first.
+        // Values of one site are alike: of one part, mostly. Then the bits that identify it are those of the first.
         let first = buckets[0];
         if buckets.iter().fold(0, |other, bucket| other | (bucket ^ first)) / PART as u32 == 0 {
             let counts = self.part(first as usize / PART);

@@ -126,7 +126,7 @@ pub struct LoopStall {
     pub route: Site,
     /// The thread's state as the kernel names it: `R`, `S`, `D`; 0 while nobody looked.
     pub state: u8,
-    /// The system call it was in, if any. One that was interrupted goes on as `restart_syscall`: the stack tells which
+    /// The system call it was in, if any. One that was interrupted goes on as `restart_syscall`: the stack shows which
     /// it was.
     pub syscall: Option<u32>,
     /// The kernel function it slept in, if any.

@@ -301,9 +301,9 @@ fn cost(matcher: &MatchFinder, literals: &[u8; 288], distances: &[u8; 32]) -> u6
     3 + bits(&matcher.literals, literals) + bits(&matcher.distances, distances)
 }
 
-/// How the codes of a block are told (section 3.2.7).
+/// How the codes of a block are written (section 3.2.7).
 struct BlockHeader {
-    /// How many of the literals and lengths are told.
+    /// How many of the literals and lengths are written.
     literals: usize,
     distances: usize,
     /// Symbols, and after each the value of its extra bits.
@@ -311,7 +311,7 @@ struct BlockHeader {
     len: usize,
     lengths: [u8; 19],
     codes: [u32; 19],
-    /// How many lengths of these codes are told.
+    /// How many lengths of these codes are written.
     told: usize,
 }
 
@@ -339,7 +339,7 @@ impl BlockHeader {
         header
     }
 
-    /// Symbols for all lengths: runs are told as such.
+    /// Symbols for all lengths: runs are coded as such.
     fn add(&mut self, literals: &[u8; 288], distances: &[u8; 32]) {
         let mut all = [0_u8; 286 + 30];
         all[..self.literals].copy_from_slice(&literals[..self.literals]);
@@ -392,7 +392,7 @@ impl BlockHeader {
     }
 }
 
-/// Extra bits of a symbol that tells lengths.
+/// Extra bits of a symbol for code lengths.
 fn extra(symbol: u8) -> u32 {
     match symbol {
         16 => 2,
@@ -402,7 +402,7 @@ fn extra(symbol: u8) -> u32 {
     }
 }
 
-/// In which order the lengths of the codes that tell lengths are told.
+/// The order in which the lengths of the code length codes are written.
 const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 /// Lengths of the fixed codes (section 3.2.6).

@@ -30,14 +30,14 @@ impl SendWindow {
     }
 }
 
-/// What the peer may send, and how much of it was used up and is not told yet.
+/// What the peer may send, and how much of it was used up and is not reported to it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecvWindow {
     /// Bytes that the peer may still send.
     room: u32,
     /// What it shall be able to send at once.
     size: u32,
-    /// Bytes that were used, and that it may send again once it is told.
+    /// Bytes that were used, and that it may send again once it gets a WINDOW_UPDATE frame.
     used: u32,
 }
 

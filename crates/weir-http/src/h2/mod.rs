@@ -100,10 +100,10 @@ impl ErrorCode {
     }
 }
 
-/// Why a connection ends: the peer's fault, told to it by a GOAWAY frame that is in the output already.
+/// Why a connection ends: the peer's fault, reported to it by a GOAWAY frame that is in the output already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct H2Failure {
-    /// What the peer is told.
+    /// The error code that the peer gets.
     pub code: ErrorCode,
     /// What the log says after "client" or "upstream".
     pub reason: &'static str,

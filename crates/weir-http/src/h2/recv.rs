@@ -25,7 +25,7 @@ pub enum H2Event {
         /// The stream.
         key: StreamKey,
     },
-    /// A piece of content. What is used of it is to be told ([`H2Connection::consumed`]).
+    /// A piece of content. What is used of it is to be reported ([`H2Connection::consumed`]).
     Data {
         /// The stream.
         key: StreamKey,
@@ -298,7 +298,7 @@ impl H2Connection {
             data.padding -= padding as u32;
         }
         let ended = whole && data.end;
-        // Told once, with the last byte of content, though padding may be missing.
+        // Reported once, with the last byte of content, though padding may be missing.
         data.end &= !whole;
         let (key, over) = (data.key, whole && data.padding == 0);
         if over {

@@ -264,7 +264,8 @@ impl H2Connection {
         self.queue.push(priority, id, key.0);
     }
 
-    /// `bytes` of a stream's content were used: the peer may send as many again. Told to it where that is worth a frame.
+    /// `bytes` of a stream's content were used: the peer may send as many again. A WINDOW_UPDATE frame says so where
+    /// that is worth one.
     pub fn consumed(&mut self, key: StreamKey, bytes: u64, out: &mut Vec<u8>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Some(more) = self.recv.release(bytes) {

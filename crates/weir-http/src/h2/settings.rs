@@ -11,13 +11,13 @@ pub struct H2Settings {
     pub header_table: u32,
     /// `SETTINGS_ENABLE_PUSH`
     pub push: bool,
-    /// `SETTINGS_MAX_CONCURRENT_STREAMS`; `None`: no limit was told.
+    /// `SETTINGS_MAX_CONCURRENT_STREAMS`; `None`: no limit was set.
     pub max_streams: Option<u32>,
     /// `SETTINGS_INITIAL_WINDOW_SIZE`: bytes.
     pub window: u32,
     /// `SETTINGS_MAX_FRAME_SIZE`: bytes.
     pub max_frame: u32,
-    /// `SETTINGS_MAX_HEADER_LIST_SIZE`: bytes; `None`: no limit was told.
+    /// `SETTINGS_MAX_HEADER_LIST_SIZE`: bytes; `None`: no limit was set.
     pub header_list: Option<u32>,
     /// `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441)
     pub connect_protocol: bool,
@@ -96,7 +96,7 @@ impl H2Settings {
         Ok(())
     }
 
-    /// Appends the frame that tells what differs from the defaults.
+    /// Appends the frame with what differs from the defaults.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let usual = H2Settings::default();
         let mut payload = Vec::with_capacity(48);

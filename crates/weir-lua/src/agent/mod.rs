@@ -68,7 +68,7 @@ pub(crate) fn exchange(question: &[u8]) -> Option<DictReply> {
     answer.ok().flatten().and_then(|answer| DictReply::decode(&answer))
 }
 
-/// What a script is told when the server is gone. The agent is about to end, too.
+/// The error that a script gets when the server is gone. The agent is about to end, too.
 pub(crate) fn lost() -> DictReply {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {

@@ -193,7 +193,7 @@ impl SharedDict {
         self.capacity.saturating_sub(self.sums.used.load(Ordering::Relaxed)) / 4096 * 4096
     }
 
-    /// What who looks from outside is told.
+    /// What an observer outside sees.
     pub(crate) fn told(&self) -> DictFigures {
         let ZoneUsage { used, size, full } = self.usage();
         DictFigures {
@@ -485,7 +485,8 @@ impl SharedDict {
         self.sweep(|stripe, from| stripe.expire(from, &guard));
     }
 
-    /// Has all stripes worked through a portion at a time, by turns. `work` is told where to begin, and tells where to go on.
+    /// Has all stripes worked through a portion at a time, by turns. `work` gets where to begin, and returns where to
+    /// go on.
     fn sweep(&self, mut work: impl FnMut(&DictStripe, usize) -> Option<usize>) {
         let mut left: Vec<(&DictStripe, usize)> = self.stripes.iter().map(|stripe| (stripe, 0)).collect();
         while !left.is_empty() {

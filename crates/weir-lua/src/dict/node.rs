@@ -19,7 +19,7 @@ pub(super) struct DictNode {
     pub(super) marked: MarkState,
     /// The stamp of its last use, but for those by compiled code.
     used: AtomicU64,
-    /// Tells it from others that had its key.
+    /// Distinguishes it from others that had its key.
     pub(super) number: u64,
     /// The next of the chain; changed by who holds the stripe's order.
     pub(super) next: Atomic<DictNode>,

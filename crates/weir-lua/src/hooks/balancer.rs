@@ -22,7 +22,7 @@ use crate::vm::phase::ScriptPhase;
 #[derive(Default)]
 pub(crate) struct HasBalancers(pub(crate) bool);
 
-/// Makes a script of the block that is being read the chooser of its group.
+/// Makes a script of the block that is being read the balancer of its upstream.
 ///
 /// # Errors
 /// There is one already.

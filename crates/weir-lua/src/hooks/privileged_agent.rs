@@ -77,7 +77,7 @@ pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Resul
 /// `limit` at most.
 pub fn wait_gone(limit: Duration) {
     let count = AGENTS.0.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that takes longer is told that the server is gone.
+    // One that takes longer gets the error that the server is gone.
     drop(AGENTS.1.wait_timeout_while(count, limit, |count| *count > 0));
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn share(workers: usize) {
     GLANCE.with(|glance| glance.gap.set(if workers > 1 { GAP * STAMPS } else { 0.0 }));
 }
 
-/// Milliseconds within which nobody tells two uses of an entry apart, with several workers.
+/// Milliseconds within which two uses of an entry are not distinguished, with several workers.
 const GAP: f64 = 100.0;
 /// Stamps of a millisecond; a number has room for those of 17 years.
 const STAMPS: f64 = (1 << 14) as f64;

@@ -27,7 +27,7 @@ pub(crate) async fn drive(
     x: &mut Exchange,
     settings: &ScriptSettings,
 ) -> Option<ScriptEnd> {
-    // Asked until the client has left, which is told once.
+    // Asked until the client has left, which is reported once.
     let mut client = if settings.check_client_abort { x.client_gone().map(Box::pin) } else { None };
     loop {
         match run.step(Some(x)) {

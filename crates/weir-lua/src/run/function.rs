@@ -130,7 +130,7 @@ fn run(l: LuaState, function: &'static ApiFunction) -> CallEnding {
         Ok(CallDone::Yield(_)) => {
             // What was asked for is forgotten; without a run nothing was.
             let _ = lend::run(ScriptRun::call_off);
-            // As LuaJIT says it: without a place, of which the traceback after it tells.
+            // As LuaJIT says it: without a place, which the traceback after it gives.
             raise(l, LuaRaise::Plain("attempt to yield across C-call boundary".to_owned()))
         }
         Err(error) => raise(l, error),

@@ -8,7 +8,7 @@ use weir_engine::log::LogLevel;
 
 use crate::vm::phase::ScriptPhase;
 
-/// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
+/// Lines for the log of a request, left by its waits, which do not have it: logged before a coroutine goes on.
 #[derive(Clone, Default)]
 pub(crate) struct LogNotes(Rc<RefCell<Vec<(LogLevel, String)>>>);
 

@@ -35,7 +35,7 @@ pub(crate) struct ScriptRun {
     pub(crate) asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
     pub(crate) op: Option<ThreadOp>,
-    /// What that waits for, as traces tell it.
+    /// What that waits for, as traces show it.
     pub(crate) wait: WaitKind,
     pub(crate) current: usize,
     /// What was said and has not left yet.

@@ -146,7 +146,7 @@ impl LuaVm {
         text
     }
 
-    /// [`LuaVm::call`] for a request, whose errors are told with all that is known.
+    /// [`LuaVm::call`] for a request, whose errors are logged with all that is known.
     fn call_for(&self, phase: ScriptPhase, x: &mut Exchange, results: i32) -> Result<(), String> {
         let called = lend(self, phase, Some(x), None, || self.call(0, results));
         called.map_err(|error| {
@@ -176,7 +176,7 @@ impl LuaVm {
         if let Some(source) = &self.main_conf.init {
             self.run_plain(source, ScriptPhase::Init)?;
         }
-        // A worker serves without what this script was for, as in OpenResty; that is told.
+        // A worker serves without what this script was for, as in OpenResty; that is logged.
         if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed()) {
             if self.main_conf.yields == Some(true) && self.lasts() {
                 self.init_later(source);
@@ -189,7 +189,7 @@ impl LuaVm {
         self.guard()
     }
 
-    /// From here on a global that is written is told.
+    /// From here on a global that is written is logged.
     fn guard(&self) -> Result<(), String> {
         self.main.field(sys::GLOBALS, c"__weir_guard");
         self.call(0, 0)
@@ -261,7 +261,7 @@ impl LuaVm {
             Err(unloaded) => {
                 let words = ["failed to load inlined Lua code: ", "failed to load external Lua file "];
                 let message = unloaded.message.as_str();
-                // Of the syntax of a script without a request only Lua's own words are told.
+                // Of the syntax of a script without a request only Lua's own message is logged.
                 let bare = words.iter().find_map(|words| message.strip_prefix(words)).unwrap_or(message);
                 Err(bare.rsplit_once("\": ").map_or(bare, |(_, reason)| reason).to_owned())
             }

@@ -17,13 +17,13 @@ use crate::vm::key_hash::FoldedState;
 /// One coroutine of a run.
 pub(crate) struct LuaThread {
     pub(crate) state: LuaState,
-    /// What keeps Lua from collecting it; none once it is over, and then `state` tells it from others and nothing else.
+    /// What keeps Lua from collecting it; none once it is over, and then `state` only distinguishes it from others.
     pub(crate) anchor: Option<i32>,
     pub(crate) kind: ThreadKind,
     /// Who made it (light threads), or resumed it last (coroutines).
     pub(crate) parent: Option<usize>,
     status: ThreadStatus,
-    /// What it waits for, as traces tell it.
+    /// What it waits for, as traces show it.
     pub(crate) wait: WaitKind,
     /// It can be used again: it ended without an error.
     pub(crate) clean: bool,

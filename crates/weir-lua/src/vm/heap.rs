@@ -36,7 +36,7 @@ impl VmHeap {
     /// Counts what the VM of `main` allocates from here on. It must be [detached](VmHeap::detach) before the VM is closed.
     pub(crate) fn attach(main: LuaState) -> Box<VmHeap> {
         let mut data = std::ptr::null_mut();
-        // SAFETY: the VM is open; what it has in use is told in two parts.
+        // SAFETY: the VM is open; what it has in use is given in two parts.
         let (function, used) = unsafe {
             let kilobytes = sys::lua_gc(main.raw(), sys::gc::COUNT, 0) as u64;
             let rest = sys::lua_gc(main.raw(), sys::gc::COUNTB, 0) as u64;

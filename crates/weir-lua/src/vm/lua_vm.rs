@@ -30,7 +30,7 @@ pub(crate) struct LuaVm {
     pub(crate) heap: Box<VmHeap>,
     /// What its thread's collectors and compilers take; of workers.
     pub(crate) times: Option<&'static VmTimes>,
-    /// What is told of it; of those that serve.
+    /// What is reported of it; of those that serve.
     pub(crate) figures: Option<Arc<VmFigures>>,
     /// Coroutines that have run to their end, with their anchors.
     pub(crate) spare: RefCell<Vec<(LuaState, i32)>>,
@@ -59,7 +59,7 @@ pub(crate) struct LuaVm {
     pub(crate) started: Cell<bool>,
     /// Its configuration on its worker.
     pub(crate) home: Weak<ConfigurationLink>,
-    /// Scripts have waited for changes of groups of servers.
+    /// Scripts have waited for changes of upstreams.
     pub(crate) watches: Cell<bool>,
     /// See [`VmPart`].
     pub(crate) parts: [OnceCell<Box<dyn Any>>; PARTS],

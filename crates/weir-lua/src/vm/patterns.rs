@@ -77,7 +77,7 @@ impl PatternCache {
         Ok(compiled)
     }
 
-    /// Whether one more pattern is kept; when the first is not, that is told.
+    /// Whether one more pattern is kept; the first that is not is logged.
     fn has_room(&self) -> bool {
         let room = self.known.borrow().len() < self.most;
         if !room && !self.told.replace(true) {
@@ -163,7 +163,7 @@ struct PatternOptions {
     flags: RegexFlags,
     /// `o`
     once: bool,
-    /// `j`: machine code is made of every pattern; who asks is told.
+    /// `j`: machine code is made of every pattern anyway; the debug log says whether that worked.
     machine: bool,
     /// `d`
     longest: bool,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How often each place was come by, and for what, of all workers; what has no room here is not told.
+/// How often each place was come by, and for what, of all workers; what has no room here is not reported.
 static SEEN: Mutex<Option<HashMap<(String, String), u64>>> = Mutex::new(None);
 
 /// Places that are kept.

@@ -90,5 +90,5 @@ static NAMED: AtomicUsize = AtomicUsize::new(0);
 
 /// Lines that get sites of their own, and stacks that are remembered.
 const MOST: usize = 4096;
-/// Lines of a stack that are told, the innermost ones.
+/// Lines of a stack that are shown, the innermost ones.
 const DEEPEST: usize = 12;

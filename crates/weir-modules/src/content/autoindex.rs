@@ -212,7 +212,7 @@ impl DirectoryLister {
     }
 }
 
-/// A body of one piece whose length is not told, so that it is sent as nginx sends a listing: in chunks.
+/// A body of one piece without `Content-Length`, so that it is sent as nginx sends a listing: in chunks.
 struct ListingBody(Option<Vec<u8>>);
 
 impl BodySource for ListingBody {

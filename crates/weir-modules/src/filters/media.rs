@@ -55,13 +55,13 @@ impl MediaTypes {
     }
 }
 
-/// The length told is not that of the body any more.
+/// `Content-Length` is no longer that of the body.
 pub(crate) fn clear_length(x: &mut Exchange) {
     x.response.content_length = None;
     x.response.remove(KnownField::ContentLength);
 }
 
-/// What tells one version of the body from another does not hold any more.
+/// The validators of the body (`Last-Modified`, `ETag`) no longer hold.
 pub(crate) fn clear_validators(x: &mut Exchange) {
     x.response.last_modified = None;
     x.response.remove(KnownField::LastModified);

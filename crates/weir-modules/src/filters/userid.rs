@@ -342,7 +342,8 @@ fn number(x: &Exchange, conf: &UserIdConf) -> ClientId {
     id
 }
 
-/// What tells the numbers of this worker from those of others: the process, the worker, and when it made its first.
+/// What distinguishes the numbers of this worker from those of others: the process, the worker, and when it made its
+/// first.
 fn start(worker: u8) -> u32 {
     START.get().unwrap_or_else(|| {
         let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_micros());

@@ -10,7 +10,7 @@ pub(crate) fn complaint(head: &ResponseHead, bad: BadResponse, bytes: &[u8]) -> 
 }
 
 /// Moves the head at the start of `bytes` into the arena of `x`; the status too, if its first line has one. Where the
-/// body ends is the caller's to tell.
+/// body ends is for the caller to determine.
 pub(crate) fn keep(x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut IncomingHead) {
     let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
     let moved = |span: Span| Span { start: span.start + base, end: span.end + base };

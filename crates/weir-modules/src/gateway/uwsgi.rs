@@ -217,7 +217,7 @@ impl UpstreamProtocol for UwsgiProtocol {
     }
 }
 
-/// A name and a value, each after its length; `false`: one is longer than can be told.
+/// A name and a value, each after its length; `false`: one is longer than can be written.
 fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> bool {
     let mut fits = true;
     for text in [name, value] {

@@ -197,7 +197,7 @@ fn measure() -> Vec<MetricFamily> {
 }
 
 static ALL: Mutex<Vec<Weak<SpanExporter>>> = Mutex::new(Vec::new());
-/// Of each thread what tells that it has ended.
+/// For each thread what shows that it has ended.
 static THREADS: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
 static SENT: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);

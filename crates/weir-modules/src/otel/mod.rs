@@ -152,7 +152,7 @@ impl TraceContextMode {
         matches!(self, TraceContextMode::Extract | TraceContextMode::Propagate)
     }
 
-    /// Servers are told of ours.
+    /// Servers get ours (`traceparent`).
     fn injects(self) -> bool {
         matches!(self, TraceContextMode::Inject | TraceContextMode::Propagate)
     }

@@ -28,11 +28,11 @@ struct OtelState {
     trace: u128,
     span: u64,
     parent: Option<TraceParent>,
-    /// It is told.
+    /// It is exported.
     on: bool,
 }
 
-/// The rewrite phase: which trace the request belongs to, and whether it is told.
+/// The rewrite phase: which trace the request belongs to, and whether it is exported.
 pub(super) struct BeginSpan(pub Arc<OtelLocation>);
 
 impl Handler for BeginSpan {
@@ -111,7 +111,7 @@ impl OtelLocation {
     }
 }
 
-/// What every span tells, under nginx's names. Fields of requests are not told, and arguments are not where
+/// What every span has, under nginx's names. Fields of requests are not exported, and arguments are not where
 /// `profile_redact` has it so.
 fn attributes(x: &Exchange) -> Vec<(Vec<u8>, AttributeValue)> {
     let target = x.arena.get(x.request.unparsed_uri);

@@ -160,7 +160,7 @@ impl SpanStretch {
     }
 }
 
-/// Stretches of a request at most: some hundred subrequests are told in part.
+/// Stretches of a request at most: some hundred subrequests are exported in part.
 const MOST: usize = 128;
 
 #[cfg(test)]

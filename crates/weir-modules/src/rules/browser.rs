@@ -99,7 +99,7 @@ struct ModernBrowser {
     version: u32,
 }
 
-/// How a browser is told.
+/// How a browser is recognised.
 struct BrowserKind {
     name: &'static str,
     /// What precedes its version.
@@ -214,7 +214,7 @@ fn is_netscape4(agent: &[u8]) -> bool {
     agent.len() > b"Mozilla/4.72 ".len() && matches!(agent.strip_prefix(b"Mozilla/"), Some([b'1'..=b'4', ..]))
 }
 
-/// What the two variables tell apart.
+/// What the two variables distinguish.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BrowserAge {
     Modern,

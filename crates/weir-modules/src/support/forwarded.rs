@@ -61,7 +61,7 @@ impl ProxyTrust {
         found
     }
 
-    /// Reads the list in `value` from its end, as `peer` sent it: each address counts that a proxy told.
+    /// Reads the list in `value` from its end, as `peer` sent it: each address counts that a trusted proxy gave.
     fn read(&self, peer: &SockAddr, value: &[u8]) -> FieldEnd {
         let separator = |byte: &u8| matches!(byte, b' ' | b',');
         let mut rest = value;

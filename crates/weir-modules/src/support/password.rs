@@ -48,7 +48,7 @@ fn sha1(password: &[u8], text: &[u8], salted: bool) -> bool {
     }
 }
 
-/// Compares in a time that does not tell where the first difference is.
+/// Compares in a time that does not reveal where the first difference is.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

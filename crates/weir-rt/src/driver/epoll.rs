@@ -116,7 +116,7 @@ impl WorkerIo {
             if slot.recv_error != 0 {
                 return;
             }
-            // The same edge may tell that the peer has spoken, and left, already.
+            // The same edge may report that the peer has spoken, and left, already.
         }
         if events & libc::EPOLLERR != 0 && slot.reset == 0 {
             slot.reset = take_error(slot.fd);

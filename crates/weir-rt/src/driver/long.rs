@@ -95,7 +95,7 @@ impl WorkerIo {
         bytes
     }
 
-    /// A poll for readiness has told something (io_uring).
+    /// A poll for readiness has reported something (io_uring).
     pub(super) fn on_readable(&mut self, state: &LoopState, i: u32, result: i32, more: bool) {
         let slot = self.sockets.slot(i);
         if !more {

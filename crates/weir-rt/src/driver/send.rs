@@ -343,7 +343,7 @@ impl WorkerIo {
         self.told(state, i);
     }
 
-    /// Who waits to take a socket away is told when the last operation on it has ended.
+    /// A task that waits to take a socket away is woken when the last operation on it has ended.
     pub(super) fn told(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if slot.detaching && slot.ops.is_empty() {
@@ -362,7 +362,7 @@ impl WorkerIo {
         })
     }
 
-    /// The sending direction is broken: the queue is discarded and everybody told.
+    /// The sending direction is broken: the queue is discarded and all who wait are woken.
     pub(crate) fn fail_send(&mut self, state: &LoopState, i: u32, error: SendError) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);

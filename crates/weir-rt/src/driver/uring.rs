@@ -102,7 +102,7 @@ impl UringBackend {
         self.start_on(slot, SocketOps::RECV, recv.user_data(tag(OperationKind::Recv, slot.generation, i)));
     }
 
-    /// Multishot: each arrival is told once.
+    /// Multishot: each arrival is reported once.
     fn poll_readable(&mut self, slot: &mut SocketSlot, i: u32) {
         let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
         let poll = opcode::PollAdd::new(Fd(slot.fd), events).multi(true).build();

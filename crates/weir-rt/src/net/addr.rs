@@ -22,7 +22,7 @@ pub enum SockAddr {
 }
 
 impl SockAddr {
-    /// 0.0.0.0:0: what stands for an address that the system would not tell.
+    /// 0.0.0.0:0: what stands for an address that the system does not give.
     pub const UNSPECIFIED: SockAddr = SockAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
     /// The address without port; `None` for a unix socket.

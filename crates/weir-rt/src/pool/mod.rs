@@ -64,7 +64,7 @@ struct HeapBlock(UnsafeCell<[u8; BUFFER_SIZE]>);
 pub(crate) struct BufferPool {
     blocks: PoolBlocks,
     store: FreeBuffers,
-    /// Free pool buffers, as far as completions have told.
+    /// Free pool buffers, as far as completions have reported.
     free: u32,
     links: Vec<BufferLink>,
     heap: Vec<Option<Box<HeapBlock>>>,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Waits until one of `fds` can be read (its end counts), or for `limit`; tells which of them can.
+/// Waits until one of `fds` can be read (its end counts), or for `limit`; returns which of them can.
 ///
 /// # Errors
 /// The errno of poll(2), but for EINTR, which ends the wait.

@@ -170,7 +170,7 @@ impl WatchHub {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a descriptor, of which nothing is told before it is armed.
+    /// Lists a descriptor, whose events are not reported before it is armed.
     fn add(&self, fd: RawFd, entry: WatchEntry) -> io::Result<u64> {
         let token = self.next.fetch_add(1, Relaxed);
         self.entries().insert(token, entry);
@@ -182,7 +182,7 @@ impl WatchHub {
         added.map(|()| token)
     }
 
-    /// The next event of the descriptor is told, once.
+    /// The next event of the descriptor is reported, once.
     fn arm(&self, fd: RawFd, token: u64, interest: WatchInterest) -> io::Result<()> {
         let events = match interest {
             WatchInterest::Read => libc::EPOLLIN,
@@ -192,7 +192,7 @@ impl WatchHub {
     }
 
     fn control(&self, operation: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
-        // Without events of its own a descriptor would still tell its end, again and again: one-shot keeps it silent.
+        // Without events of its own a descriptor would still report its end, again and again: one-shot keeps it silent.
         let events = (events | libc::EPOLLONESHOT) as u32;
         let mut event = libc::epoll_event { events, u64: token };
         // SAFETY: `event` is valid for the call.
@@ -206,7 +206,7 @@ impl WatchHub {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         loop {
             let fd = self.epoll.as_raw_fd();
-            // SAFETY: room for as many events as are told.
+            // SAFETY: room for as many events as are reported.
             let n = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), events.len() as i32, -1) };
             for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
                 self.happened(event.u64);

@@ -42,7 +42,7 @@ pub(super) enum FunctionRole {
     At(Site),
     /// The same, and what is waited for after it is the upstream server's.
     Upstream(Site),
-    /// A filter whose chain could not be told: header filter, body filter.
+    /// A filter whose chain is unknown: header filter, body filter.
     Filter(Site, Site),
     /// What the next functions are part of: all header filters, all body filters.
     Chain(Site),
@@ -447,7 +447,7 @@ const EXPORTED: &[(&str, FunctionRole)] = &[
     ("ngx_http_finalize_request", FunctionRole::At(Site::step(ConnectionStep::Finalise))),
 ];
 
-/// Without these nothing can be told.
+/// Without these nothing can be shown.
 const MUST: &[&str] = &["ngx_http_create_request", "ngx_http_free_request", "ngx_http_handler"];
 /// Content handlers that hand requests on: after them it is another server that is waited for.
 const UPSTREAMS: &[&str] = &["proxy", "fastcgi", "uwsgi", "scgi", "grpc", "memcached"];

@@ -108,7 +108,7 @@ fn one(
 fn server(word: &str, locate: LocateSocket<'_>) -> Result<Option<PathBuf>, String> {
     let path = Path::new(word);
     let Ok(meta) = std::fs::metadata(path) else { return Ok(None) };
-    // `/` and other paths of a site may be directories here, too: those of a server are told by `./` or a name alone.
+    // `/` and other paths of a site may be directories here, too: those of a server are marked by `./` or a name alone.
     if meta.is_dir() {
         let place = ServerSelector { prefix: Some(path.to_path_buf()), ..ServerSelector::default() };
         return if word.ends_with('/') && word.starts_with('/') {

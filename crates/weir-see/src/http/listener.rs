@@ -330,7 +330,7 @@ impl AdminAddress {
     }
 }
 
-/// Connections of a door at once; more are told to come later.
+/// Connections of a door at once; more are refused with 503.
 pub(super) const MOST: usize = 32;
 /// How long it may take to reach oneself.
 const SHORTLY: Duration = Duration::from_millis(100);

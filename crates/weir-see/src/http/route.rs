@@ -115,7 +115,7 @@ fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse
     (changes && !typed).then(|| AdminResponse::text(415, "changes are sent as application/json\n"))
 }
 
-/// Groups of servers: shown, and changed.
+/// Upstreams: shown, and changed.
 fn upstreams(source: &ServerSource, request: &AdminRequest, rest: &[&str]) -> AdminResponse {
     let rest: Vec<String> = rest.iter().map(|part| unescape(part)).collect();
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
@@ -192,7 +192,7 @@ fn wrong(status: u16, why: &str) -> AdminResponse {
     json(status, JsonWriter::object(|json| json.key("error").text(why)) + "\n")
 }
 
-/// In a time that does not tell how much of it is right.
+/// In a time that does not reveal how much of it is right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -220,7 +220,7 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Whether a request comes from a page of this very listener, or from no page. A page of another site may send its
-/// requests here, and without token nothing else tells them from the administrator's.
+/// requests here, and without token nothing else distinguishes them from the administrator's.
 fn is_own_page(request: &AdminRequest) -> bool {
     let origin = request.origin.as_str();
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -309,7 +309,7 @@ impl ReplySink for EventLines<'_> {
 
     fn is_stopped(&mut self) -> bool {
         self.quiet += 1;
-        // A comment now and then tells those between that the connection lives.
+        // A comment now and then shows proxies on the way that the connection lives.
         (self.quiet.is_multiple_of(QUIET) && self.reply.out(b":\n\n").is_err()) || self.reply.is_stopped()
     }
 }

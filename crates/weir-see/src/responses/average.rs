@@ -40,7 +40,7 @@ pub(super) fn answer(
 }
 
 /// What all workers add up for each of `watches`, until those have all they want, `limit` is over or `go_on`, which is
-/// told how many are missing, says no; and how many workers did not give theirs.
+/// given how many are missing, says no; and how many workers did not give theirs.
 pub(super) fn collect(
     source: &ServerSource,
     watches: &[AverageWatch],

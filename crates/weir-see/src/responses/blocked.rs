@@ -38,11 +38,11 @@ pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> R
     Ok(())
 }
 
-/// Remembers which stalls were told.
+/// Remembers which stalls were reported.
 struct StallReporter {
     over: u64,
     json: bool,
-    /// By worker: when the last one told of began.
+    /// By worker: when the last reported one began.
     told: HashMap<u16, u64>,
 }
 
@@ -288,5 +288,5 @@ const BLAME: [TableColumn; 5] = [
 const UNWATCHED: Duration = Duration::from_millis(100);
 /// How often is looked for news.
 const EVERY: Duration = Duration::from_millis(100);
-/// A stall is told of this long after its end, when worker and watchdog have both said what they know.
+/// A stall is reported this long after its end, when worker and watchdog have both said what they know.
 const SETTLED: Duration = Duration::from_millis(30);

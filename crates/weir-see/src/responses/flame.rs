@@ -286,7 +286,7 @@ pub(super) fn origin(kind: SiteKind) -> FrameOrigin {
 const NOWHERE: &str = "(no request)";
 /// A collection lives on for this long if its end is late.
 const SPARE: Duration = Duration::from_secs(2);
-/// How often the time that is left is told.
+/// How often the time that is left is shown.
 const TELL: Duration = Duration::from_millis(500);
 /// Locations that stand by themselves.
 const ROUTES: usize = 24;

@@ -180,7 +180,7 @@ fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Lines told at most.
+/// Lines shown at most.
 const MOST: usize = 50;
 /// Lines of a text before and after the one that is meant.
 const AROUND: usize = 200;

@@ -9,7 +9,7 @@ use weir_upstream::{Upstream, Upstreams};
 
 use crate::source::ServerSource;
 
-/// All groups of `upstream` blocks.
+/// All `upstream` blocks.
 pub(crate) fn all(source: &ServerSource) -> String {
     let configuration = source.configuration();
     let groups = groups(&configuration).filter(|group| !group.implicit);
@@ -24,7 +24,7 @@ pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
     Some(String::from(json) + "\n")
 }
 
-/// A change of one group.
+/// A change of one upstream.
 pub(crate) enum UpstreamChange {
     Add(JsonValue),
     Remove(String),
@@ -32,8 +32,8 @@ pub(crate) enum UpstreamChange {
     Replace(JsonValue),
 }
 
-/// Makes a change, and tells what the group is then; `None`: there is no such group. Workers know of it when this
-/// returns: their next choice is among the new members.
+/// Makes a change, and returns what the upstream is then; `None`: there is no such upstream. Workers know of it when
+/// this returns: their next choice is among the new members.
 pub(crate) fn change(
     source: &ServerSource,
     name: &str,

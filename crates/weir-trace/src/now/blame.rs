@@ -19,7 +19,7 @@ pub struct RouteBlame {
     /// The route whose requests were ready and had to wait.
     pub victim: Site,
     /// The route whose requests ran meanwhile; [`Site::OTHER`] is the loop itself, and routes beyond those that a turn
-    /// tells apart.
+    /// distinguishes.
     pub culprit: Site,
     /// Ticks waited.
     pub ticks: u64,
@@ -189,9 +189,9 @@ fn pair(victim: Site, culprit: Site) -> u64 {
     USED | u64::from(victim.0) << 16 | u64::from(culprit.0)
 }
 
-/// Routes that one turn tells apart; the last place is for all others.
+/// Routes that one turn distinguishes; the last place is for all others.
 const ROUTES: usize = 8;
-/// Pairs of routes that are told apart: 24 bytes each.
+/// Pairs of routes that are kept apart: 24 bytes each.
 const PAIRS: usize = 1024;
 /// Neighbours that are looked at for a pair.
 const PROBES: usize = 16;

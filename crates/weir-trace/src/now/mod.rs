@@ -49,7 +49,7 @@ impl FlightTicket {
     }
 }
 
-/// A stretch of the loop that one request had to itself: what [`WorkerNow::ran`] is told.
+/// A stretch of the loop that one request had to itself: the argument of [`WorkerNow::ran`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoopRun {
     /// When the loop's wait ended: the request has been ready since (or later).

@@ -47,7 +47,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// Whether the client has been told the status, or would have been by now in OpenResty.
+/// Whether the status was sent to the client, or would have been by now in OpenResty.
 pub(crate) fn is_sent() -> bool {
     lend::exchange(|x| x.response.header_sent).unwrap_or(false) || lend::run(|run| run.began).unwrap_or(false)
 }

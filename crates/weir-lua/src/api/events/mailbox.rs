@@ -40,7 +40,7 @@ impl WorkerEvent {
     }
 }
 
-/// Who is told of events.
+/// Who gets events.
 pub(crate) trait EventListener: Send + Sync {
     /// Takes an event, without waiting.
     fn put(&self, event: Arc<WorkerEvent>);

@@ -31,8 +31,8 @@ struct PairList {
     told: LastFields,
 }
 
-/// The request's fields as they were told last: a client's next request has most of them again, of which the prelude has
-/// the strings.
+/// The request's fields as the prelude got them last: a client's next request has most of them again, of which the
+/// prelude has the strings.
 #[derive(Default)]
 struct LastFields {
     /// Names and values, one after the other.

@@ -10,7 +10,7 @@ use crate::run::settings::ScriptSettings;
 use crate::vm::phase::{REQUEST, ScriptPhase};
 
 /// The value of a field of the response that it has once, and that the server does not compose itself; if it is `last`,
-/// it is not told again.
+/// it is not copied again.
 pub(crate) unsafe extern "C" fn header(
     name: *const u8,
     len: usize,

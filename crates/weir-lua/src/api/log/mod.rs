@@ -93,7 +93,7 @@ fn write(l: LuaState, level: LogLevel, from: i32) -> CallOutcome {
     Ok(CallDone::Results(0))
 }
 
-/// Times after which a place is told again.
+/// Times after which a place is logged again.
 const AGAIN: u64 = 1000;
 
 /// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.

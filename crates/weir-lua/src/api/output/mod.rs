@@ -80,7 +80,7 @@ fn is_header_only() -> Result<bool, LuaRaise> {
     Ok(lend::run(|run| run.began)? && lend::exchange(|x| x.request.head.method == Method::Head)?)
 }
 
-/// The head is done, as far as the script can tell.
+/// The head is done, as far as the script can see.
 fn begin() -> Result<(), LuaRaise> {
     if !lend::run(|run| std::mem::replace(&mut run.began, true))? {
         let default_type = lend::run(|run| run.default_type)?;

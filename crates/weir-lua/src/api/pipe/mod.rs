@@ -48,7 +48,7 @@ struct PipedProcess {
     stderr: Option<Rc<ProcessPipe>>,
     /// How it has ended.
     end: Cell<Option<ProcessEnd>>,
-    /// Somebody was told how.
+    /// Its status was returned.
     told: Cell<bool>,
     waited: Rc<Cell<bool>>,
 }

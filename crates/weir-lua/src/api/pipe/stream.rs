@@ -21,9 +21,9 @@ pub(super) struct ProcessPipe {
     eof: Cell<bool>,
     /// A coroutine waits for it.
     pub(super) busy: Rc<Cell<bool>>,
-    /// That one, to be told when it is closed.
+    /// That one, to be woken when it is closed.
     waker: RefCell<Option<Waker>>,
-    /// What who waits for it is told when it is closed.
+    /// What a waiting caller gets when it is closed.
     closed: Cell<&'static str>,
 }
 
@@ -78,7 +78,7 @@ impl ProcessPipe {
         self.fd.borrow().is_none()
     }
 
-    /// Closes it; who waits for it is told `why`.
+    /// Closes it; a waiting caller gets `why`.
     pub(super) fn close(&self, why: &'static str) {
         self.closed.set(why);
         let fd = self.fd.take();

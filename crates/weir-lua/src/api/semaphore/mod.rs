@@ -142,7 +142,7 @@ async fn waited(place: SemaphorePlace, limit: Duration) -> PushResults {
             l.push_boolean(true);
             1
         }),
-        // As in OpenResty, where a script that did not wait (for 0 seconds) is told nil.
+        // As in OpenResty, where a script that did not wait (for 0 seconds) gets nil.
         false => Box::new(|l: LuaState| {
             l.push_boolean(false);
             l.push_bytes(b"timeout");

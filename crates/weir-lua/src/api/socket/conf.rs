@@ -23,7 +23,7 @@ pub(crate) struct SocketConf {
     pub(crate) buffer_size: Option<u64>,
     pub(crate) pool_size: Option<i64>,
     pub(crate) log_errors: Option<bool>,
-    /// Without effect on Linux, which has no such event; that is told.
+    /// Without effect on Linux, which has no such event; a warning says so.
     pub(crate) send_lowat: Option<u64>,
     /// `lua_ssl_…`
     pub(crate) ssl: ClientConf,

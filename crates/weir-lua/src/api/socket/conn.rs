@@ -37,7 +37,7 @@ pub(super) struct SocketConnection {
     watcher: RefCell<Option<Waker>>,
 }
 
-/// Whom a connection is to, as log lines tell it.
+/// Whom a connection is to, as log lines name it.
 #[derive(Clone, Debug)]
 pub(super) struct SocketPeer {
     /// As the script has it; empty for the client.
@@ -103,7 +103,7 @@ impl SocketConnection {
     pub(super) fn set_nodelay(&self) {
         if !self.nodelay.replace(true) && self.peer.port != 0 {
             lend::log_plain(LogLevel::Debug, &"lua socket tcp_nodelay");
-            // It fails for connections that are gone, which sending tells.
+            // It fails for connections that are gone, which sending reports.
             let _ = weir_rt::net::nodelay(self.stream().fd(), true);
         }
     }

@@ -52,7 +52,7 @@ struct DialTarget {
     notes: LogNotes,
 }
 
-/// Why there is no connection: what the script is told.
+/// Why there is no connection: the error that the script gets.
 type ConnectRefusal = String;
 
 fn bind(l: LuaState) -> CallOutcome {
@@ -358,7 +358,7 @@ async fn either<T>(future: impl Future<Output = T>, other: impl Future<Output = 
     .await
 }
 
-/// Reads the arguments of `connect`; the inner error is what the script is told.
+/// Reads the arguments of `connect`; the inner error goes to the script.
 fn wanted(l: LuaState, block: &SocketSettings) -> Result<Result<ConnectWish, ConnectRefusal>, LuaRaise> {
     let mut top = l.top();
     let Some(host) = l.bytes(2) else {

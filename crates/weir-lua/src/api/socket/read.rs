@@ -47,7 +47,7 @@ struct UntilReader {
     progress: Cell<UntilProgress>,
     /// What [`SocketInput::turn`] was when it came so far.
     turn: Cell<u64>,
-    /// The pattern was found, which the next call tells.
+    /// The pattern was found, which the next call returns.
     ended: Cell<bool>,
 }
 

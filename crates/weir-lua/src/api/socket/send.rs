@@ -85,7 +85,7 @@ async fn sending(busy: SocketBusy, conn: Rc<SocketConnection>, count: usize, not
     }
 }
 
-/// What the log is told of a send that failed.
+/// The log line of a failed send.
 fn line(socket: &TcpSocket, conn: &SocketConnection, error: SendError) -> Option<String> {
     match error {
         SendError::TimedOut => {

@@ -395,7 +395,7 @@ pub(super) fn errno_words(errno: i32) -> String {
     weir_rt::file::errno_text(errno).to_ascii_lowercase()
 }
 
-/// How loud a `connect` that failed is told: nobody is alarmed by servers that are not there.
+/// The log level of a failed `connect`: a server that is not there is not an alarm.
 pub(super) fn connect_level(errno: i32) -> LogLevel {
     match errno {
         libc::EAGAIN

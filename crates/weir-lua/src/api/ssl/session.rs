@@ -41,7 +41,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// A session with its sum, so that what is no session, or has suffered on its way, is told apart.
+/// A session with its sum, so that other or damaged bytes are recognised.
 fn seal(session: &[u8]) -> Vec<u8> {
     [&sum(session), session].concat()
 }

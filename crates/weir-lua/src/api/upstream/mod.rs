@@ -52,7 +52,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_upstream.wait", YIELDABLE, |l| with_group(l, "wait", wait)),
 ];
 
-/// Uses the groups of the VM's configuration.
+/// Uses the upstreams of the VM's configuration.
 fn groups<T>(use_them: impl FnOnce(&Upstreams) -> T) -> Option<T> {
     let link = lend::vm(|vm| vm.home.upgrade())?;
     link.configuration.tables.shared::<Upstreams>().map(use_them)
@@ -69,7 +69,7 @@ fn names(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// Does something with the group that the first argument names.
+/// Does something with the upstream that the first argument names.
 fn with_group(
     l: LuaState,
     function: &str,
@@ -245,7 +245,7 @@ async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> PushResults
 }
 
 impl crate::vm::lua_vm::LuaVm {
-    /// Has scripts that wait for changes of groups look when the configuration is no longer in force.
+    /// Has scripts that wait for changes of upstreams look when the configuration is no longer in force.
     fn wake_when_leaving(&self) {
         if self.watches.replace(true) {
             return;

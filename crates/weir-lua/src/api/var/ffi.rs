@@ -46,7 +46,7 @@ fn is_steady(name: &str) -> bool {
         || ["arg_", "cookie_", "http_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The value of variable number `index`; if it is `last`, it is not told again.
+/// The value of variable number `index`; if it is `last`, it is not copied again.
 pub(crate) unsafe extern "C" fn variable(
     index: i32,
     last: *const u8,

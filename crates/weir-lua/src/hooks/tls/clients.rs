@@ -280,7 +280,7 @@ impl ClientHandshake {
     }
 }
 
-/// The end of random bytes that tell of a version lower than could be had (RFC 8446, section 4.1.3).
+/// The end of random bytes that mark a version lower than could be had (RFC 8446, section 4.1.3).
 const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
 /// RFC 5077, section 3.2.
 const SESSION_TICKET: u16 = 35;

@@ -160,7 +160,7 @@ impl TextFinder {
 /// What finds the first bytes of the texts, and how many of them.
 fn finder(texts: &[TextPattern]) -> (TextFinder, usize) {
     for window in (2..=WINDOW).rev() {
-        // In the order given, small letters first: the searcher compares those that it can't tell apart one by one.
+        // In the order given, small letters first: the searcher compares those that it can't distinguish one by one.
         let mut seen = BTreeSet::new();
         let mut spelled: Vec<Vec<u8>> = heads(texts, window).flat_map(spellings).collect();
         spelled.retain(|text| seen.insert(text.clone()));

@@ -91,7 +91,7 @@ impl CgiPass {
         self.secure || self.scheme.is_some() && self.group.is_none()
     }
 
-    /// Finds the group: an `upstream` of that name, wherever in the file, or the address, which must have a port.
+    /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address, which must have a port.
     pub(crate) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let Some(text) = self.script.constant() else { return Ok(()) };
         let text = String::from_utf8_lossy(text).into_owned();

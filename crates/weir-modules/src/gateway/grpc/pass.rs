@@ -93,7 +93,7 @@ impl GrpcPass {
         }
     }
 
-    /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
+    /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         if let GrpcDestination::Fixed { address, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&address.host, None);

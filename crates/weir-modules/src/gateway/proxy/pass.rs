@@ -120,7 +120,7 @@ impl ProxyPass {
         }
     }
 
-    /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
+    /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let place = self.place;
         if let ProxyDestination::Fixed { url, group } = &mut self.to {

@@ -78,7 +78,7 @@ struct GeoBlock {
     volatile: bool,
 }
 
-/// What addresses are told by.
+/// What addresses are matched against.
 enum GeoBase {
     /// Networks, the smallest counts.
     Networks(GeoNetworks),

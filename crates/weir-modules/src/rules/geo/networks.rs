@@ -49,7 +49,7 @@ impl GeoNetworks {
     }
 
     fn put(&mut self, entry: &mut LineCx<'_>, cidr: &Cidr, shown: &str, value: u32, values: &GeoValues) {
-        // nginx tells the value of the network's first address, which may be that of a smaller network.
+        // nginx reports the value of the network's first address, which may be that of a smaller network.
         let before = self.find(cidr);
         let taken = match *cidr {
             Cidr::V4 { net, mask } => self.v4.insert((net, mask.count_ones()), value).is_some(),

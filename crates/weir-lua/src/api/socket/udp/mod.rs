@@ -313,7 +313,7 @@ fn send(l: LuaState) -> CallOutcome {
     }
 }
 
-/// How loud a send or receive that failed is told.
+/// The log level of a failed send or receive.
 fn io_level(errno: i32) -> LogLevel {
     match errno {
         libc::EPIPE | libc::ENOTCONN | libc::ETIMEDOUT => LogLevel::Error,
