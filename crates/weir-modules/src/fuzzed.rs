@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::regex::LetterCase;
 use weir_http::Span;
 use weir_http::deflate::DeflateSettings;
 use weir_http::h1::{HeadParse, ResponseHead};
@@ -12,7 +13,7 @@ use crate::filters::compress::{BodyCoder, DeflateOp};
 use crate::filters::gunzip::GunzipCoder;
 use crate::filters::gzip::GzipCoder;
 use crate::filters::sub::replace::TextReplacer;
-use crate::filters::sub::search::{TextCase, TextPatterns};
+use crate::filters::sub::search::TextPatterns;
 use crate::filters::userid;
 use crate::gateway::cgi;
 use crate::rules::{auth_basic, secure_link};
@@ -86,7 +87,7 @@ pub fn sub(data: &[u8]) {
 
 fn replaced(pairs: &[(&[u8], &[u8])], once: bool, content: &[u8], size: usize) -> Vec<u8> {
     let texts: Vec<Vec<u8>> = pairs.iter().map(|pair| pair.0.to_vec()).collect();
-    let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, TextCase::Ignored)), once);
+    let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, LetterCase::Ignored)), once);
     let mut whole = Vec::new();
     let mut pieces = content.chunks(size).peekable();
     while let Some(piece) = pieces.next() {

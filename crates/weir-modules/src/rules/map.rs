@@ -108,8 +108,8 @@ impl MapTable {
                 self.default = Some(value);
                 Ok(())
             }
-            [b'~', b'*', pattern @ ..] => self.add_pattern(entry, pattern, span, true, value),
-            [b'~', pattern @ ..] => self.add_pattern(entry, pattern, span, false, value),
+            [b'~', b'*', pattern @ ..] => self.add_pattern(entry, pattern, span, LetterCase::Ignored, value),
+            [b'~', pattern @ ..] => self.add_pattern(entry, pattern, span, LetterCase::Distinct, value),
             [b'\\', text @ ..] => self.add_text(entry, text, value),
             text => self.add_text(entry, text, value),
         }
@@ -120,13 +120,10 @@ impl MapTable {
         entry: &mut LineCx<'_>,
         pattern: &[u8],
         span: Span,
-        caseless: bool,
+        case: LetterCase,
         value: ValueScript,
     ) -> Result {
-        self.patterns.push((
-            RegexPattern::compile_text(entry, span, pattern, LetterCase::ignored_if(caseless))?,
-            value,
-        ));
+        self.patterns.push((RegexPattern::compile_text(entry, span, pattern, case)?, value));
         Ok(())
     }
 

@@ -16,13 +16,14 @@ use weir_engine::body::BodyChain;
 use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::regex::LetterCase;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use replace::TextReplacer;
-use search::{TextCase, TextPatterns};
+use search::TextPatterns;
 
 /// The module.
 pub struct Sub;
@@ -68,7 +69,7 @@ impl Module for Sub {
         let filter = SubFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
             texts: match texts {
-                Some(texts) => SubTexts::Constant(Rc::new(TextPatterns::new(&texts, TextCase::Ignored))),
+                Some(texts) => SubTexts::Constant(Rc::new(TextPatterns::new(&texts, LetterCase::Ignored))),
                 None => SubTexts::Computed(RefCell::default()),
             },
             pairs: conf.pairs.clone().into(),
@@ -190,7 +191,7 @@ impl SubFilter {
         let patterns = match &*last {
             Some((known, patterns)) if *known == texts => patterns.clone(),
             _ => {
-                let patterns = Rc::new(TextPatterns::new(&texts, TextCase::Ignored));
+                let patterns = Rc::new(TextPatterns::new(&texts, LetterCase::Ignored));
                 *last = Some((texts, patterns.clone()));
                 patterns
             }

@@ -209,15 +209,15 @@ const REFERRED: usize = 1024;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use weir_engine::regex::LetterCase;
 
-    use super::super::search::TextCase;
     use super::*;
     use crate::testing::pieces;
 
     /// What comes of `pieces`, and the largest step.
     fn run(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (Vec<u8>, u64) {
         let texts: Vec<Vec<u8>> = pairs.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
-        let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, TextCase::Ignored)), once);
+        let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, LetterCase::Ignored)), once);
         let mut value = |which: usize| Rc::from(pairs[which].1.as_bytes());
         let (mut whole, mut largest) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
 use memchr::memmem;
+use weir_engine::regex::LetterCase;
 
 /// Texts to look for.
 pub(crate) struct TextPatterns {
@@ -56,17 +57,10 @@ enum TextFinder {
     Automaton(AhoCorasick),
 }
 
-/// Whether letters match those of the other case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TextCase {
-    Exact,
-    Ignored,
-}
-
 impl TextPatterns {
-    /// At most 255 texts, none of them empty; several are always searched with [`TextCase::Ignored`].
-    pub(crate) fn new(texts: &[Vec<u8>], case: TextCase) -> TextPatterns {
-        let caseless = case == TextCase::Ignored;
+    /// At most 255 texts, none of them empty; several are always searched with [`LetterCase::Ignored`].
+    pub(crate) fn new(texts: &[Vec<u8>], case: LetterCase) -> TextPatterns {
+        let caseless = case == LetterCase::Ignored;
         let lower = |(which, text): (usize, &Vec<u8>)| TextPattern {
             text: if caseless { text.to_ascii_lowercase().into() } else { text.clone().into() },
             which,
@@ -214,7 +208,7 @@ mod tests {
 
     fn found(texts: &[&str], bytes: &str) -> FoundText {
         let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
+        let patterns = TextPatterns::new(&texts, LetterCase::Ignored);
         patterns.find(bytes.as_bytes(), 0, &vec![false; texts.len()])
     }
 
@@ -235,11 +229,11 @@ mod tests {
     #[test]
     fn many_texts_are_found_too() {
         let texts: Vec<Vec<u8>> = (0..255).map(|n| format!("word{n:03}").into_bytes()).collect();
-        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
+        let patterns = TextPatterns::new(&texts, LetterCase::Ignored);
         assert!(matches!(patterns.finder, TextFinder::Packed(_)), "all begin alike");
         let texts: Vec<Vec<u8>> =
             (0..255_u8).map(|n| [b'g' + n / 16, b'g' + n % 16, b'0', b'x'].to_vec()).collect();
-        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
+        let patterns = TextPatterns::new(&texts, LetterCase::Ignored);
         assert!(matches!(patterns.finder, TextFinder::Automaton(_)));
         let text = "!".repeat(100) + "VU0X";
         let found = patterns.find(text.as_bytes(), 0, &[false; 255]);

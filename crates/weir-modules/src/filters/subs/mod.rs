@@ -25,7 +25,7 @@ use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use crate::filters::sub::replace::TextReplacer;
-use crate::filters::sub::search::{TextCase, TextPatterns};
+use crate::filters::sub::search::TextPatterns;
 use lines::{GivenUp, LineReplacer, SubsSearch};
 use stage::SubsStage;
 use value::{ReplacementValue, ValueTemplate};
@@ -83,7 +83,7 @@ impl Module for Subs {
         let pair = |pair: &SubsPair| SubsJob {
             what: match &pair.what {
                 SubsTarget::Text { text, caseless } => {
-                    let case = if *caseless { TextCase::Ignored } else { TextCase::Exact };
+                    let case = LetterCase::ignored_if(*caseless);
                     SubsSearch::Text(Rc::new(TextPatterns::new(std::slice::from_ref(text), case)))
                 }
                 SubsTarget::Pattern(pattern) => SubsSearch::Pattern(pattern.clone()),
@@ -293,7 +293,7 @@ mod tests {
 
     fn texts(pairs: &[(&str, &str)], once: bool) -> Vec<SubsStage> {
         let stage = |(text, value): &(&str, &str)| {
-            let patterns = TextPatterns::new(&[text.as_bytes().to_vec()], TextCase::Exact);
+            let patterns = TextPatterns::new(&[text.as_bytes().to_vec()], LetterCase::Distinct);
             let template = ValueTemplate::literal(value.as_bytes());
             SubsStage::new(
                 TextReplacer::new(Rc::new(patterns), once),
@@ -308,7 +308,7 @@ mod tests {
         let pair = |(text, value): &(&str, &str)| lines::LinePair {
             search: SubsSearch::Text(Rc::new(TextPatterns::new(
                 &[text.as_bytes().to_vec()],
-                TextCase::Exact,
+                LetterCase::Distinct,
             ))),
             value: ReplacementValue::new(&Rc::new(ValueTemplate::literal(value.as_bytes()))),
             once,
