@@ -145,12 +145,12 @@ pub struct Word {
 
 impl Word {
     /// A word that was written without quotes; `text` is resolved.
-    pub fn plain(text: impl Into<Vec<u8>>, span: Span) -> Self {
+    pub(crate) fn plain(text: impl Into<Vec<u8>>, span: Span) -> Self {
         Word::new(text, false, span)
     }
 
     /// A word that was written in quotes; `text` is resolved.
-    pub fn quoted(text: impl Into<Vec<u8>>, span: Span) -> Self {
+    pub(crate) fn quoted(text: impl Into<Vec<u8>>, span: Span) -> Self {
         Word::new(text, true, span)
     }
 
@@ -190,11 +190,6 @@ impl Word {
             (Some(end), Some(_)) => format!("is \";\" missing after \"...{end}\"?"),
             _ => format!("is \";\" missing after \"{text}\"?"),
         }
-    }
-
-    /// What follows `prefix`, as in `inactive=10m`; `None` when it does not begin so.
-    pub fn strip(&self, prefix: &str) -> Option<&[u8]> {
-        self.text.strip_prefix(prefix.as_bytes())
     }
 }
 
@@ -247,6 +242,5 @@ mod tests {
         let word = Word::plain(b"a\xff".to_vec(), Span::default());
         assert_eq!((word.bytes(), word.str()), (&b"a\xff"[..], "a\u{fffd}"));
         assert!(Word::quoted("on", Span::default()).is("on"));
-        assert_eq!(Word::quoted("a=1", Span::default()).strip("a="), Some(&b"1"[..]));
     }
 }
