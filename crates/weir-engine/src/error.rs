@@ -51,7 +51,7 @@ impl EngineError {
     pub(crate) const CLIENT_TIMED_OUT: EngineError =
         EngineError { kind: EngineErrorKind::TimedOut, side: FaultSide::Client, errno: None };
 
-    /// A file operation failed.
+    /// The error of a file operation that failed with `errno`; `None` if the file was cut short.
     pub fn file(errno: Option<i32>) -> EngineError {
         EngineError { kind: EngineErrorKind::File, side: FaultSide::Server, errno }
     }

@@ -21,7 +21,7 @@ use crate::log::LogLevel;
 use crate::transport::wire::ClientWire;
 pub use beside::BodyRest;
 
-/// Sets the framing from the head.
+/// Sets from the head how the body ends: by its length, by chunks (RFC 9112 section 6.3), or with the HTTP/2 stream.
 pub fn start(x: &mut Exchange) {
     crate::trace::enter(x);
     x.body.framing = if let Some(stream) = x.transport.h2() {

@@ -16,7 +16,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Appends `text` and names it.
+    /// Appends a copy of `text`, and returns its place.
     pub fn push(&mut self, text: &[u8]) -> Span {
         let start = self.mark();
         self.bytes.extend_from_slice(text);
@@ -73,7 +73,7 @@ impl Arena {
         self.bytes.len() as u32
     }
 
-    /// Everything written since `mark`.
+    /// The place of everything written since [`Arena::mark`] returned `mark`, a position in bytes.
     #[inline]
     pub fn since(&self, mark: u32) -> Span {
         Span { start: mark, end: self.bytes.len() as u32 }
@@ -126,7 +126,7 @@ impl Text {
         }
     }
 
-    /// A constant of the configuration.
+    /// A copy of `bytes` that clones share, for a constant of the configuration.
     pub fn shared(bytes: &[u8]) -> Text {
         Text::Shared(Rc::from(bytes))
     }

@@ -16,18 +16,18 @@ impl IpcWriter {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// A number with a fraction, bit by bit.
+    /// Writes a floating-point number: the eight bytes of its IEEE 754 bits.
     pub fn float(&mut self, number: f64) {
         self.number(number.to_bits());
     }
 
-    /// A string of bytes.
+    /// Writes a string of bytes after its length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// The name of a file.
+    /// Writes a file's name, any bytes, after its length.
     pub fn path(&mut self, path: &Path) {
         self.bytes(path.as_os_str().as_bytes());
     }

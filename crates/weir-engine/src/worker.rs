@@ -233,7 +233,7 @@ impl Worker {
         }
     }
 
-    /// The open connections.
+    /// The worker's client connections that are open, idle ones too.
     pub fn open_wires(&self) -> Vec<(Rc<ClientWire>, Rc<ClientConnection>)> {
         let wires = self.wires.borrow();
         wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()

@@ -88,7 +88,7 @@ impl InForce {
         InForce(Arc::new(Mutex::new((configuration, ListeningSockets::default()))))
     }
 
-    /// The one of this moment.
+    /// The configuration in force at this moment.
     pub fn now(&self) -> Arc<Configuration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }

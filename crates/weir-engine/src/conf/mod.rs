@@ -93,7 +93,7 @@ impl Configuration {
         self.agent.store(true, Relaxed);
     }
 
-    /// Whether it is to have one.
+    /// Whether an installed module wants the privileged agent ([`Configuration::want_agent`]).
     pub fn wants_agent(&self) -> bool {
         self.agent.load(Relaxed)
     }

@@ -49,7 +49,7 @@ impl TempPath {
 pub struct TempPaths(pub Vec<Arc<PathBuf>>);
 
 impl TempPaths {
-    /// Adds a directory, once.
+    /// Adds the directory at `path`, unless it is there already.
     pub fn add(&mut self, path: &Arc<PathBuf>) {
         if !self.0.contains(path) {
             self.0.push(path.clone());

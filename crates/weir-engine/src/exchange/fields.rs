@@ -177,7 +177,8 @@ impl Exchange {
         self.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
     }
 
-    /// Removes fields of the request.
+    /// Removes the request's fields that `named` fits. With `Content-Length` or `Host`, the body's announced length
+    /// or `$host` goes, too.
     pub fn remove_request_fields(&mut self, named: FieldPattern<'_>) {
         let arena = &self.arena;
         self.request.head.retain_fields(|field| !named.is(arena.get(field.name)));

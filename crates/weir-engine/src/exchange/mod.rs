@@ -418,7 +418,8 @@ impl Exchange {
         self.states.of()
     }
 
-    /// A module's state, if it has any.
+    /// A module's state in this request; `None` if [`Exchange::state`] was not called for it, or an internal redirect
+    /// has dropped it.
     pub fn state_if<T: 'static>(&self) -> Option<&T> {
         self.states.find()
     }

@@ -140,7 +140,7 @@ impl Response {
         self.headers.push(ResponseHeader { name: HeaderName::Known(known), value: value.into() });
     }
 
-    /// Adds a field by name.
+    /// Adds a field whose `name` is not one that Weir knows, in the letter case in which it shall be sent.
     pub fn add_named(&mut self, name: Text, value: Text) {
         self.headers.push(ResponseHeader { name: HeaderName::Other(name), value });
     }
@@ -161,7 +161,7 @@ impl Response {
         self.headers.retain(|h| h.name.known() != Some(known));
     }
 
-    /// `ETag`, wherever it came from.
+    /// The value of `ETag`, whether this server or an upstream has made it; `None` if the response has no such field.
     pub fn etag(&self) -> Option<&Text> {
         self.header(KnownField::Etag)
     }

@@ -202,7 +202,7 @@ impl SharedPart {
         .await
     }
 
-    /// From here on time is waiting.
+    /// From here on the request waits, for what `kind` says: its time counts as waiting.
     pub fn suspend(&self, kind: WaitKind) {
         if self.on.get() {
             self.with_trace(|trace| {

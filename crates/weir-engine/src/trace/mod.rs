@@ -147,7 +147,7 @@ impl Exchange {
         self.shared.presence.span()
     }
 
-    /// A number that no request has.
+    /// A new number, in the form of a request's, that no request has.
     pub fn other_id(&self) -> RequestId {
         self.worker.present.ids.next()
     }

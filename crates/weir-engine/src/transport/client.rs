@@ -72,7 +72,7 @@ impl ClientSide {
         }
     }
 
-    /// What it sends next.
+    /// The next bytes that the client sends, of any protocol; ready when there are some, or when it has ended.
     pub fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_recv(cx, None).map(TunnelBytes::from),
@@ -80,7 +80,7 @@ impl ClientSide {
         }
     }
 
-    /// Sends bytes that are not HTTP.
+    /// Sends `bytes` to the client as they are, after what is queued for it.
     pub fn pass(&self, bytes: Vec<u8>) {
         match self {
             ClientSide::H1(wire) => wire.pass(bytes),

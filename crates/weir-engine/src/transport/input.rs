@@ -51,7 +51,7 @@ impl WireInput {
         }
     }
 
-    /// The first `n` bytes were used.
+    /// Drops the first `n` bytes, which were used; gives all memory back if no others are left.
     pub fn consume(&mut self, n: usize) {
         self.at += n;
         if self.is_empty() {
@@ -59,13 +59,13 @@ impl WireInput {
         }
     }
 
-    /// Puts bytes into the empty input.
+    /// Replaces the input, which must be empty, by `bytes`.
     pub fn give(&mut self, bytes: Vec<u8>) {
         self.release();
         self.held = bytes;
     }
 
-    /// Takes all bytes out.
+    /// Takes all bytes out, as a copy, and gives the memory back.
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.bytes().to_vec();
         self.release();

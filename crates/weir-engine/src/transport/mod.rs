@@ -120,7 +120,7 @@ impl ClientConnection {
         self.local.get_or_init(|| weir_rt::net::local_addr(self.fd).unwrap_or(SockAddr::UNSPECIFIED))
     }
 
-    /// The connection came over TLS.
+    /// Whether the connection came over TLS.
     #[inline]
     pub fn is_tls(&self) -> bool {
         self.tls.get().is_some()

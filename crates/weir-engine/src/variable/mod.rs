@@ -63,7 +63,7 @@ impl Variable {
         self
     }
 
-    /// `set $name` calls this.
+    /// Has `set $name` call `set` with the new value; the configuration may define the variable again.
     pub const fn settable(mut self, set: fn(&mut Exchange, &[u8])) -> Variable {
         self.set = Some(set);
         self.changeable()

@@ -151,7 +151,7 @@ impl SharedZone {
         self.declared.get()?.settings.downcast_ref()
     }
 
-    /// The directive that declares it.
+    /// The directive that declares the zone, without its arguments: `limit_req_zone`.
     pub fn owner(&self) -> &'static str {
         self.owner
     }

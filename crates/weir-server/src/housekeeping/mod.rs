@@ -254,7 +254,7 @@ impl HousekeepingHandle {
         }
     }
 
-    /// The workers, in order.
+    /// What each worker that runs does at this moment, by its number.
     pub fn workers(&self) -> Vec<WorkerView> {
         let now = clock::ticks();
         let mut views: Vec<WorkerView> = self.shared.entries().iter().map(|entry| entry.view(now)).collect();
@@ -306,7 +306,7 @@ pub struct StackCollection {
 }
 
 impl StackCollection {
-    /// What was collected so far.
+    /// The stacks that were collected so far, with how often each was seen.
     pub fn profile(&self) -> StackProfile {
         self.shared.gather();
         lock(&self.tally).profile()

@@ -1,8 +1,8 @@
 //! The handshake of an accepted connection.
 //!
-//! The ClientHello is read here, so that the server can be chosen by the name in it before rustls sees a byte; who
-//! speaks HTTP without TLS is let through, to get a 400 that says so. While a handshake uses a key that takes long, it is moved to
-//! a pool thread and back with every step.
+//! The ClientHello is read here, so that the server can be chosen by the name in it before rustls sees a byte; a client
+//! that speaks HTTP without TLS is let through, to get a 400 that says so. While a handshake uses a key that takes long,
+//! it is moved to a pool thread and back with every step.
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -100,7 +100,7 @@ impl BalancerChoice<'_> {
         Ok(())
     }
 
-    /// Whether it has named a server.
+    /// Whether the chooser has named a server for this try.
     pub fn has_peer(&self) -> bool {
         self.peer.is_some()
     }

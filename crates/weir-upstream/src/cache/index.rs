@@ -101,7 +101,7 @@ impl CacheIndex {
         *self.settings() = place.clone();
     }
 
-    /// What its directive says.
+    /// A copy of the settings of its directive (`proxy_cache_path`), as of the last reload.
     pub fn place(&self) -> CacheZone {
         self.settings().clone()
     }
@@ -115,7 +115,7 @@ impl CacheIndex {
         self.settings().loader
     }
 
-    /// Where the file of `key` is.
+    /// The path of the file for `key`, whether or not it is there: `DIRECTORY/c/29/…`, by the levels of the zone.
     pub fn file(&self, key: CacheKey) -> PathBuf {
         key.path(&self.path, self.levels)
     }

@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 pub struct CacheKey(pub [u8; 16]);
 
 impl CacheKey {
-    /// The name of what has this key.
+    /// The MD5 digest of `text`, the value of `*_cache_key`.
     pub fn of(text: &[u8]) -> CacheKey {
         CacheKey(Md5::digest(text).into())
     }

@@ -47,12 +47,12 @@ impl CacheTicket {
         &self.entry
     }
 
-    /// The name of the response.
+    /// The digest that names the response in its zone.
     pub fn key(&self) -> CacheKey {
         self.entry.key
     }
 
-    /// Where its file is.
+    /// The path of the response's file, whether or not it is there.
     pub fn file(&self) -> PathBuf {
         self.cache.file(self.entry.key)
     }
@@ -81,7 +81,7 @@ impl CacheTicket {
         true
     }
 
-    /// Whether a file is there.
+    /// Whether the zone has a file with the response.
     pub fn exists(&self) -> bool {
         self.entry.state().exists
     }

@@ -223,7 +223,7 @@ impl PeerHealth {
 }
 
 impl Peer {
-    /// A server with nginx's defaults.
+    /// A server at `addr` with the defaults of nginx's `server` parameters; `server` is its name in the configuration.
     pub fn plain(addr: SockAddr, server: &str) -> Peer {
         Peer {
             name: addr.to_string().into(),
@@ -268,7 +268,7 @@ impl Peer {
         self.addr == other.addr && self.bind == other.bind && self.lane == other.lane
     }
 
-    /// What it is at second `now`.
+    /// The peer's state at `now`, in seconds since 1970.
     pub fn health(&self, now: u64) -> PeerHealth {
         match () {
             () if self.is_down() => PeerHealth::Down,

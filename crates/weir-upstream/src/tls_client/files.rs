@@ -201,7 +201,7 @@ pub fn passwords(read: ReadFile, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     Ok(lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
-/// OpenSSL's frame for an error.
+/// The error as OpenSSL's messages in nginx's log show it: `(SSL: error:0480006C:PEM routines::…)`.
 pub fn ssl(error: &Error) -> String {
     let text = error.to_string();
     if let Some(reason) = error.reason() {

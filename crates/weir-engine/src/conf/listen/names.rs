@@ -25,7 +25,8 @@ pub enum ServerName {
 }
 
 impl ServerName {
-    /// A name that is no pattern.
+    /// Reads a word of `server_name` that is not a pattern: an exact name, `*.example.com`, `.example.com` or
+    /// `www.example.*`, in any letter case.
     pub fn parse(text: &[u8]) -> ServerName {
         let text = text.to_ascii_lowercase();
         match &*text {

@@ -65,7 +65,7 @@ impl SocketLog {
         sent
     }
 
-    /// What became of the lines so far.
+    /// How many lines were taken and dropped so far, how many bytes wait, and whether the server is reached.
     pub fn state(&self) -> SocketLogState {
         let state = self.handle.0.lock();
         SocketLogState {

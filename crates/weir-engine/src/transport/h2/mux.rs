@@ -451,7 +451,7 @@ impl H2Mux {
         }
     }
 
-    /// No stream is taken any more.
+    /// Sends `GOAWAY` with `code` (RFC 9113 section 6.8): no new stream is taken any more.
     pub fn go_away(&self, code: ErrorCode) {
         let mut h2 = self.h2.borrow_mut();
         self.wire.compose(|out| h2.go_away(code, out));

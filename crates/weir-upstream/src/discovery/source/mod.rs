@@ -140,12 +140,12 @@ impl ServerSource {
         Ok((ServerSource { config, status: Mutex::default(), begun: AtomicBool::new(false) }, words.keep))
     }
 
-    /// `etcd http://127.0.0.1:2379`
+    /// The source as the configuration names it: its kind and its place, `etcd http://127.0.0.1:2379`.
     pub fn place(&self) -> &str {
         &self.config.place
     }
 
-    /// What became of the last attempts.
+    /// When the source was read last, and what went wrong since.
     pub fn status(&self) -> SourceStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
