@@ -88,8 +88,8 @@ impl<T: PassTarget> Handler for PassHandler<T> {
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
-            if let Some(mut flight) = part(x).flight.take() {
-                return attempt::finish_attempt(x, &mut flight).await;
+            if let Some(mut pending) = part(x).pending.take() {
+                return attempt::finish_attempt(x, &mut pending).await;
             }
             let fetch = match &self.caching {
                 None => None,

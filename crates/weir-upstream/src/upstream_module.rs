@@ -109,9 +109,9 @@ fn end_http(http: &ModuleConfs, registry: &mut ConfRegistry) -> Vec<Error> {
     errors
 }
 
-/// A plain average of times.
-fn average(last_byte: bool) -> TimeMeasure {
-    TimeMeasure { last_byte, peak: false, upload: false, decay: DECAY * 1_000_000 }
+/// A plain average of the times until a head has come.
+fn average() -> TimeMeasure {
+    TimeMeasure { last_byte: false, peak: false, upload: false, decay: DECAY * 1_000_000 }
 }
 
 /// Milliseconds after which a time that was measured counts for a third.
@@ -191,9 +191,9 @@ impl UpstreamConf {
     /// `least_time header | last_byte | upload`
     fn set_least_time(&mut self, line: &mut LineCx<'_>) -> Result {
         let timed = match line.arg(0) {
-            "header" => average(false),
-            "last_byte" => average(true),
-            "upload" => TimeMeasure { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average(false) },
+            "header" => average(),
+            "last_byte" => TimeMeasure { last_byte: true, ..average() },
+            "upload" => TimeMeasure { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average() },
             _ => return Err(line.invalid_parameter(0)),
         };
         self.set_method(line, BalanceMethod::LeastTime(timed))
@@ -210,7 +210,7 @@ impl UpstreamConf {
         };
         self.set_method(
             line,
-            BalanceMethod::LeastTime(TimeMeasure { peak: true, decay: decay * 1_000_000, ..average(false) }),
+            BalanceMethod::LeastTime(TimeMeasure { peak: true, decay: decay * 1_000_000, ..average() }),
         )
     }
 
@@ -234,8 +234,10 @@ impl UpstreamConf {
         };
         let two = match line.args().get(1).map(|word| word.str()) {
             None | Some("least_conn") => two,
-            Some("least_time" | "least_time=header") => Some(RandomPreference::Time(average(false))),
-            Some("least_time=last_byte") => Some(RandomPreference::Time(average(true))),
+            Some("least_time" | "least_time=header") => Some(RandomPreference::Time(average())),
+            Some("least_time=last_byte") => {
+                Some(RandomPreference::Time(TimeMeasure { last_byte: true, ..average() }))
+            }
             Some(_) => return Err(line.invalid_parameter(1)),
         };
         self.set_method(line, BalanceMethod::Random { two })

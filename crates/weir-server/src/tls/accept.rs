@@ -172,7 +172,7 @@ async fn configured(
         return compute(worker, connection, server, tls, config).await;
     }
     Ok(match &stapling {
-        Some(stapling) => stapling.config(&configs, http2, &names(server, true)),
+        Some(stapling) => stapling.config(&configs, http2, &ResponderNames { system: true, ..names(server) }),
         None => config.clone(),
     })
 }
@@ -203,9 +203,9 @@ fn otherwise(
     Ok((config, sessions))
 }
 
-/// How responders' names are found by this server; `system`: also by the system.
-fn names(server: &VirtualServer, system: bool) -> ResponderNames {
-    ResponderNames { resolver: server.plan.core.resolver.clone(), system }
+/// How responders' names are found by this server: by its `resolver`.
+fn names(server: &VirtualServer) -> ResponderNames {
+    ResponderNames { resolver: server.plan.core.resolver.clone(), system: false }
 }
 
 /// What the server has; one without any uses the default server's, as in nginx.
@@ -327,7 +327,7 @@ async fn establish(
     if let Some(issuers) = &trust.issuers
         && let Ok(path) = state::path(&known, trust)
     {
-        let names = names(&server, false);
+        let names = names(&server);
         state::set_status(&known, trust.clone(), issuers.check(connection, &path, &names).await);
     }
     let _first = connection.tls.set(Box::new(known));

@@ -401,7 +401,7 @@ impl WorkerLocal {
             if let Some(at) = known {
                 let mut kept = old.swap_remove(at);
                 kept.door.lead(generation, serial, address);
-                kept.stays(true);
+                kept.set_closing(false);
                 listening.push(kept);
                 continue;
             }
@@ -431,7 +431,7 @@ impl WorkerLocal {
             match listening.by {
                 DealtBy::Itself => listening.door.close(),
                 DealtBy::Dealing { .. } => {
-                    listening.stays(false);
+                    listening.set_closing(true);
                     self.listening.borrow_mut().push(listening);
                 }
             }
@@ -486,9 +486,9 @@ impl WorkerLocal {
 }
 
 impl ThreadListening {
-    fn stays(&mut self, stays: bool) {
+    fn set_closing(&mut self, close: bool) {
         if let DealtBy::Dealing { closing, .. } = &mut self.by {
-            *closing = !stays;
+            *closing = close;
         }
     }
 }

@@ -54,7 +54,7 @@ impl Attempt {
         };
         if let Err(AttemptFailure::Next(fault)) = &opened {
             lease.fail(x, *fault, CONNECTING);
-            self.tries.failed(*fault);
+            self.records.failed(*fault);
         }
         opened
     }

@@ -40,20 +40,20 @@ impl UpstreamLocation {
         if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
             return Progress::Wait(());
         }
-        let mut flight = match Attempt::begin(self, x, group, None) {
+        let mut pending = match Attempt::begin(self, x, group, None) {
             Ok(run) => PendingAttempt::new(run, group),
             Err(verdict) => return Progress::Done(verdict),
         };
-        let out = &flight.run.out;
+        let out = &pending.run.out;
         if out.body.is_none()
             && out.framing == RequestFraming::None
-            && flight.run.secure.is_none()
-            && let Err(verdict) = flight.ask(x)
+            && pending.run.secure.is_none()
+            && let Err(verdict) = pending.ask(x)
         {
-            flight.run.end(x, &verdict);
+            pending.run.end(x, &verdict);
             return Progress::Done(verdict);
         }
-        part(x).flight = Some(flight);
+        part(x).pending = Some(pending);
         Progress::Wait(())
     }
 }
@@ -90,7 +90,7 @@ impl PendingAttempt {
         connection.own = run.decided.keep;
         x.trace().enter(lease.site(&run.up.sites));
         run.start(lease);
-        run.tries.connected();
+        run.records.connected();
         connection.begin();
         let mut head = connection.stream.spare();
         head.extend_from_slice(&run.out.head);
@@ -107,7 +107,7 @@ impl PendingAttempt {
 /// Looks whether the response to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
 pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
     let Some(PendingAttempt { run, connection: Some(connection), .. }) =
-        part_if(x).and_then(|part| part.flight.as_ref())
+        part_if(x).and_then(|part| part.pending.as_ref())
     else {
         return Poll::Ready(Verdict::Wait);
     };
@@ -129,21 +129,23 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
 
 /// Bytes of the response have come.
 fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
-    let Some(mut flight) = part(x).flight.take() else { return Verdict::Wait };
-    let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
-    let head = flight.run.up.protocol.head(x, &bytes, &mut incoming);
-    match (head, flight.lease.take(), flight.connection.take()) {
+    let own = part(x);
+    let Some(mut pending) = own.pending.take() else { return Verdict::Wait };
+    let mut incoming = IncomingHead { fields: own.scratch.fields(), ..IncomingHead::default() };
+    let head = pending.run.up.protocol.head(x, &bytes, &mut incoming);
+    match (head, pending.lease.take(), pending.connection.take()) {
         (Ok(HeadProgress::Complete(len)), Some(lease), Some(connection))
-            if is_usual(x, &flight.run, len, &incoming) =>
+            if is_usual(x, &pending.run, len, &incoming) =>
         {
-            answered(x, flight.run, (lease, connection), incoming, (&bytes, len))
+            answered(x, pending.run, (lease, connection), incoming, (&bytes, len))
         }
         (_, lease, connection) => {
-            flight.run.received = bytes.into_vec();
-            flight.lease = lease;
-            flight.connection = connection;
-            part(x).scratch.keep_fields(incoming.fields);
-            part(x).flight = Some(flight);
+            pending.run.received = bytes.into_vec();
+            pending.lease = lease;
+            pending.connection = connection;
+            let own = part(x);
+            own.scratch.keep_fields(incoming.fields);
+            own.pending = Some(pending);
             Verdict::Wait
         }
     }
@@ -168,9 +170,9 @@ fn answered(
     connection.reused = true;
     let site = lease.site(&run.up.sites);
     let (sent, received) = (connection.sent(), bytes.len() as u64);
-    run.tries.count(0, sent, received);
+    run.records.count(0, sent, received);
     x.trace().bytes(site, received, sent);
-    run.tries.head(incoming.status, &incoming.fields);
+    run.records.head(incoming.status, &incoming.fields);
     x.trace().leave(site);
     let mut rest = Vec::new();
     if let Some(body @ [_, ..]) = bytes.get(len..) {

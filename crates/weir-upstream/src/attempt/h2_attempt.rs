@@ -58,11 +58,11 @@ impl Attempt {
         let mut refused = 0;
         loop {
             let session = self.session(x, &mut lease).await?;
-            self.tries.connected();
+            self.records.connected();
             let used = session.is_used();
             let fault = match self.call(x, &session, &lease).await {
                 Ok((incoming, talk)) => {
-                    self.tries.head(incoming.status, &incoming.fields);
+                    self.records.head(incoming.status, &incoming.fields);
                     let link = UpstreamLink::Talk(Box::new(talk));
                     return Ok(ReceivedHead { incoming, link, lease, rest: Vec::new() });
                 }
@@ -82,7 +82,7 @@ impl Attempt {
                 }
                 Err(NoHead::Refused(fault) | NoHead::Stale(fault)) => fault,
             };
-            self.tries.failed(fault);
+            self.records.failed(fault);
             lease.fail(x, fault, READING_HEAD);
             return Err(AttemptFailure::Next(fault));
         }
@@ -154,7 +154,7 @@ impl Attempt {
         let mut talk = StreamRequest { call, upload, timer: Timer::new() };
         let result = self.answer_head(x, &mut talk).await;
         let (sent, received) = talk.call.counts();
-        self.tries.count(0, sent, received);
+        self.records.count(0, sent, received);
         x.shared.bytes(lease.site(&self.up.sites), received, sent);
         let mut incoming = result?;
         if let Some(accept) = &self.out.websocket {

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
+use crate::caching::fill::FailureSource;
 use crate::config::directives::UpstreamSettings;
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -58,8 +59,8 @@ impl UpstreamLocation {
 }
 
 /// Goes on with a request that is as far on its way as it came without waiting.
-pub(crate) async fn finish_attempt(x: &mut Exchange, flight: &mut PendingAttempt) -> Verdict {
-    let PendingAttempt { run, group, tried, lease, connection } = flight;
+pub(crate) async fn finish_attempt(x: &mut Exchange, pending: &mut PendingAttempt) -> Verdict {
+    let PendingAttempt { run, group, tried, lease, connection } = pending;
     let verdict = run.all(x, group, tried, (lease, connection)).await;
     run.end(x, &verdict);
     verdict
@@ -88,7 +89,7 @@ impl Attempt {
         Ok(Attempt {
             out,
             secure: up.protocol.secure(x),
-            tries: AttemptRecords::begin(x, group),
+            records: AttemptRecords::begin(x, group),
             left: request_body::tries(group.tries(), up.settings.next_tries),
             decided: BalancerDecision::default(),
             began: weir_rt::now_ms(),
@@ -105,14 +106,14 @@ impl Attempt {
     pub(crate) fn end(&mut self, x: &mut Exchange, verdict: &Verdict) {
         if !matches!(verdict, Verdict::Respond) {
             // Else the body may still come: its end is the end.
-            self.tries.over();
+            self.records.over();
         }
         part(x).scratch.keep_head(std::mem::take(&mut self.out.head));
     }
 
     /// A try begins.
     pub(crate) fn start(&self, lease: &PeerLease) {
-        self.tries.start(&lease.peer, self.scheme(), self.out.uri);
+        self.records.start(&lease.peer, self.scheme(), self.out.uri);
     }
 
     /// What precedes addresses in messages.
@@ -138,7 +139,7 @@ impl Attempt {
                 },
             };
             let Some(lease) = lease else {
-                self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
+                self.records.nobody(&group.group.name, self.scheme(), self.out.uri);
                 error_log::error(x, &"no live upstreams while connecting to upstream");
                 x.cause = Cause::AllPeersDown;
                 return self.fails(x, FailureReason::NO_LIVE);
@@ -148,7 +149,7 @@ impl Attempt {
                 x.trace().enter(site);
                 self.start(&lease);
             }
-            let result = self.one(x, lease, connection).await;
+            let result = self.ask_peer(x, lease, connection).await;
             x.trace().leave(site);
             match result {
                 Ok(answered) => {
@@ -162,7 +163,7 @@ impl Attempt {
                     };
                     return match self.answer(x, answered) {
                         Ok(verdict) => verdict,
-                        Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.tries)).await,
+                        Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.records)).await,
                     };
                 }
                 Err(AttemptFailure::End(verdict)) => return verdict,
@@ -248,9 +249,9 @@ impl Attempt {
         Ok(None)
     }
 
-    /// One try, up to its response's head. Statuses that another server may do better than are failures. It may have
+    /// One attempt, up to its response's head. Statuses that another server may do better than are failures. It may have
     /// begun on a `connection` that was kept.
-    async fn one(
+    async fn ask_peer(
         &mut self,
         x: &mut Exchange,
         lease: PeerLease,
@@ -272,12 +273,12 @@ impl Attempt {
                 None => Box::pin(self.connect(x, &mut lease)).await?,
             };
             if !is_begun {
-                self.tries.connected();
+                self.records.connected();
             }
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
                 connection.begin();
-                self.tries.opened();
+                self.records.opened();
                 let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
                 return Ok(ReceivedHead {
                     incoming,
@@ -338,20 +339,20 @@ impl Attempt {
         };
         connection.reused = true;
         let (sent, length) = (connection.sent(), received.len() as u64);
-        self.tries.count(0, sent, length);
+        self.records.count(0, sent, length);
         x.trace().bytes(lease.site(&self.up.sites), length, sent);
         match result {
             Ok(len) => {
                 if let Some((timed, began)) = measured {
                     lease.peer.state.line.sent(&timed, sent, clock::monotonic_ns().saturating_sub(began));
                 }
-                self.tries.head(incoming.status, &incoming.fields);
+                self.records.head(incoming.status, &incoming.fields);
                 received.drain(..len);
                 Ok((incoming, received))
             }
             Err(failed) => {
                 if let AttemptFailure::Next(fault) = &failed {
-                    self.tries.failed(*fault);
+                    self.records.failed(*fault);
                 }
                 Err(failed)
             }
@@ -366,9 +367,9 @@ impl Attempt {
             || !self.in_time()
             || self.body_begun
         {
-            return match self.stale(x, reason, true) {
+            return match self.stale(x, reason, FailureSource::Status) {
                 Some(verdict) => {
-                    self.tries.end(None);
+                    self.records.end(None);
                     Err(AttemptFailure::End(verdict))
                 }
                 None => Ok(answered),
@@ -376,7 +377,7 @@ impl Attempt {
         }
         let mut answered = answered;
         let fault = AttemptFault { reason, cause: Cause::UpstreamStatus };
-        self.tries.failed(fault);
+        self.records.failed(fault);
         answered.lease.fail(x, fault, READING_HEAD);
         Err(AttemptFailure::Next(fault))
     }
@@ -406,7 +407,7 @@ impl Attempt {
 
     /// Whether the request reached a server: a connection stood.
     fn tries_sent(&self) -> bool {
-        self.tries.was_connected()
+        self.records.was_connected()
     }
 
     /// Hands the response on; `Err`: it is a tunnel.
@@ -418,12 +419,12 @@ impl Attempt {
         answered.lease.answered(x);
         answered.incoming.keep_alive &= self.keeps_connection();
         let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
-        if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.tries) {
+        if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.records) {
             if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
                 fetch.keep_error(judged, *status);
             }
             self.fetch = None;
-            self.tries.end(None);
+            self.records.end(None);
             self.give_back(x, answered);
             return Ok(verdict);
         }
@@ -439,7 +440,7 @@ impl Attempt {
             _ => store::keep(x, &self.up.settings, &answered.incoming),
         };
         let unfinished = if self.body_begun_unfinished(x) { Some(self.out.framing) } else { None };
-        Ok(UpstreamBody::begin(x, &self.up, answered, self.tries.clone(), keep, unfinished))
+        Ok(UpstreamBody::begin(x, &self.up, answered, self.records.clone(), keep, unfinished))
     }
 
     /// Whether the connection may be used again, as far as the request says.
@@ -454,7 +455,7 @@ impl Attempt {
         answered: ReceivedHead,
     ) -> Result<Verdict, ReceivedHead> {
         let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
-        self.tries.end(None);
+        self.records.end(None);
         self.give_back(x, answered);
         Ok(verdict)
     }
@@ -512,7 +513,7 @@ impl Attempt {
                 x.log(LogLevel::Info, &error_log::client_gone(doing));
                 x.keep_alive = false;
                 x.cause = Cause::ClientClosed;
-                self.tries.end(Some(499));
+                self.records.end(Some(499));
                 Err(AttemptFailure::End(Verdict::Close(499)))
             }
         }

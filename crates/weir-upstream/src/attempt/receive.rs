@@ -129,7 +129,7 @@ impl Attempt {
                     *incoming = IncomingHead::default();
                 }
                 Ok(HeadProgress::Taken(len)) => {
-                    self.tries.count(0, 0, len as u64);
+                    self.records.count(0, 0, len as u64);
                     at += len;
                 }
                 Ok(HeadProgress::Incomplete) if rest.len() < most => {

@@ -167,9 +167,9 @@ impl HotCache {
 async fn load(path: &Path) -> Result<(RawCacheFile, Result<ParsedCacheFile, BadCacheHead>), HotLookup> {
     let again = || {
         let path = path.to_path_buf();
-        weir_rt::blocking(move || read::open(&path, true))
+        weir_rt::blocking(move || read::open(&path, read::DiskWait::Allowed))
     };
-    let raw = match read::open(path, false) {
+    let raw = match read::open(path, read::DiskWait::Refused) {
         Ok(None) => again().await,
         result => result,
     };

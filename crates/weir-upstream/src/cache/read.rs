@@ -42,11 +42,20 @@ pub(super) struct ParsedCacheFile {
     pub(super) sum: u32,
 }
 
-/// Opens `path` and reads its beginning; waits for the disk only where `wait` says so. `None`: it would have to.
+/// Whether the disk may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiskWait {
+    /// On a thread for that.
+    Allowed,
+    /// On a worker: only what is in memory is read.
+    Refused,
+}
+
+/// Opens `path` and reads its beginning. `None`: the disk would have to be waited for.
 ///
 /// # Errors
 /// Those of open(2) and pread(2).
-pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<RawCacheFile>> {
+pub(super) fn open(path: &Path, wait: DiskWait) -> io::Result<Option<RawCacheFile>> {
     let handle = weir_rt::file::open(path)?;
     let meta = handle.meta()?;
     if meta.kind != FileKind::File {
@@ -59,7 +68,7 @@ pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<RawCacheFile>> 
 ///
 /// # Errors
 /// That of pread(2).
-pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result<Option<RawCacheFile>> {
+pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: DiskWait) -> io::Result<Option<RawCacheFile>> {
     let small = SMALL + HEAD;
     let first = if meta.size <= small { meta.size } else { HEAD };
     let mut bytes = Vec::new();
@@ -77,13 +86,13 @@ pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result
 }
 
 /// Reads on until there are `length` bytes, or the file ends; `false`: the disk would have to be waited for.
-fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: bool) -> io::Result<bool> {
+fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: DiskWait) -> io::Result<bool> {
     let mut done = bytes.len();
     bytes.resize(length, 0);
     while done < length {
         let n = match wait {
-            true => handle.pread(&mut bytes[done..], done as u64),
-            false => match handle.pread_cached(&mut bytes[done..], done as u64)? {
+            DiskWait::Allowed => handle.pread(&mut bytes[done..], done as u64),
+            DiskWait::Refused => match handle.pread_cached(&mut bytes[done..], done as u64)? {
                 None => return Ok(false),
                 Some(n) => Ok(n),
             },

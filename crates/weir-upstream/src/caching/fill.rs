@@ -136,29 +136,39 @@ impl CacheFetch {
     }
 }
 
+/// What says that a server has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureSource {
+    /// Its response's status.
+    Status,
+    /// That there is no whole response.
+    NoResponse,
+}
+
 impl Attempt {
     /// What is too old in place of a response that did not come because of `reason`, if that may be.
     pub(crate) fn stale(
         &mut self,
         x: &mut Exchange,
         reason: FailureReason,
-        by_status: bool,
+        source: FailureSource,
     ) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;
         let old = fetch.old.clone()?;
-        let allowed = fetch.settings.use_stale & reason.0 != 0 || (fetch.old_for_errors && !by_status);
+        let allowed = fetch.settings.use_stale & reason.0 != 0
+            || (fetch.old_for_errors && source == FailureSource::NoResponse);
         if !allowed || cache_status(x) != Some(CacheStatus::Expired) {
             return None;
         }
         let hot = fetch.hot.clone();
         let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Stale)?;
-        self.tries.over();
+        self.records.over();
         Some(verdict)
     }
 
     /// How the request ends when no server answers it.
     pub(crate) fn fails(&mut self, x: &mut Exchange, reason: FailureReason) -> Verdict {
-        if let Some(verdict) = self.stale(x, reason, false) {
+        if let Some(verdict) = self.stale(x, reason, FailureSource::NoResponse) {
             return verdict;
         }
         let status = reason.status();
@@ -182,7 +192,7 @@ impl Attempt {
         let (hot, settings) = (fetch.hot.clone(), fetch.settings.clone());
         let mut judged = fetch.judge(x, &self.up.settings, incoming).freshness;
         let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
-        self.tries.over();
+        self.records.over();
         if judged.valid.is_none() {
             let again = IncomingHead {
                 fields: part_if(x)

@@ -291,11 +291,13 @@ impl CacheLookup {
     /// A server is asked: for what, and whether it may be cached.
     fn sends(&self, x: &mut Exchange, mut fetch: Box<CacheFetch>, status: CacheStatus) -> Box<CacheFetch> {
         fetch.keeps &= !is_far(x, self.settings.max_range_offset);
-        part(x).cached.status = Some(status);
-        part(x).cached.whole = fetch.keeps;
-        part(x).cached.as_get = self.settings.convert_head && x.request.head.method == Method::Head;
+        let as_get = self.settings.convert_head && x.request.head.method == Method::Head;
+        let cached = &mut part(x).cached;
+        cached.status = Some(status);
+        cached.whole = fetch.keeps;
+        cached.as_get = as_get;
         if self.settings.revalidate && status == CacheStatus::Expired {
-            part(x).cached.old = fetch.old.clone();
+            cached.old = fetch.old.clone();
         }
         fetch
     }
@@ -318,9 +320,10 @@ pub(crate) fn respond(
     status: CacheStatus,
 ) -> Option<Verdict> {
     let body = answer.body(hot)?;
-    part(x).cached.status = Some(status);
     let base = x.arena.push(&answer.text).start;
-    part(x).cached.served = Some((answer.clone(), base));
+    let cached = &mut part(x).cached;
+    cached.status = Some(status);
+    cached.served = Some((answer.clone(), base));
     let mut fields = x.worker.fields.take();
     fields.extend(answer.fields_at(base));
     // A status alone, as of a response that came without a line for it, says no more than the usual words, whose heads

@@ -28,10 +28,18 @@ pub struct MovingAverage {
 }
 
 impl MovingAverage {
-    /// Adds a sample; a failure counts at least for twice what was known.
-    pub(crate) fn add(&self, timed: &TimeMeasure, sample: u64, now: u64, failed: bool) {
+    /// Adds the sample of a failure, which counts at least for twice what was known.
+    pub(crate) fn add_failure(&self, timed: &TimeMeasure, sample: u64, now: u64) {
         let known = self.read(timed, now);
-        let sample = if failed { sample.max(known.unwrap_or(0).saturating_mul(2)) } else { sample };
+        self.blend(timed, sample.max(known.unwrap_or(0).saturating_mul(2)), now, known);
+    }
+
+    /// Adds a sample.
+    pub(crate) fn add(&self, timed: &TimeMeasure, sample: u64, now: u64) {
+        self.blend(timed, sample, now, self.read(timed, now));
+    }
+
+    fn blend(&self, timed: &TimeMeasure, sample: u64, now: u64, known: Option<u64>) {
         let value = match known {
             Some(known) if sample < known || !timed.peak => {
                 let keep = timed.keep(now.saturating_sub(self.at.load(Relaxed)));
@@ -65,7 +73,7 @@ pub struct UploadLine {
 impl UploadLine {
     /// A connection took so many nanoseconds.
     pub(crate) fn connected(&self, timed: &TimeMeasure, ns: u64) {
-        self.connect.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
+        self.connect.add(timed, ns, weir_rt::clock::monotonic_ns());
     }
 
     /// A request of so many bytes had its response after so many nanoseconds.
@@ -73,7 +81,7 @@ impl UploadLine {
         if bytes >= LONG {
             let ns = u128::from(ns) * u128::from(MEBIBYTE) / u128::from(bytes);
             let ns = u64::try_from(ns).unwrap_or(u64::MAX);
-            self.mebibyte.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
+            self.mebibyte.add(timed, ns, weir_rt::clock::monotonic_ns());
         }
     }
 
@@ -131,10 +139,10 @@ mod tests {
     fn samples_count_for_less_the_older_they_are() {
         let average = MovingAverage::default();
         assert_eq!(average.read(&PLAIN, 5), None);
-        average.add(&PLAIN, 1_000_000, SECOND, false);
+        average.add(&PLAIN, 1_000_000, SECOND);
         assert_eq!(average.read(&PLAIN, SECOND), Some(1_000_000));
         assert!(average.read(&PLAIN, 11 * SECOND).is_some_and(|value| (360_000..370_000).contains(&value)));
-        average.add(&PLAIN, 2_000_000, 11 * SECOND, false);
+        average.add(&PLAIN, 2_000_000, 11 * SECOND);
         let blended = average.read(&PLAIN, 11 * SECOND).expect("samples");
         assert!((1_600_000..1_650_000).contains(&blended), "{blended}");
     }
@@ -143,14 +151,14 @@ mod tests {
     fn a_peak_counts_at_once_and_a_failure_is_slow() {
         let (plain, peak) = (MovingAverage::default(), MovingAverage::default());
         for at in 1..100 {
-            plain.add(&PLAIN, 1_000, at * 1000, false);
-            peak.add(&PEAK, 1_000, at * 1000, false);
+            plain.add(&PLAIN, 1_000, at * 1000);
+            peak.add(&PEAK, 1_000, at * 1000);
         }
-        plain.add(&PLAIN, 1_000_000, 100_000, false);
-        peak.add(&PEAK, 1_000_000, 100_000, false);
+        plain.add(&PLAIN, 1_000_000, 100_000);
+        peak.add(&PEAK, 1_000_000, 100_000);
         assert!(plain.read(&PLAIN, 100_000).is_some_and(|value| value < 2_000));
         assert_eq!(peak.read(&PEAK, 100_000), Some(1_000_000));
-        peak.add(&PEAK, 10, 100_001, true);
+        peak.add_failure(&PEAK, 10, 100_001);
         assert!(peak.read(&PEAK, 100_001).is_some_and(|value| value >= 1_999_000));
     }
 }

@@ -15,6 +15,15 @@ use weir_rt::net::{SockAddr, is_silent};
 
 use crate::connection::parked::ParkedSocket;
 
+/// What becomes of the place that a connection had in its worker's own pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnPlace {
+    /// The worker keeps it: it is full again, or needed.
+    Kept,
+    /// It stays empty and counts for all workers.
+    Lent,
+}
+
 /// The connections of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct SharedIdle {
@@ -59,12 +68,12 @@ impl SharedIdle {
         self.count.load(Relaxed)
     }
 
-    /// Adds one, by which a place of its worker's own pool becomes empty, if that is `lent`. Beyond `most` and the places
-    /// that are lent the oldest is closed. `false`: the one that was to be added is closed.
-    pub(crate) fn push(&self, parked: ParkedSocket, most: usize, lent: bool) -> bool {
+    /// Adds one, which has left `place`. Beyond `most` and the places that are lent the oldest is closed. `false`: the one
+    /// that was to be added is closed.
+    pub(crate) fn push(&self, parked: ParkedSocket, most: usize, place: OwnPlace) -> bool {
         self.change(|list| {
             list.most = most;
-            list.lent += usize::from(lent);
+            list.lent += usize::from(place == OwnPlace::Lent);
             list.insert(parked);
             list.excess()
         })
@@ -181,7 +190,7 @@ mod tests {
         let (three, _c) = parked(2);
         let addr = two.addr.clone();
         let newest = three.fd.as_raw_fd();
-        [one, two, three].into_iter().for_each(|parked| assert!(common.push(parked, 2, false)));
+        [one, two, three].into_iter().for_each(|parked| assert!(common.push(parked, 2, OwnPlace::Kept)));
         assert_eq!(common.count(), 2, "the oldest went");
         assert_eq!(common.take(&addr, None).map(|parked| parked.fd.as_raw_fd()), Some(newest));
         drop(b);
@@ -193,7 +202,7 @@ mod tests {
         let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
-        assert!(common.push(one, 8, false) && common.push(two, 8, false));
+        assert!(common.push(one, 8, OwnPlace::Kept) && common.push(two, 8, OwnPlace::Kept));
         common.keep_only(|parked| parked.addr == addr);
         assert_eq!(common.count(), 1);
     }
@@ -203,10 +212,12 @@ mod tests {
     fn places_are_lent_until_their_worker_uses_them_again() {
         let common = SharedIdle::default();
         let mut theirs = Vec::new();
-        for (place, lent) in [false, false, true, true].into_iter().enumerate() {
-            let (one, end) = parked(u16::try_from(place).expect("a small number"));
+        for (number, place) in
+            [OwnPlace::Kept, OwnPlace::Kept, OwnPlace::Lent, OwnPlace::Lent].into_iter().enumerate()
+        {
+            let (one, end) = parked(u16::try_from(number).expect("a small number"));
             theirs.push(end);
-            assert!(common.push(one, 2, lent));
+            assert!(common.push(one, 2, place));
         }
         assert_eq!(common.count(), 4);
         assert!(common.repay(1));
@@ -223,7 +234,7 @@ mod tests {
             let (ours, end) = UnixStream::pair().expect("a pair");
             if since % 3 == 0 { &mut gone } else { &mut theirs }.push(end);
             let addr = "127.0.0.1:1".parse().expect("an address");
-            assert!(common.push(parked_since(ours.into(), addr, since), 100, false));
+            assert!(common.push(parked_since(ours.into(), addr, since), 100, OwnPlace::Kept));
         }
         drop(gone);
         assert_eq!(
@@ -240,9 +251,11 @@ mod tests {
         let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
-        assert!(common.push(one, 8, false));
+        assert!(common.push(one, 8, OwnPlace::Kept));
         let held = common.list();
-        assert!(common.take(&addr, None).is_none() && !common.push(two, 8, true) && !common.repay(1));
+        assert!(
+            common.take(&addr, None).is_none() && !common.push(two, 8, OwnPlace::Lent) && !common.repay(1)
+        );
         drop(held);
         assert!(common.take(&addr, None).is_some());
     }

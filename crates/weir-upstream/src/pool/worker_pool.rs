@@ -21,7 +21,7 @@ use crate::connection::upstream_connection::UpstreamConnection;
 use crate::h2::{SessionConnecting, UpstreamSession};
 use crate::peer::Peer;
 use crate::peer::idle_time::LOOK;
-use crate::pool::shared_idle::SharedIdle;
+use crate::pool::shared_idle::{OwnPlace, SharedIdle};
 use crate::tls_client::SecureUpstream;
 use weir_engine::worker::Worker;
 
@@ -170,7 +170,7 @@ impl WorkerPool {
             crowded.or((idle.len() > own).then_some(0)).map(|at| idle.remove(at))
         };
         if let Some(overflow) = overflow {
-            self.park(overflow, share.common, false);
+            self.park(overflow, share.common, OwnPlace::Kept);
         }
         self.repay(share.own);
         if !self.swept.replace(true) {
@@ -178,18 +178,18 @@ impl WorkerPool {
         }
     }
 
-    /// Gives a connection to all workers, of which so many may be kept, and those whose places are `lent`; one that can't
+    /// Gives a connection to all workers, of which so many may be kept, and those whose places are lent; one that can't
     /// leave its worker is closed.
-    fn park(&self, idle: IdleConnection, most: usize, lent: bool) {
-        if (most == 0 && !lent) || !idle.can_leave() {
+    fn park(&self, idle: IdleConnection, most: usize, place: OwnPlace) {
+        if (most == 0 && place == OwnPlace::Kept) || !idle.can_leave() {
             return;
         }
         let (common, places) = (self.common.clone(), self.lent.clone());
         weir_rt::spawn(async move {
             let IdleConnection { connection, peer, since } = idle;
             if let Some(parked) = connection.park(&peer, since).await
-                && common.push(parked, most, lent)
-                && lent
+                && common.push(parked, most, place)
+                && place == OwnPlace::Lent
             {
                 places.set(places.get() + 1);
             }
@@ -204,7 +204,7 @@ impl WorkerPool {
         let unused = |idle: &mut IdleConnection| idle_for(idle.since) >= PARK_MS && idle.can_leave();
         let unused: Vec<_> = self.idle.borrow_mut().extract_if(.., unused).collect();
         let share = PoolShare::of(self.keep.connections, workers);
-        unused.into_iter().for_each(|idle| self.park(idle, share.common, true));
+        unused.into_iter().for_each(|idle| self.park(idle, share.common, OwnPlace::Lent));
     }
 
     /// Of `own` places those are used again that are not empty.

@@ -77,14 +77,14 @@ impl AttemptName {
 impl AttemptRecords {
     /// The tries of `x`; a handler begins to ask.
     pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalUpstream>) -> AttemptRecords {
-        let tries = part(x).tries().clone();
-        *tries.0.group.borrow_mut() = Some(group.clone());
-        let mut list = tries.0.list.borrow_mut();
+        let records = part(x).records().clone();
+        *records.0.group.borrow_mut() = Some(group.clone());
+        let mut list = records.0.list.borrow_mut();
         if !list.is_empty() {
             list.push(AttemptRecord::default());
         }
         drop(list);
-        tries
+        records
     }
 
     /// Forgets all; `false`: somebody else still has them.
@@ -257,13 +257,13 @@ impl AttemptRecords {
 }
 
 #[cold]
-fn tell_all(x: &Exchange, tries: &AttemptRecords) -> bool {
+fn tell_all(x: &Exchange, records: &AttemptRecords) -> bool {
     let mut ended = false;
-    for (level, message) in tries.0.complaints.take() {
+    for (level, message) in records.0.complaints.take() {
         ended |= level != LogLevel::Warn;
         x.log(level, &message);
     }
-    tries.over();
+    records.over();
     ended
 }
 
@@ -304,8 +304,8 @@ impl AttemptRecord {
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
 fn each(x: &mut Exchange, write: impl Fn(&AttemptRecord, &mut Vec<u8>)) -> Option<Text> {
-    let tries = part_if(x)?.tries.clone()?;
-    let list = tries.list();
+    let records = part_if(x)?.records.clone()?;
+    let list = records.list();
     if list.is_empty() {
         return None;
     }
@@ -360,8 +360,8 @@ fn field(x: &mut Exchange, name: &str) -> Option<Text> {
 }
 
 fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
-    let tries = part_if(x)?.tries.clone()?;
-    let trailers = tries.0.trailers.borrow();
+    let records = part_if(x)?.records.clone()?;
+    let trailers = records.0.trailers.borrow();
     let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
     Some(Text::Span(x.arena.push(value)))
 }
@@ -379,7 +379,7 @@ fn answered(x: &Exchange) -> Vec<Field> {
     if let Some((answer, base)) = &part.cached.served {
         return answer.fields_at(*base).collect();
     }
-    part.tries.as_ref().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
+    part.records.as_ref().map(|records| records.0.fields.borrow().clone()).unwrap_or_default()
 }
 
 /// The value in `name=value; ...`, as a span of the arena.

@@ -18,7 +18,7 @@ pub(crate) struct Attempt {
     pub(crate) out: OutgoingRequest,
     /// The TLS of its connections.
     pub(crate) secure: Option<SecureUpstream>,
-    pub(crate) tries: AttemptRecords,
+    pub(crate) records: AttemptRecords,
     /// How many more servers may be asked.
     pub(crate) left: u64,
     /// What the upstream's chooser has decided.

@@ -12,11 +12,11 @@ use weir_engine::text::Arena;
 pub(crate) struct UpstreamPart {
     /// What is known of the servers that were asked; it lasts through internal redirects, but for this request or
     /// subrequest alone.
-    pub(crate) tries: Option<AttemptRecords>,
+    pub(crate) records: Option<AttemptRecords>,
     /// Emptied ones.
-    spare_tries: Option<AttemptRecords>,
+    spare_records: Option<AttemptRecords>,
     /// A server has the request, and its response is waited for.
-    pub(crate) flight: Option<PendingAttempt>,
+    pub(crate) pending: Option<PendingAttempt>,
     /// Memory for requests to servers and the heads of their responses.
     pub(crate) scratch: AttemptScratch,
     /// The cache's part in the response.
@@ -25,30 +25,30 @@ pub(crate) struct UpstreamPart {
 
 impl UpstreamPart {
     /// The tries, for one that begins.
-    pub(crate) fn tries(&mut self) -> &AttemptRecords {
-        self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
+    pub(crate) fn records(&mut self) -> &AttemptRecords {
+        self.records.get_or_insert_with(|| self.spare_records.take().unwrap_or_default())
     }
 }
 
 impl ExchangePart for UpstreamPart {
     fn clear(&mut self) {
         self.cached.clear();
-        if let Some(mut tries) = self.tries.take() {
-            self.spare_tries = tries.clear().then_some(tries);
+        if let Some(mut records) = self.records.take() {
+            self.spare_records = records.clear().then_some(records);
         }
-        if self.flight.is_some() {
-            self.flight = None;
+        if self.pending.is_some() {
+            self.pending = None;
         }
     }
 
     fn write_context(&self, arena: &Arena, out: &mut Vec<u8>) {
-        if let Some(tries) = &self.tries {
-            tries.context(arena, out);
+        if let Some(records) = &self.records {
+            records.context(arena, out);
         }
     }
 
     fn log_complaints(&self, x: &Exchange) -> bool {
-        self.tries.as_ref().is_some_and(|tries| tries.log_complaints(x))
+        self.records.as_ref().is_some_and(|records| records.log_complaints(x))
     }
 }
 
@@ -66,10 +66,10 @@ pub(crate) fn part_if(x: &Exchange) -> Option<&UpstreamPart> {
 
 /// Whether servers were asked for `x`, or are about to be.
 pub fn has_asked_servers(x: &Exchange) -> bool {
-    part_if(x).is_some_and(|part| part.tries.is_some())
+    part_if(x).is_some_and(|part| part.records.is_some())
 }
 
 /// The name of the upstream that is asked for `x`, or was last; `None` if `x` has asked no upstream.
 pub fn upstream_name(x: &Exchange) -> Option<String> {
-    part_if(x)?.tries.as_ref()?.group()
+    part_if(x)?.records.as_ref()?.group()
 }

@@ -53,7 +53,7 @@ impl Drop for SavedBody {
         let busy = answer.worker.busy();
         weir_rt::spawn(async move {
             while let Ok(BodyPiece::Data(_) | BodyPiece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
-            answer.tries.tell_nobody();
+            answer.records.tell_nobody();
             drop(busy);
         });
     }

@@ -73,12 +73,12 @@ pub(crate) fn instead(
     x: &mut Exchange,
     up: &UpstreamLocation,
     incoming: &IncomingHead,
-    tries: &AttemptRecords,
+    records: &AttemptRecords,
 ) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| field.known == KnownField::XAccelRedirect)
     {
-        return Some(accel(x, up, incoming, (field.value, tries)));
+        return Some(accel(x, up, incoming, (field.value, records)));
     }
     let status = incoming.status;
     if status == 404 && up.settings.intercept_404 {
@@ -102,7 +102,7 @@ fn accel(
     x: &mut Exchange,
     up: &UpstreamLocation,
     incoming: &IncomingHead,
-    (goal, tries): (Span, &AttemptRecords),
+    (goal, records): (Span, &AttemptRecords),
 ) -> Verdict {
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
@@ -122,7 +122,7 @@ fn accel(
             _ => {}
         }
     }
-    tries.over();
+    records.over();
     let goal = x.arena.get(goal).to_vec();
     let Some(redirect) = InternalRedirect::checked(x, &goal) else { return Verdict::Status(404) };
     if let InternalRedirect::Uri { .. } = redirect {
@@ -160,7 +160,7 @@ pub(crate) fn copy(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingH
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
         if !is_dropped(x, incoming, at, &mut seen) {
-            one(x, up, field, origin);
+            take_field(x, up, field, origin);
         }
     }
     if up.protocol.speaks_for_server() {
@@ -246,7 +246,7 @@ const SINGLE: [KnownField; 16] = [
 ];
 const _: () = assert!(KnownField::COUNT <= 128, "a bit for each name");
 
-fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {
+fn take_field(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {
     let value = field.value;
     match field.known {
         // The filter of ranges says so to clients itself, where it may cut.

@@ -46,7 +46,7 @@ pub(crate) struct UpstreamBody {
     pub(super) failed: Option<EngineError>,
     settings: Arc<UpstreamSettings>,
     pub(super) worker: Rc<Worker>,
-    pub(super) tries: AttemptRecords,
+    pub(super) records: AttemptRecords,
     keep: bool,
     /// `*_limit_rate`
     pace: Option<ReadPace>,
@@ -84,7 +84,7 @@ impl UpstreamBody {
         x: &mut Exchange,
         up: &UpstreamLocation,
         answered: ReceivedHead,
-        tries: AttemptRecords,
+        records: AttemptRecords,
         keep: Option<ResponseFile>,
         unfinished: Option<RequestFraming>,
     ) -> Verdict {
@@ -96,7 +96,7 @@ impl UpstreamBody {
             && !x.response.expect_trailers
             && up.settings.limit_rate.is_none()
         {
-            return whole(x, answered, &tries, unfinished.is_none());
+            return whole(x, answered, &records, unfinished.is_none());
         }
         let ReceivedHead { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
@@ -117,7 +117,7 @@ impl UpstreamBody {
             failed: None,
             settings: up.settings.clone(),
             worker: x.worker.clone(),
-            tries,
+            records,
             keep: incoming.keep_alive,
             pace,
             saving: keep.map(ResponseFileWriter::new),
@@ -164,7 +164,7 @@ impl UpstreamBody {
                 if bytes.len() as u64 > *left {
                     // What follows belongs to no request.
                     self.keep = false;
-                    self.tries.complain(
+                    self.records.complain(
                         LogLevel::Warn,
                         "upstream sent more data than specified in \"Content-Length\" header while reading upstream"
                             .to_owned(),
@@ -194,7 +194,8 @@ impl UpstreamBody {
                 if done {
                     let trailers = decoder.trailers();
                     for field in trailers.fields() {
-                        self.tries.trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
+                        self.records
+                            .trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
                     }
                 }
                 self.push(body);
@@ -204,7 +205,7 @@ impl UpstreamBody {
                 let mut body = Vec::with_capacity(bytes.len());
                 let result = decoder.decode(&bytes, &mut body);
                 for (level, message) in decoder.messages() {
-                    self.tries.complain(level, message);
+                    self.records.complain(level, message);
                 }
                 // What came before a fault is the client's, however the bytes were cut into packets.
                 self.push(body);
@@ -239,7 +240,7 @@ impl UpstreamBody {
     }
 
     fn push(&mut self, bytes: Vec<u8>) {
-        self.tries.count(bytes.len() as u64, 0, 0);
+        self.records.count(bytes.len() as u64, 0, 0);
         match &mut self.saving {
             Some(saving) => saving.push(bytes),
             None => self.ahead.push(bytes),
@@ -267,7 +268,7 @@ impl UpstreamBody {
             Progress::Over => self.saving = None,
             Progress::Failed(failed) => {
                 self.saving = None;
-                self.tries.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
+                self.records.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
             }
         }
         Poll::Ready(())
@@ -275,8 +276,8 @@ impl UpstreamBody {
 
     /// The body is there whole: its connection is free for others.
     fn over(&mut self) {
-        self.tries.end(None);
-        self.tries.over();
+        self.records.end(None);
+        self.records.over();
         let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
         if let Some(OpenBody { link: UpstreamLink::Own(connection), upload: None, lease, .. }) =
             self.open.take()
@@ -288,13 +289,13 @@ impl UpstreamBody {
     }
 
     fn broken(&mut self, kind: EngineErrorKind, errno: Option<i32>, message: &str) {
-        self.tries.end(None);
+        self.records.end(None);
         let error = EngineError { kind, side: FaultSide::Upstream, errno };
         if let Some(open) = self.open.take() {
             open.lease.peer.state.last.note(weir_engine::engine::cause(&error));
         }
         self.failed = Some(error);
-        self.tries.complain(LogLevel::Error, format!("{message} while reading upstream"));
+        self.records.complain(LogLevel::Error, format!("{message} while reading upstream"));
     }
 
     /// Reads once. `Ready`: something changed.
@@ -356,7 +357,7 @@ impl UpstreamBody {
             }
             CallProgress::Trailers(fields) => {
                 for (name, value) in fields.iter() {
-                    self.tries.trailer(name, value);
+                    self.records.trailer(name, value);
                 }
             }
             CallProgress::End => self.over(),
@@ -380,7 +381,7 @@ impl UpstreamBody {
 
     /// Bytes of the body, in their framing.
     fn bytes(&mut self, bytes: Vec<u8>) {
-        self.tries.count(0, 0, bytes.len() as u64);
+        self.records.count(0, 0, bytes.len() as u64);
         if let Some(open) = &mut self.open {
             open.link.touch(self.settings.read_timeout);
             open.received.bytes += bytes.len() as u64;
@@ -417,10 +418,10 @@ impl UpstreamBody {
 
     /// The rest of the request can't be had: the server is notified.
     fn given_up(&mut self, error: EngineError) {
-        self.tries.end(None);
+        self.records.end(None);
         self.open = None;
         self.failed = Some(error);
-        self.tries.complain(LogLevel::Error, "sending request body to upstream failed".to_owned());
+        self.records.complain(LogLevel::Error, "sending request body to upstream failed".to_owned());
     }
 
     /// Takes what has come on a stream before anybody waits for it.
@@ -437,7 +438,7 @@ impl UpstreamBody {
     /// Whether a trailer has come, or may come, that the client gets.
     fn may_have_trailer(&self) -> bool {
         let comes = matches!(&self.open, Some(OpenBody { link: UpstreamLink::Talk(_), .. }));
-        self.settings.pass_trailers && (comes || self.tries.has_trailer())
+        self.settings.pass_trailers && (comes || self.records.has_trailer())
     }
 
     /// Moves what was read ahead to a file. `Ready(false)`: nothing more may be read ahead.
@@ -449,15 +450,15 @@ impl UpstreamBody {
                 let message = format!(
                     "an upstream response is buffered to a temporary file {path} while reading upstream"
                 );
-                self.tries.complain(LogLevel::Warn, message);
+                self.records.complain(LogLevel::Warn, message);
                 Poll::Ready(true)
             }
             Ok(ReadAheadRoom::None) => Poll::Ready(false),
             Err(failed) => {
-                self.tries.end(None);
+                self.records.end(None);
                 self.open = None;
                 self.failed = Some(EngineError::file(failed.error.raw_os_error()));
-                self.tries.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
+                self.records.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
                 Poll::Ready(false)
             }
         }
@@ -465,12 +466,12 @@ impl UpstreamBody {
 }
 
 /// A response whose body came with its head: most small ones. `keep`: its request has left whole.
-fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &AttemptRecords, keep: bool) -> Verdict {
+fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, keep: bool) -> Verdict {
     let ReceivedHead { incoming, link, lease, rest } = answered;
     part(x).scratch.keep_fields(incoming.fields);
-    tries.count(rest.len() as u64, 0, 0);
-    tries.end(None);
-    tries.over();
+    records.count(rest.len() as u64, 0, 0);
+    records.end(None);
+    records.over();
     if let UpstreamLink::Own(connection) = link
         && incoming.keep_alive
         && keep
@@ -513,7 +514,7 @@ impl Drop for UpstreamBody {
     /// A body of which the client gets nothing (HEAD) is not waited for: the try ends here.
     fn drop(&mut self) {
         if self.open.is_some() {
-            self.tries.end(None);
+            self.records.end(None);
         }
     }
 }
@@ -573,7 +574,7 @@ impl BodySource for UpstreamBody {
 
     fn finish(&mut self, x: &mut Exchange) {
         if self.settings.pass_trailers {
-            self.tries.pass_trailers(x, &self.settings);
+            self.records.pass_trailers(x, &self.settings);
         }
     }
 
@@ -582,9 +583,9 @@ impl BodySource for UpstreamBody {
     }
 
     fn client_left(&mut self) {
-        self.tries.end(None);
+        self.records.end(None);
         self.open = None;
-        self.tries.complain(LogLevel::Info, error_log::client_gone("reading upstream"));
+        self.records.complain(LogLevel::Info, error_log::client_gone("reading upstream"));
     }
 
     fn waits_for(&self) -> WaitKind {

@@ -25,7 +25,7 @@ pub(crate) async fn run(
     x: &mut Exchange,
     up: &UpstreamLocation,
     answered: ReceivedHead,
-    tries: &AttemptRecords,
+    records: &AttemptRecords,
 ) -> Verdict {
     let ReceivedHead { incoming, link, lease, rest } = answered;
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
@@ -47,19 +47,19 @@ pub(crate) async fn run(
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
     tunnel.end_client();
     match &tunnel.server {
-        UpstreamLink::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
+        UpstreamLink::Own(connection) => records.count(connection.stream.sent(), connection.sent(), 0),
         UpstreamLink::Talk(talk) => {
             let (sent, received) = talk.counts();
-            tries.count(0, sent, received);
+            records.count(0, sent, received);
         }
     }
-    tries.end(None);
+    records.end(None);
     drop(lease);
     if let TunnelEnd::TimedOut = end {
         // Which side was silent is not known: as with a client's time-out, nobody is to blame.
         x.log(LogLevel::Info, &TIMED_OUT);
     }
-    tries.over();
+    records.over();
     Verdict::Done
 }
 

@@ -280,7 +280,7 @@ impl PeerLease {
         {
             // How long an upload takes says nothing of the time that responses take.
             if !timed.upload || long_body(x).is_none() {
-                self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
+                self.peer.state.time.add(timed, elapsed, clock::monotonic_ns());
             }
             self.timed = true;
         }
@@ -321,7 +321,11 @@ impl Drop for PeerLease {
             && (timed.last_byte || self.failed)
         {
             let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
-            self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), self.failed);
+            let (time, now) = (&self.peer.state.time, clock::monotonic_ns());
+            match self.failed {
+                true => time.add_failure(timed, elapsed, now),
+                false => time.add(timed, elapsed, now),
+            }
         }
         self.account.figures.done(self.failed);
         if !self.peer.is_compared {

@@ -23,7 +23,7 @@ impl RandomBalancer {
         RandomBalancer { members: members.clone(), two, turn: RoundRobin::new(members), seed }
     }
 
-    fn one(&mut self, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
+    fn draw_peer(&mut self, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let seed = &mut self.seed;
         draw(&self.members, tried, |_| step(seed))
     }
@@ -55,7 +55,7 @@ impl Balancer for RandomBalancer {
         }
         let drawn = match self.two {
             Some(better) => self.better_of_two(better, tried),
-            None => self.one(tried),
+            None => self.draw_peer(tried),
         };
         drawn.or_else(|| self.turn.any(tried))
     }
