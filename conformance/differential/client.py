@@ -204,9 +204,10 @@ def exchange_http2(address, port, request):
     response = Response(end="kept")
     fields = [word for name, value in request.fields for word in ("-H", f"{name}: {value}")]
     how = ["-I"] if request.method == "HEAD" else ["-X", request.method]
-    # A port of its own, as the others have: by it the line of the log is found.
+    # A port of its own, as the others have: by it the line of the log is found. Whether the server works is not asked here:
+    # a pattern of ten million steps has its time.
     while True:
-        done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--local-port", str(next(LOCAL_PORTS)), "--max-time", str(PATIENCE), "-w", "\n%{local_port}", *how, *fields,
+        done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--local-port", str(next(LOCAL_PORTS)), "--max-time", str(5 * PATIENCE), "-w", "\n%{local_port}", *how, *fields,
                                f"http://{address}:{port}{request.target.partition('#')[0]}"], capture_output=True, check=False)
         if done.returncode != PORT_IN_USE:
             break
