@@ -273,7 +273,7 @@ pub fn memcached_answer(data: &[u8]) {
             assert_eq!(value(&answer[len..], length, 1), value(&answer[len..], length, answer.len()));
         }
         Ok(memcached::MemcachedHead::NotFound { len }) => {
-            assert_eq!(answer.get(..len), Some(&b"END\r\n"[..]))
+            assert_eq!(answer.get(..len), Some(&b"END\r\n"[..]));
         }
         Ok(memcached::MemcachedHead::Incomplete) => assert!(!answer.contains(&b'\n')),
         Err(wrong) => {

@@ -155,7 +155,7 @@ impl SsiParser {
                 self.state = SsiParserState::Param;
             }
             SsiParserState::Param | SsiParserState::BeforeEqual if byte == b'=' => {
-                self.state = SsiParserState::BeforeValue
+                self.state = SsiParserState::BeforeValue;
             }
             SsiParserState::Param if byte != b'-' => return self.param(byte),
             SsiParserState::Param | SsiParserState::BeforeEqual => {
@@ -164,7 +164,7 @@ impl SsiParser {
                 return self.wrong_param(byte, reason);
             }
             SsiParserState::BeforeValue if matches!(byte, b'"' | b'\'') => {
-                self.state = SsiParserState::Value(byte)
+                self.state = SsiParserState::Value(byte);
             }
             SsiParserState::BeforeValue => {
                 let reason =

@@ -19,7 +19,7 @@ pub(crate) fn bind(pid: &Path, owner: Option<u32>) -> Option<UnixListener> {
     let _ = std::fs::remove_file(&path);
     let listener = weir_rt::file::bind_private(&path, owner);
     let refused = |error| {
-        log::cycle(LogLevel::Warn, &format_args!("no control socket \"{}\": {error}", path.display()))
+        log::cycle(LogLevel::Warn, &format_args!("no control socket \"{}\": {error}", path.display()));
     };
     listener.map_err(refused).ok()
 }

@@ -87,7 +87,7 @@ impl Module for Profile {
         match &conf.server_timing {
             None | Some(ServerTimingRule::Never) => {}
             Some(ServerTimingRule::Always) => {
-                plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(None))
+                plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(None));
             }
             Some(ServerTimingRule::When(value)) => {
                 plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(Some(value.clone())));

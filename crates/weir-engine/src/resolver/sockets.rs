@@ -65,7 +65,7 @@ pub(super) async fn datagram(
     loop {
         match stream.recv(None).await {
             RecvOutcome::Data(bytes) => {
-                shared.lock().engine.handle_datagram(clock::monotonic_ms(), token, &bytes)
+                shared.lock().engine.handle_datagram(clock::monotonic_ms(), token, &bytes);
             }
             end => return QueryError::received(&end),
         }

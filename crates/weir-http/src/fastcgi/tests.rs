@@ -23,10 +23,10 @@ fn read(input: &[u8], piece: usize) -> Result<Seen, BadRecord> {
             match event {
                 RecordEvent::More => break,
                 RecordEvent::Data(RecordKind::Stdout, range) => {
-                    seen.stdout.extend_from_slice(&piece[at..][range])
+                    seen.stdout.extend_from_slice(&piece[at..][range]);
                 }
                 RecordEvent::Data(RecordKind::Stderr, range) => {
-                    seen.stderr.extend_from_slice(&piece[at..][range])
+                    seen.stderr.extend_from_slice(&piece[at..][range]);
                 }
                 RecordEvent::Data(..) => {}
                 RecordEvent::End { kind: RecordKind::End, .. } => seen.ended += 1,

@@ -25,7 +25,7 @@ impl RequestHead {
             }
             BadRequest::RepeatedHost => self.quote_repeated(&mut out, buf, KnownField::Host),
             BadRequest::ContentLengthRepeated => {
-                self.quote_repeated(&mut out, buf, KnownField::ContentLength)
+                self.quote_repeated(&mut out, buf, KnownField::ContentLength);
             }
             BadRequest::RepeatedField(known) => self.quote_repeated(&mut out, buf, known),
             BadRequest::TransferEncodingUnknown => {

@@ -295,7 +295,7 @@ impl H2Connection {
     pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         match self.state(key) {
             StreamState::HalfClosedLocal if self.role == H2Role::Server => {
-                self.reset(key, ErrorCode::No, out)
+                self.reset(key, ErrorCode::No, out);
             }
             StreamState::Closed => {}
             _ => self.reset(key, ErrorCode::Internal, out),

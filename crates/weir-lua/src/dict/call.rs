@@ -249,7 +249,7 @@ impl DictCall<'_> {
             }
             DictCall::FlushAll => out.number(FLUSH_ALL),
             DictCall::FlushExpired(most) => {
-                [FLUSH_EXPIRED, *most].iter().for_each(|number| out.number(*number))
+                [FLUSH_EXPIRED, *most].iter().for_each(|number| out.number(*number));
             }
             DictCall::Keys(most) => [KEYS, *most].iter().for_each(|number| out.number(*number)),
             DictCall::Capacity => out.number(CAPACITY),

@@ -243,7 +243,7 @@ fn circles_shrink() {
             let members: Vec<_> = circle.iter().map(String::as_str).collect();
             found.insert(format!("{name}: a circle of {} folders: {}", circle.len(), members.join(" ")));
         }
-        found.extend(inside(&name, &arrows));
+        found.extend(inside(name, &arrows));
     }
     compare("circles.txt", &found, "circles between folders, or of more than eight files inside of one");
 }

@@ -392,7 +392,7 @@ impl UpstreamSession {
             }
             H2Event::Reset { key, code, reason } => tell(key, CallProgress::Reset(code, reason)),
             H2Event::Malformed { key, reason } => {
-                tell(key, CallProgress::Reset(ErrorCode::Protocol, Some(reason)))
+                tell(key, CallProgress::Reset(ErrorCode::Protocol, Some(reason)));
             }
             H2Event::GoAway { last, code } => {
                 for key in h2.keys().into_iter().filter(|key| h2.id(*key) > last) {

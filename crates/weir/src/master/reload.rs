@@ -117,7 +117,7 @@ impl MasterProcess {
         let log = log::main_of(configuration.main.error_log_open.as_ref(), &configuration.prefix)
             .map_err(|error| vec![error])?;
         let sockets = run::open(&configuration, &self.hatching.cycle.sockets, |line| {
-            log::cycle(LogLevel::Emerg, &line)
+            log::cycle(LogLevel::Emerg, &line);
         })?;
         let cycle =
             ConfCycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };

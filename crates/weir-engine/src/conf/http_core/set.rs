@@ -189,7 +189,7 @@ pub(super) fn disable_symlinks(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -
     for i in 0..line.args().len() {
         match line.bytes(i) {
             [b'f', b'r', b'o', b'm', b'=', part @ ..] => {
-                from = Some(ValueScript::compile_text(line, i, part)?)
+                from = Some(ValueScript::compile_text(line, i, part)?);
             }
             name @ (b"off" | b"on" | b"if_not_owner") => mode = Some(name),
             _ => return Err(line.invalid_parameter(i)),

@@ -79,7 +79,7 @@ impl H2Stream {
         let mut blocks = self.mux.blocks.borrow_mut();
         let composed = self.mux.wire.compose(|out| {
             h2.head(self.key, StreamEnd::last_if(end), out, |coder, out| {
-                encode::head(x, &mut blocks, coder, out)
+                encode::head(x, &mut blocks, coder, out);
             });
         });
         drop(h2);

@@ -78,7 +78,7 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
                         at += used;
                         if let Some(H2Event::Head { key, .. }) = event {
                             peer.server.head(key, StreamEnd::Last, &mut peer.out, |coder, out| {
-                                coder.status(200, out)
+                                coder.status(200, out);
                             });
                             peer.server.release(key, &mut peer.out);
                         }

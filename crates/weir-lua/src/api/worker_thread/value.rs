@@ -83,7 +83,7 @@ impl LuaValue {
         match self {
             LuaValue::Nil => out.number(NIL),
             LuaValue::Boolean(value) => {
-                [BOOLEAN, (*value).into()].iter().for_each(|number| out.number(*number))
+                [BOOLEAN, (*value).into()].iter().for_each(|number| out.number(*number));
             }
             LuaValue::Number(value) => {
                 out.number(NUMBER);
@@ -140,7 +140,7 @@ impl LuaValue {
             LuaValue::Number(value) => l.push_number(*value),
             LuaValue::Text(text) => l.push_bytes(text),
             LuaValue::Pointer(address) => {
-                l.push_pointer(std::ptr::without_provenance_mut::<c_void>(*address))
+                l.push_pointer(std::ptr::without_provenance_mut::<c_void>(*address));
             }
             LuaValue::Table(pairs) => {
                 l.reserve(8);

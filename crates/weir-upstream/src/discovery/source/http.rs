@@ -296,7 +296,7 @@ impl SourceResponse {
             let mut head = ResponseHead::default();
             match head.parse(&self.rest, &limits) {
                 Ok(HeadParse::Complete) if (100..200).contains(&head.status) => {
-                    drop(self.rest.drain(..head.len))
+                    drop(self.rest.drain(..head.len));
                 }
                 Ok(HeadParse::Complete) => {
                     self.take_head(&head);
