@@ -72,11 +72,11 @@ pub enum FileKind {
 pub struct FileMeta {
     /// File, directory or neither.
     pub kind: FileKind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Last modification, seconds since 1970.
     pub mtime_s: i64,
-    /// Its nanoseconds.
+    /// Nanoseconds within that second, 0 to 999,999,999.
     pub mtime_ns: u32,
     /// Inode number.
     pub ino: u64,

@@ -391,9 +391,9 @@ pub fn has_ended(fd: RawFd) -> bool {
 /// Bytes that a socket holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketBytes {
-    /// Received and not read (SIOCINQ).
+    /// Bytes received and not read (SIOCINQ).
     pub unread: u64,
-    /// Written and not acknowledged by the peer (SIOCOUTQ).
+    /// Bytes written and not acknowledged by the peer (SIOCOUTQ).
     pub unacknowledged: u64,
     /// Of those, not even sent (SIOCOUTQNSD): the peer's or the network's window is full.
     pub unsent: u64,

@@ -20,7 +20,7 @@ pub enum BrotliOperation {
 pub struct EncoderProgress {
     /// Bytes used of the input.
     pub taken: usize,
-    /// Bytes written.
+    /// Number of bytes written to the output.
     pub given: usize,
     /// More waits to be written.
     pub more: bool,

@@ -27,29 +27,29 @@ pub struct RequestRecord {
     pub cause: Cause,
     /// Wall clock at its beginning, milliseconds since 1970.
     pub unix_ms: u64,
-    /// When it began.
+    /// When it began, in ticks.
     pub start: u64,
-    /// From the beginning to the end.
+    /// Ticks from the beginning to the end.
     pub total: u64,
-    /// Of it, running.
+    /// Ticks of it spent running.
     pub run: u64,
     /// Of it, waiting, by [`WaitKind`].
     pub waits: [u64; WaitKind::COUNT],
-    /// Before the beginning: in the listener's accept queue (first request of a connection).
+    /// Ticks before the beginning: in the listener's accept queue (first request of a connection).
     pub accept_wait: u64,
-    /// Before the beginning: in the socket's receive queue.
+    /// Ticks before the beginning: in the socket's receive queue.
     pub receive_wait: u64,
     /// Bytes received: head and body.
     pub bytes_in: u64,
     /// Bytes sent, head included.
     pub bytes_out: u64,
-    /// Of the run, waiting for locks.
+    /// Ticks of the run spent waiting for locks.
     pub lock: u64,
-    /// Of the run, Lua garbage collection.
+    /// Ticks of the run spent in Lua garbage collection.
     pub gc: u64,
-    /// Of the run, compiling Lua traces.
+    /// Ticks of the run spent compiling Lua traces.
     pub jit: u64,
-    /// Exits from compiled Lua traces.
+    /// Number of exits from compiled Lua traces.
     pub trace_exits: u64,
     /// Bytes Lua allocated.
     pub lua_bytes: u64,
@@ -126,7 +126,7 @@ impl RequestRecord {
         self.path.set(target);
     }
 
-    /// All waiting together.
+    /// All waiting together, in ticks.
     #[must_use]
     pub fn wait(&self) -> u64 {
         self.waits.iter().sum()

@@ -43,7 +43,7 @@ impl EventTape {
         self.last.set(now);
     }
 
-    /// When the last stamp was taken.
+    /// When the last stamp was taken, in ticks.
     #[inline]
     #[must_use]
     pub fn last(&self) -> u64 {

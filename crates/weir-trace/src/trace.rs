@@ -275,7 +275,7 @@ impl Trace {
         }
     }
 
-    /// When the last stamp was taken.
+    /// When the last stamp was taken, in ticks.
     #[inline]
     #[must_use]
     pub fn last(&self) -> u64 {

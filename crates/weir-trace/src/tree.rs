@@ -26,25 +26,25 @@ pub struct TreeNode {
     pub parent: u32,
     /// How often it was entered or marked.
     pub calls: u64,
-    /// Run outside of its children.
+    /// Ticks run outside of its children.
     pub self_run: u64,
-    /// Wait outside of its children.
+    /// Ticks waited outside of its children.
     pub self_wait: u64,
-    /// Run, children included.
+    /// Ticks run, children included.
     pub run: u64,
-    /// Wait, children included.
+    /// Ticks waited, children included.
     pub wait: u64,
     /// Bytes that went in.
     pub bytes_in: u64,
     /// Bytes that came out.
     pub bytes_out: u64,
-    /// Of its own run, waiting for locks.
+    /// Ticks of its own run spent waiting for locks.
     pub lock: u64,
-    /// Of its own run, garbage collection.
+    /// Ticks of its own run spent in garbage collection.
     pub gc: u64,
     /// Of its own run, compiling Lua code.
     pub jit: u64,
-    /// Errors noted.
+    /// Number of errors noted.
     pub errors: u64,
     /// The code of the last error noted.
     pub last_error: u64,
@@ -56,7 +56,7 @@ pub struct TreeNode {
 }
 
 impl TreeNode {
-    /// Run and wait, children included.
+    /// Ticks of run and wait, children included.
     #[must_use]
     pub fn inclusive(&self) -> u64 {
         self.run + self.wait
@@ -70,9 +70,9 @@ pub struct NodeWait {
     pub node: u32,
     /// For what.
     pub kind: WaitKind,
-    /// How often.
+    /// How often it waited.
     pub calls: u64,
-    /// Ticks.
+    /// Ticks waited in all.
     pub ticks: u64,
 }
 

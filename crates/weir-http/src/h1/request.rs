@@ -48,7 +48,7 @@ pub struct RequestHead {
     pub host: Option<u16>,
     /// How many `Host` fields there are: 0 or 1, since a second one is an error.
     pub host_count: u16,
-    /// `Content-Length`, in bytes.
+    /// `Content-Length`, in bytes; `None` when the field is absent.
     pub content_length: Option<u64>,
     /// `Transfer-Encoding: chunked`.
     pub chunked: bool,

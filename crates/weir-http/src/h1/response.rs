@@ -79,7 +79,7 @@ pub struct ResponseHead {
     pub len: usize,
     /// The field lines in order.
     pub fields: Vec<Field>,
-    /// `Content-Length`, in bytes.
+    /// `Content-Length`, in bytes; `None` when the field is absent.
     pub content_length: Option<u64>,
     /// `Transfer-Encoding: chunked`.
     pub chunked: bool,

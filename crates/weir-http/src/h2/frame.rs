@@ -3,7 +3,7 @@
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Bytes that follow.
+    /// Length of the payload in bytes, without this head of 9.
     pub length: u32,
     /// Its type.
     pub kind: u8,

@@ -10,19 +10,19 @@ use crate::hpack::{DecodedSection, NameKind, SectionField};
 /// What the pseudo-header fields and the fields that the protocol itself needs say. Spans are of the section's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct H2Message {
-    /// `:method`
+    /// `:method`; `None` when absent, as in responses.
     pub method: Option<Span>,
-    /// `:scheme`
+    /// `:scheme`; `None` when absent.
     pub scheme: Option<Span>,
-    /// `:authority`
+    /// `:authority`; `None` when absent.
     pub authority: Option<Span>,
-    /// `:path`
+    /// `:path`; `None` when absent.
     pub path: Option<Span>,
     /// `:protocol` (RFC 8441)
     pub protocol: Option<Span>,
     /// `:status`, of a response.
     pub status: Option<u16>,
-    /// `Content-Length`
+    /// `Content-Length`, in bytes; `None` when absent.
     pub content_length: Option<u64>,
     /// `Priority` (RFC 9218)
     pub priority: Option<Priority>,

@@ -56,7 +56,7 @@ pub struct LoopRun {
     pub turn: u64,
     /// When the request began to run.
     pub start: u64,
-    /// When it stopped.
+    /// When it stopped, in ticks.
     pub end: u64,
     /// The request's route.
     pub route: Site,
