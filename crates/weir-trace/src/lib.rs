@@ -13,14 +13,14 @@
 //! functions turn ticks into nanoseconds, by a function they are given ([`TicksToNanos`]).
 //!
 //! ```
-//! use weir_trace::{Kind, Recorder, RequestRecord, Settings, Site, SiteTable, Step, Trace};
+//! use weir_trace::{ConnectionStep, Recorder, RecorderSettings, RequestRecord, Site, SiteKind, SiteTable, Trace};
 //!
 //! let sites = SiteTable::new();
-//! let access = sites.intern(Kind::Phase(6), "/img", "");
-//! let mut recorder = Recorder::new(0, Settings::default());
+//! let access = sites.intern(SiteKind::Phase(6), "/img", "");
+//! let mut recorder = Recorder::new(0, RecorderSettings::default());
 //! let mut trace = Trace::new();
 //! recorder.begin(&mut trace, 1_000);
-//! trace.mark(Site::step(Step::Parse), 1_300); // 300 ticks for the parser
+//! trace.mark(Site::step(ConnectionStep::Parse), 1_300); // 300 ticks for the parser
 //! trace.enter(access, 1_310);
 //! trace.suspend(1_400);
 //! trace.resume(9_400); // 8,000 ticks of waiting, charged to the access phase
