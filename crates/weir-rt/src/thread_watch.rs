@@ -94,7 +94,9 @@ mod tests {
                     }
                 });
             }
-            let busy = watches.recv().expect("a thread");
+            // All of them run before the test ends: one that starts later would find nobody who reads.
+            let spinning: Vec<_> = (0..=cores).map(|_| watches.recv().expect("a thread")).collect();
+            let busy = spinning[0];
             until(busy, ThreadState::Running);
             until(busy, ThreadState::Ready);
             assert!(busy.cpu_time() > Duration::ZERO);
