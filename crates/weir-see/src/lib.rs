@@ -17,6 +17,7 @@ mod filter;
 pub mod formats;
 mod gzip;
 mod http;
+mod interrupted;
 mod metrics;
 pub mod raw_stacks;
 pub mod remains;

@@ -9,6 +9,8 @@ use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
 };
 
+use crate::interrupted::uninterrupted;
+
 /// What is asked for: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoadUrl {
@@ -112,14 +114,7 @@ fn connect(host: &str) -> io::Result<TcpStream> {
 
 fn more(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
     let mut piece = [0; 64 * 1024];
-    let read = loop {
-        match stream.read(&mut piece) {
-            // A read with a timeout is not restarted after a signal (signal(7)).
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read?,
-        }
-    };
-    match read {
+    match uninterrupted(|| stream.read(&mut piece))? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         length => {
             input.extend_from_slice(&piece[..length]);

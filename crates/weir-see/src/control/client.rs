@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use weir_rt::signal::{self, Signals};
 
 use super::protocol::{ControlQuestion, FrameKind, LONGEST_FRAME, read_frame};
+use crate::interrupted::uninterrupted;
 
 /// A connection to a server.
 pub(crate) struct ControlClient {
@@ -139,21 +140,17 @@ struct TimedStream<'a> {
 
 impl Read for TimedStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
+        uninterrupted(|| {
             let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(late("its answer takes too long"));
             }
             self.stream.set_read_timeout(left)?;
-            match self.stream.read(into) {
-                // A read with a timeout is not restarted after a signal (signal(7)), and `weir doctor` is sampled itself.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(late("its answer takes too long"));
-                }
-                read => return read,
-            }
-        }
+            self.stream.read(into).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => late("its answer takes too long"),
+                _ => error,
+            })
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use weir_http::{KnownField, Method, Version};
 
 use super::listener::{AdminPermit, AdminStream, ListenerState};
 use super::route;
+use crate::interrupted::uninterrupted;
 use crate::responses::reply::{ReplyFailure, ReplySink};
 
 /// A request, as far as responses need it.
@@ -124,18 +125,14 @@ impl BufferedConnection {
 
     /// Reads, up to the end of the request's time: who sends a byte now and then keeps no place for longer than others.
     fn read(&mut self) -> io::Result<usize> {
-        loop {
+        uninterrupted(|| {
             let left = self.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.stream.set_patience(Some(left))?;
-            match self.receive() {
-                // A read with a timeout is not restarted after a signal (signal(7)).
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
+            self.receive()
+        })
     }
 
     fn receive(&mut self) -> io::Result<usize> {
