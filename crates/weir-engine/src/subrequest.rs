@@ -262,8 +262,7 @@ fn child(
     x.bytes_before = 0;
     x.role = ExchangeRole::Subrequest;
     request(&mut x, &parent.request, target, options.method);
-    let (of_parent, around) = (parent.request.head.method_span, parent.request.main_method);
-    x.request.main_method = if parent.is_subrequest() { around } else { of_parent };
+    x.request.main_method = parent.main_method();
     let holds = match (taking, &options.body) {
         (ParentShare::Copies, SubrequestBody::Parent) => {
             let mut copy = parent.body.copy();

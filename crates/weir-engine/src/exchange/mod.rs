@@ -45,7 +45,7 @@ use crate::conf::server::VirtualServer;
 use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
-use crate::text::{Arena, Text};
+use crate::text::{Arena, Span, Text};
 use crate::transport::{ClientConnection, Transport};
 use crate::typed_values::TypedValues;
 use crate::variable::{RegexCaptures, VarIndex, VariableValues};
@@ -363,6 +363,11 @@ impl Exchange {
     #[inline]
     pub fn is_subrequest(&self) -> bool {
         matches!(self.role, ExchangeRole::Subrequest)
+    }
+
+    /// The method of the client's request, also in its subrequests (`$request_method`).
+    pub(crate) fn main_method(&self) -> Span {
+        if self.is_subrequest() { self.request.main_method } else { self.request.head.method_span }
     }
 
     /// The value of a variable; `None` where nginx has "not found".

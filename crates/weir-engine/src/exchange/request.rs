@@ -14,7 +14,7 @@ pub use weir_http::Field;
 pub struct Request {
     /// The head as parsed.
     pub head: RequestHead,
-    /// In a subrequest the method of the request that it is part of; else unused.
+    /// See [`Exchange::main_method`](super::Exchange::main_method): in a subrequest the client's method; else unused.
     pub(crate) main_method: Span,
     /// The target as written, in absolute form without scheme and host (`$request_uri`).
     pub unparsed_uri: Span,

@@ -26,7 +26,7 @@ pub(super) fn line(x: &mut Exchange) -> Option<Text> {
 
 /// `$request_method`: in a subrequest that of the request, as in nginx.
 pub(super) fn method(x: &mut Exchange) -> Option<Text> {
-    present(if x.is_subrequest() { x.request.main_method } else { x.request.head.method_span })
+    present(x.main_method())
 }
 
 pub(super) fn unparsed_uri(x: &mut Exchange) -> Option<Text> {
