@@ -127,7 +127,7 @@ impl<'a> LineCx<'a> {
         self.fail(format!("\"{}\" directive {reason}", self.name()))
     }
 
-    /// An error at argument `i`, from 0 (at the directive when there is none), with these words.
+    /// An error at argument `i`, from 0 (at the directive where that is absent), with these words.
     pub fn fail_arg(&self, i: usize, message: impl Into<String>) -> Error {
         let word = self.args().get(i).unwrap_or(&self.line.name);
         Error::new(message).at(word.span)
@@ -158,7 +158,7 @@ impl<'a> LineCx<'a> {
         self.warnings.push(Error::alert(message).at(self.line.name.span));
     }
 
-    /// Warns at argument `i`, from 0 (at the directive when there is none); the configuration is still used.
+    /// Warns at argument `i`, from 0 (at the directive where that is absent); the configuration is still used.
     pub fn warn_arg(&mut self, i: usize, message: impl Into<String>) {
         let span = self.args().get(i).unwrap_or(&self.line.name).span;
         self.warnings.push(Error::warning(message).at(span));

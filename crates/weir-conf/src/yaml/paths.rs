@@ -18,10 +18,10 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
     settings.extend(level.logs.into_iter().filter(|_| own));
     let folder = if written.ends_with('/') { written.to_owned() } else { format!("{written}/") };
     let bare = (!written.ends_with('/')).then_some(written);
-    let location = |modifier: Option<&str>, path: &str, answer: Vec<DirectiveLine>| {
+    let location = |modifier: Option<&str>, path: &str, content: Vec<DirectiveLine>| {
         let mut args: Vec<_> = modifier.map(|modifier| (modifier, key.span)).into_iter().collect();
         args.push((path, key.span));
-        block("location", key.span, &args, [settings.clone(), answer].concat())
+        block("location", key.span, &args, [settings.clone(), content].concat())
     };
     match what.text()? {
         "file.dir" => {
@@ -41,8 +41,8 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
             Ok(all)
         }
         "file.file" => {
-            let answer = vec![line("alias", what.span, &[(value.plain()?, value.span)])];
-            Ok(vec![location(Some("="), written, answer)])
+            let content = vec![line("alias", what.span, &[(value.plain()?, value.span)])];
+            Ok(vec![location(Some("="), written, content)])
         }
         "proxy.reverse.url" => {
             let url = value.plain()?;
@@ -54,9 +54,9 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
             Ok(all)
         }
         _ => {
-            let answer = redirect(what, value, &folder)?;
-            let mut all = vec![location(None, &folder, answer.clone())];
-            all.extend(bare.map(|bare| location(Some("="), bare, answer)));
+            let content = redirect(what, value, &folder)?;
+            let mut all = vec![location(None, &folder, content.clone())];
+            all.extend(bare.map(|bare| location(Some("="), bare, content)));
             Ok(all)
         }
     }
@@ -80,15 +80,15 @@ fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<Direct
         return Err(Error::new(format!("invalid status \"{code}\"")).at(at));
     }
     let text = url.plain()?;
-    let answer = |to: &str| line("return", key.span, &[(code, at), (to, url.span)]);
+    let redirect_to = |to: &str| line("return", key.span, &[(code, at), (to, url.span)]);
     if folder == "/" {
-        return Ok(vec![answer(&format!("{}$request_uri", text.trim_end_matches('/')))]);
+        return Ok(vec![redirect_to(&format!("{}$request_uri", text.trim_end_matches('/')))]);
     }
     // The target as it was sent, so that nothing decoded gets into a header.
     let pattern = format!("^{}/?([^?]*))", escaped(folder.trim_end_matches('/')));
     let condition = [("($request_uri", key.span), ("~", key.span), (pattern.as_str(), key.span)];
-    let rest = answer(&format!("{text}$1$is_args$args"));
-    Ok(vec![block("if", key.span, &condition, vec![rest]), answer(text)])
+    let rest = redirect_to(&format!("{text}$1$is_args$args"));
+    Ok(vec![block("if", key.span, &condition, vec![rest]), redirect_to(text)])
 }
 
 /// `text` as an expression that matches it.

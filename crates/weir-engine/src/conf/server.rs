@@ -259,13 +259,13 @@ impl ConfigurationLink {
         self.leaving.get()
     }
 
-    /// Calls `told` on this thread when [`ConfigurationLink::is_leaving`] becomes true; drops it if the worker ends without.
-    pub fn on_leave(&self, told: impl FnOnce() + 'static) {
-        self.told.borrow_mut().push(Box::new(told));
+    /// Calls `notify` on this thread when [`ConfigurationLink::is_leaving`] becomes true; drops it if the worker ends without.
+    pub fn on_leave(&self, notify: impl FnOnce() + 'static) {
+        self.told.borrow_mut().push(Box::new(notify));
     }
 
     /// Has the worker wait for `work` before it takes the configuration into use: a module asks for it while the
-    /// configuration is installed. A reload gives up after `weir_server::Options::patience`.
+    /// configuration is installed. A reload gives up after `weir_server::ServerOptions::patience`.
     pub fn before_serving(&self, work: impl Future<Output = ()> + 'static) {
         self.beginning.borrow_mut().push_back(Box::pin(work));
     }

@@ -129,7 +129,7 @@ impl RequestBody {
         self.beside().map_or(self.received, |rest| rest.received.get())
     }
 
-    /// Bytes that were read for somebody who wants the body, its chunk framing included.
+    /// Bytes that were read for a handler that wants the body, its chunk framing included.
     pub fn framed(&self) -> u64 {
         self.beside().map_or(self.framed, |rest| rest.framed.get())
     }

@@ -15,7 +15,7 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
         let what = settings(line).map_or("", |line| line.name.str());
         let message = if scope.has("try_files") {
             format!("\"try_files\" is not in force inside of this \"if\", which has \"{what}\"")
-        } else if let Some(content) = answering(scope, line) {
+        } else if let Some(content) = content_beside(scope, line) {
             format!(
                 "\"{what}\" in this \"if\" and \"{content}\" in its location both answer: the \"if\" wins whole"
             )
@@ -32,12 +32,12 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-/// What answers in the location, when `line` has something else that answers.
-fn answering<'t>(scope: &LintScope<'t>, line: &DirectiveLine) -> Option<&'t str> {
+/// What makes the content of the location, when `line` has something else that does.
+fn content_beside<'t>(scope: &LintScope<'t>, line: &DirectiveLine) -> Option<&'t str> {
     let block = line.block.as_ref()?;
-    let answers = |line: &&DirectiveLine| CONTENT.contains(&line.name.str());
-    block.lines.iter().find(answers)?;
-    scope.lines.iter().find(answers).map(|line| line.name.str())
+    let is_content = |line: &&DirectiveLine| CONTENT.contains(&line.name.str());
+    block.lines.iter().find(is_content)?;
+    scope.lines.iter().find(is_content).map(|line| line.name.str())
 }
 
 /// The first line inside that is a setting, unless the block ends the request anyway.

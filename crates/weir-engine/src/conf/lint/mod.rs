@@ -1,7 +1,7 @@
 //! Traps: lines that are no errors and rarely do what was meant. `weir -t` shows them with place and reason.
 //!
 //! A pass over the tree as written, before it is built: each trap is a file, a function that looks at one block with
-//! those around it. A trap that cannot be told from good use is not one: a warning that is wrong teaches to skip all.
+//! those around it. A trap that cannot be distinguished from good use is not reported: one wrong warning teaches to skip all.
 
 mod alias;
 mod backtrack;
