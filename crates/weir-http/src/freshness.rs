@@ -1,4 +1,4 @@
-//! How long an answer may be kept, by what its head says (RFC 9111 section 5.2, RFC 5861), read as nginx reads it.
+//! How long a response may be kept, by what its head says (RFC 9111 section 5.2, RFC 5861), read as nginx reads it.
 
 use crate::header::decimal;
 

@@ -1,6 +1,6 @@
-//! memcached's text protocol, as much of it as asks for one value: `get key`, and the answer to it.
+//! memcached's text protocol, as much of it as asks for one value: `get key`, and the response to it.
 //!
-//! Without I/O: [`head`] is shown what has come and says what the answer is, once its first line is whole; a value is
+//! Without I/O: [`head`] is shown what has come and says what the response is, once its first line is whole; a value is
 //! followed by [`TRAILER`].
 
 use std::fmt;

@@ -28,7 +28,7 @@ fn site(inside: &str) -> Site {
     Site::new(&MODULES, inside)
 }
 
-/// A site whose `{users}` stands for a file with `user:right`, kept in `form`; the file lives as long as the folder.
+/// A site whose `{users}` stands for a file with `user:right`, kept in `form`; the file lives as long as the directory.
 fn guarded(inside: &str, form: &str) -> (Site, TempDir) {
     let folder = TempDir::new();
     let users = folder.write("users", format!("# users\nuser:{form}:a comment\n"));

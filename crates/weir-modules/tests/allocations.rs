@@ -60,7 +60,7 @@ fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
     (calls as f64 / REQUESTS as f64, last)
 }
 
-/// Asks once; the length of the answer, where it is not known by the end of the file's text.
+/// Asks once; the length of the response, where it is not known by the end of the file's text.
 fn ask(client: &mut TcpStream, answer: &mut [u8], length: Option<usize>) -> usize {
     client.write_all(REQUEST).expect("the server reads");
     let mut read = 0;

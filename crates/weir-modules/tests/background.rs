@@ -1,5 +1,5 @@
-//! Modules whose work outlives an answer or spans requests: `mirror`, `userid`, `stub_status`; and header filters
-//! that refuse every answer.
+//! Modules whose work outlives a response or spans requests: `mirror`, `userid`, `stub_status`; and header filters
+//! that refuse every response.
 
 mod common;
 
@@ -24,7 +24,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 9] = with_core(&[
     ModuleDef::of::<Refuse>(),
 ]);
 
-/// `refuse status`: a header filter that refuses every answer with it.
+/// `refuse status`: a header filter that refuses every response with it.
 struct Refuse;
 
 impl Module for Refuse {

@@ -41,7 +41,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What is compared of an answer; the server's own pages are as long as its name is.
+/// What is compared of a response; the server's own pages are as long as its name is.
 fn outline(response: &Response) -> String {
     let mut out = response.status.to_string();
     let own = response.text().contains("</center>");
@@ -64,8 +64,8 @@ fn outline(response: &Response) -> String {
     out + "|" + &body.replace("<center>nginx</center>", "<center>weir</center>")
 }
 
-/// Asks Weir, and nginx where it is there, `METHOD PATH [VERSION] [| FIELD]...`; the answers are the same, and contain
-/// what is given.
+/// Asks Weir, and nginx where it is there, `METHOD PATH [VERSION] [| FIELD]...`; the responses are the same, and
+/// contain what is given.
 fn ask(http: &str, server: &str, requests: &[(&str, &str)]) {
     let nginx = |conf: &str| weir_test::nginx(conf);
     ask_of(nginx, http, server, requests);

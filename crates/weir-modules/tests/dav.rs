@@ -1,5 +1,5 @@
-//! WebDAV end to end: the same requests asked of Weir and of nginx, whose answers, log lines and folders must be the
-//! same.
+//! WebDAV end to end: the same requests asked of Weir and of nginx, whose responses, log lines and directories must be
+//! the same.
 
 mod common;
 
@@ -128,7 +128,7 @@ fn listing(folder: &Path) -> Vec<String> {
     found
 }
 
-/// What a log says of requests: level and message, without times, numbers and folders.
+/// What a log says of requests: level and message, without times, numbers and directories.
 fn complaints(log: &str, root: &Path) -> Vec<String> {
     let lines = log.lines().filter_map(|line| {
         let level = line.split(' ').nth(2)?;

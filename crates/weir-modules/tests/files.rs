@@ -17,7 +17,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
     ModuleDef::of::<Static>(),
 ]);
 
-/// A server whose root is a folder of this test.
+/// A server whose root is a directory of this test.
 struct Site {
     folder: TempDir,
     address: SocketAddr,

@@ -18,7 +18,7 @@ struct Site {
 }
 
 impl Site {
-    /// `blocks` stand in the http block; the answer is `text`.
+    /// `blocks` stand in the http block; the response is `text`.
     fn new(blocks: &str, text: &str) -> Site {
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
         let text = format!(

@@ -28,7 +28,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 13] = with_core(&[
     ModuleDef::of::<UserId>(),
 ]);
 
-/// What is compared of an answer: status, the fields that modules here set, and what is no page of the server's own.
+/// What is compared of a response: status, the fields that modules here set, and what is no page of the server's own.
 fn outline(response: &Response) -> String {
     let mut out = response.status.to_string();
     for name in ["Content-Type", "Last-Modified", "WWW-Authenticate", "P3P", "X"] {
@@ -42,7 +42,7 @@ fn outline(response: &Response) -> String {
     }
 }
 
-/// Asks Weir, and nginx where it is there; the answers are the same and, where one is given, this.
+/// Asks Weir, and nginx where it is there; the responses are the same and, where one is given, this.
 fn ask(http: &str, server: &str, requests: &[(&str, &str, &str)]) {
     let site = Site::with(&MODULES, http, server);
     for (path, fields, expected) in requests {

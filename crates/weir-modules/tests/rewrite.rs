@@ -16,7 +16,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
     ModuleDef::of::<Headers>(),
 ]);
 
-/// Asks for each path; the answer is status, `Location` if there is one, and the body of a 200.
+/// Asks for each path; the response is status, `Location` if there is one, and the body of a 200.
 fn check(site: &Site, cases: &[(&str, &str)]) {
     for (path, expected) in cases {
         let response = site.get(path, "Cookie: c=5\r\n");

@@ -353,7 +353,7 @@ impl FileHandle {
         let mut byte = 0u8;
         let iov = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
         // SAFETY: one iovec of one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system cannot tell, and
-        // then the answer is no and a pool thread reads the file.
+        // then the response is no and a pool thread reads the file.
         unsafe { libc::preadv2(self.fd(), &iov, 1, offset, libc::RWF_NOWAIT) == 1 }
     }
 }

@@ -458,7 +458,7 @@ pub fn turn_stamp() -> u64 {
 }
 
 /// A number that changes whenever the loop has received bytes from the kernel: whatever was asked of the system since
-/// it is what it is was asked after all bytes that tasks have seen so far were sent. So an answer (a file opened) may
+/// it is what it is was asked after all bytes that tasks have seen so far were sent. So a response (a file opened) may
 /// be shared by the requests of one epoch, and shows none of them the world before it began.
 ///
 /// # Panics

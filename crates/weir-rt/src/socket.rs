@@ -79,7 +79,7 @@ pub(crate) enum SendState {
 pub(crate) struct SocketSlot {
     /// -1: the slot is free.
     pub(crate) fd: RawFd,
-    /// Part of user_data, so that what comes late is told apart.
+    /// Part of user_data, so that what comes late is distinguished.
     pub(crate) generation: u32,
     pub(crate) received: BufferQueue,
     pub(crate) ops: SocketOps,

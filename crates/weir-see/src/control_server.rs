@@ -89,7 +89,7 @@ fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     write_frame(&mut reply.stream, kind, text.as_bytes())
 }
 
-/// An answer on its way.
+/// A response on its way.
 struct FrameReply {
     stream: UnixStream,
     stopped: bool,
@@ -120,5 +120,5 @@ impl ReplySink for FrameReply {
 
 /// Conversations at once; more are closed unanswered.
 const MOST: usize = 64;
-/// How long a client may take to send its question, or to make room for the answer.
+/// How long a client may take to send its question, or to make room for the response.
 const PATIENCE: Duration = Duration::from_secs(10);

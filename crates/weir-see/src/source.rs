@@ -1,4 +1,4 @@
-//! What answers are made from: the workers' published figures, and a way to ask the workers themselves.
+//! What responses are made from: the workers' published figures, and a way to ask the workers themselves.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -114,7 +114,7 @@ pub(crate) fn ticks(ns: u64) -> u64 {
     clock::scale().ns_to_ticks(ns)
 }
 
-/// How long a worker is waited for where its answer is the point.
+/// How long a worker is waited for where its response is the point.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// The same where the answer is good without it, too, and must come while a worker is stuck.
+/// The same where the response is good without it, too, and must come while a worker is stuck.
 pub(crate) const BRIEFLY: Duration = Duration::from_millis(50);

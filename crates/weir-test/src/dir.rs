@@ -1,4 +1,4 @@
-//! A temporary folder that goes away with its value.
+//! A temporary directory that goes away with its value.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A new empty folder, removed with all it holds when dropped (kept when `WEIR_TEST_KEEP` is set).
+/// A new empty directory, removed with all it holds when dropped (kept when `WEIR_TEST_KEEP` is set).
 ///
 /// Its path is short, since unix sockets inside it must fit in 107 bytes; it has no links in it, and is as long as that
-/// of every other folder of the process, so that what differs between two servers is no length.
+/// of every other directory of the process, so that what differs between two servers is no length.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// Makes the folder below the system's temporary folder.
+    /// Makes the directory below the system's temporary directory.
     ///
     /// # Panics
     /// When it cannot be made.
@@ -42,13 +42,13 @@ impl TempDir {
         }
     }
 
-    /// The folder itself.
+    /// The directory itself.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a file, making the folders above it.
+    /// Writes a file, making the directories above it.
     ///
     /// # Panics
     /// When it cannot be written.

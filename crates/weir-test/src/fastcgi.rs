@@ -42,7 +42,7 @@ pub enum FcgiOut {
 }
 
 impl FcgiOut {
-    /// A whole answer.
+    /// A whole response.
     #[must_use]
     pub fn answer(text: &str) -> Vec<FcgiOut> {
         vec![FcgiOut::Stdout(text.into()), FcgiOut::Stdout(Vec::new()), FcgiOut::End]
@@ -74,7 +74,7 @@ pub struct FcgiApp {
 
 impl FcgiApp {
     /// Listens on a free port of 127.0.0.1 and answers every request with what `answer` returns. A connection is closed
-    /// behind the answer unless the server wished to keep it and the answer has an end.
+    /// behind the response unless the server wished to keep it and the response has an end.
     ///
     /// # Panics
     /// When there is no free port.

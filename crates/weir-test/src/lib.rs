@@ -1,4 +1,4 @@
-//! Test harness: the real binary, a raw client, temporary folders.
+//! Test harness: the real binary, a raw client, temporary directories.
 //!
 //! A test is a configuration text and what a client sees:
 //!
@@ -9,18 +9,18 @@
 //!
 //! The text is completed with what every test needs (`pid`, `error_log`, `daemon off`, `master_process off`,
 //! `access_log`, `events { use … }`), without moving its lines, so that messages with line numbers can be tested.
-//! `%%PORT%%` (or `%%PORT_0%%`, `%%PORT_1%%`, …) become free ports of 127.0.0.1, `%%DIR%%` the server's folder.
+//! `%%PORT%%` (or `%%PORT_0%%`, `%%PORT_1%%`, …) become free ports of 127.0.0.1, `%%DIR%%` the server's directory.
 //! Servers listen on the loopback only. Waiting is always for a condition, up to [`DEADLINE`]; nothing is timed.
 //!
 //! Functions of this crate panic where a test would: with what was expected and the server's own log.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `WEIR_BIN` | the binary under test; else `weir` in the folder above the test's own executable |
+//! | `WEIR_BIN` | the binary under test; else `weir` in the directory above the test's own executable |
 //! | `WEIR_TEST_DRIVER` | `io_uring` or `epoll`: test only this driver |
 //! | `WEIR_TEST_MASTER` | `on`: servers with a master process, where the text does not say |
 //! | `WEIR_REQUIRE` | `all`: a test that would be skipped fails |
-//! | `WEIR_TEST_KEEP` | set: keep the temporary folders |
+//! | `WEIR_TEST_KEEP` | set: keep the temporary directories |
 //! | `WEIR_TEST_NGINX` and so on | the program of that name, see [`require_program`] |
 #![forbid(unsafe_code)]
 

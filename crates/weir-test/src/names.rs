@@ -37,7 +37,7 @@ pub enum NameReply {
     Services(Vec<(u16, u16, u16, &'static str)>, u32),
     /// An error's code: 2 failure, 3 no such name.
     Code(u8),
-    /// That the answer is to be had over TCP.
+    /// That the response is to be had over TCP.
     Cut,
     /// Nothing at all.
     Silence,

@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// The server's folder: its prefix, with `nginx.conf`, `error.log`, `access.log` and `nginx.pid`.
+    /// The server's directory: its prefix, with `nginx.conf`, `error.log`, `access.log` and `nginx.pid`.
     #[must_use]
     pub fn dir(&self) -> &TempDir {
         &self.dir
@@ -145,7 +145,7 @@ impl Server {
         send_signal(self.pid(), signal).unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
 
-    /// Replaces the configuration (same folder, ports and driver) and asks the server to read it (HUP). The change
+    /// Replaces the configuration (same directory, ports and driver) and asks the server to read it (HUP). The change
     /// shows in what it serves; wait for that with [`wait_for`].
     ///
     /// # Panics
@@ -348,7 +348,7 @@ impl TestServerBuilder {
         self
     }
 
-    /// Puts a file into the server's folder.
+    /// Puts a file into the server's directory.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -381,7 +381,7 @@ impl TestServerBuilder {
         self
     }
 
-    /// The server's folder, to prepare more than files.
+    /// The server's directory, to prepare more than files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -483,7 +483,7 @@ impl TestServerBuilder {
 
 /// The real nginx on `conf`, for comparing with it; `None` (with the reason printed) where it is not installed.
 ///
-/// Its temporary paths are in the server's folder, since those of a packaged nginx belong to root. QUIT is repeated
+/// Its temporary paths are in the server's directory, since those of a packaged nginx belong to root. QUIT is repeated
 /// until it exits: without a master nginx looks for signals only after an event, and one that comes between that look
 /// and its wait is not seen until the next event.
 ///
@@ -535,7 +535,7 @@ impl fmt::Display for ProcessExit {
 
 impl std::error::Error for ProcessExit {}
 
-/// `WEIR_BIN`, else `weir` beside the folder of the test executable: `target/debug/weir` for
+/// `WEIR_BIN`, else `weir` beside the directory of the test executable: `target/debug/weir` for
 /// `target/debug/deps/some_test-0123`.
 #[track_caller]
 fn binary_under_test() -> PathBuf {

@@ -1,4 +1,4 @@
-//! The state of certificates, asked from their issuers (OCSP, RFC 6960): a request, and what an answer is worth.
+//! The state of certificates, asked from their issuers (OCSP, RFC 6960): a request, and what a response is worth.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use rustls::pki_types::CertificateDer;

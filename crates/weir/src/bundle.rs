@@ -1,7 +1,7 @@
 //! What master and server tell each other.
 //!
 //! The server builds the configuration that the master has built, out of the same texts: it may not read the files
-//! itself any more, and they may have changed since. A [`ReadFiles`] has every text and every answer to a pattern, in
+//! itself any more, and they may have changed since. A [`ReadFiles`] has every text and every response to a pattern, in
 //! the form in which they were given.
 
 use std::cell::RefCell;

@@ -52,9 +52,9 @@ pub(crate) enum SignalName {
     Stop,
     /// When all requests have ended.
     Quit,
-    /// Log files anew.
+    /// Log files again.
     Reopen,
-    /// The configuration anew.
+    /// The configuration again.
     Reload,
 }
 

@@ -51,8 +51,8 @@ impl ConfRemark {
 }
 
 impl ConfLocation {
-    /// `-c` is relative to `-p`; without `-p` the prefix is the file's folder (its parent, if the folder is called
-    /// `conf`, as in nginx's own layout). Without both the embedded configuration serves the current folder.
+    /// `-c` is relative to `-p`; without `-p` the prefix is the file's directory (its parent, if the directory is
+    /// called `conf`, as in nginx's own layout). Without both the embedded configuration serves the current directory.
     pub(crate) fn of(line: &CommandLine) -> ConfLocation {
         let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let globals = line.globals.clone();
@@ -90,7 +90,7 @@ impl ConfLocation {
         match &self.conf {
             Some(path) => load(path, &self.prefix, files, raw, globals),
             None => {
-                // Not in the current folder: that one is served.
+                // Not in the current directory: that one is served.
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
                 let text = DEFAULT.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);
@@ -187,7 +187,7 @@ type LoadConf =
 
 /// Opens what messages go to until the configuration names a log: `-e`, where `stderr` is standard error, or
 /// `logs/error.log`. As in nginx a
-/// configuration that can't be read is told there, too; but a folder without `logs` is nothing to complain about.
+/// configuration that can't be read is told there, too; but a directory without `logs` is nothing to complain about.
 pub(crate) fn open_error_log(line: &CommandLine) {
     let paths = ConfLocation::of(line);
     let target = match &line.error_log {
@@ -258,7 +258,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
 }
 
 /// What nginx does with a configuration whose syntax is good, as far as nothing is served yet: there must be `events`,
-/// and the folders of temporary files are made.
+/// and the directories of temporary files are made.
 ///
 /// # Errors
 /// nginx's words for what is missing or can't be made.

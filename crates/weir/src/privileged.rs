@@ -28,7 +28,7 @@ pub(crate) struct PrivilegedInheritance {
 
 /// One end of the connection of agent and server.
 pub(crate) struct PrivilegedLink {
-    /// What the agent asks, and its answers.
+    /// What the agent asks, and its responses.
     pub calls: UnixStream,
     /// What it hears.
     pub heard: UnixStream,

@@ -7,7 +7,7 @@ use weir_engine::conf::main_core::MainConf;
 use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{self, ResourceLimit};
 
-/// Applies limits, environment, priority and folder, before any thread starts; as in nginx only `TZ` and what `env`
+/// Applies limits, environment, priority and directory, before any thread starts; as in nginx only `TZ` and what `env`
 /// names is left of the environment. What the system refuses is logged, as nginx does,
 /// and the server goes on with what it has.
 pub(crate) fn apply(main: &MainConf) {

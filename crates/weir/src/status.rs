@@ -1,7 +1,7 @@
 //! What became of a reload: a file beside the pid file, by which `-s reload` learns it.
 //!
 //! Its first line has the time at which the reload began, on the clock that all processes share, so whoever sent the
-//! signal knows whether what stands there is the answer to it. The other lines say what was wrong.
+//! signal knows whether what stands there is the response to it. The other lines say what was wrong.
 
 use std::io::{self, Write};
 use std::path::Path;

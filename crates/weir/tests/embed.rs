@@ -184,7 +184,7 @@ both_drivers! {
     }
 }
 
-/// Files of a folder, and the end of all threads.
+/// Files of a directory, and the end of all threads.
 #[test]
 fn a_folder_is_served_and_no_thread_is_left() {
     let folder = TempDir::new();

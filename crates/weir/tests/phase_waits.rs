@@ -38,7 +38,7 @@ fn watch(running: &Running) -> Receiver<KeptRequest> {
     kept
 }
 
-/// The tree of one request, whose answer must have this body.
+/// The tree of one request, whose response must have this body.
 fn tree(running: &Running, target: &str, body: &str) -> Seen {
     let kept = watch(running);
     let mut client = running.client();
@@ -69,7 +69,7 @@ fn find(running: &Running, target: &str, good: impl Fn(&Seen) -> bool) -> Seen {
 struct Seen {
     tree: TraceTree,
     kept: KeptRequest,
-    /// How long the client waited for the answer.
+    /// How long the client waited for the response.
     outside: Duration,
 }
 
@@ -184,7 +184,7 @@ both_drivers! {
         assert_eq!(queued.record().wait(), queued.record().queue(), "it waited for nothing else");
     }
 
-    /// An answer that is complete waits neither for its log phase nor for the next request's handler.
+    /// A response that is complete waits neither for its log phase nor for the next request's handler.
     fn a_complete_answer_does_not_wait(driver) {
         let running = started(driver);
         let mut client = running.client();

@@ -1,5 +1,5 @@
 //! Whether times are told where they were spent: a burn in each slot of filters, and what a server behind a proxy takes
-//! for each step of its answer. The phases are `trace_accuracy.rs`'.
+//! for each step of its response. The phases are `trace_accuracy.rs`'.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

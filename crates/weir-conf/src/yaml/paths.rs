@@ -1,4 +1,5 @@
-//! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is put behind the folder or URL.
+//! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is put behind the directory or
+//! URL.
 
 use super::keys::unknown;
 use super::level::{LevelLines, block, line};

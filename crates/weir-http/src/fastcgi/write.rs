@@ -1,4 +1,4 @@
-//! Writing: the records of a request and of an answer.
+//! Writing: the records of a request and of a response.
 
 use super::RecordKind;
 

@@ -1,4 +1,4 @@
-//! `headers_more`: sets and clears any field of answers and requests, whatever the status (as the module
+//! `headers_more`: sets and clears any field of responses and requests, whatever the status (as the module
 //! headers-more-nginx-module does).
 
 use std::rc::Rc;

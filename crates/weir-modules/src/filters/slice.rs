@@ -1,5 +1,5 @@
-//! `slice`: a long answer is fetched part by part, each by a request of its own for a range of always the same length,
-//! so that caches hold parts and servers send only what is asked for (nginx's `ngx_http_slice_filter_module`).
+//! `slice`: a long response is fetched part by part, each by a request of its own for a range of always the same
+//! length, so that caches hold parts and servers send only what is asked for (nginx's `ngx_http_slice_filter_module`).
 //!
 //! The first part's head becomes that of the whole; when its body has ended, a subrequest that is answered by the same
 //! location fetches the next, and so on to the end of the whole or of the range that the client asks for.

@@ -1,4 +1,4 @@
-//! The head of a server's answer as it was parsed, made the exchange's.
+//! The head of a server's response as it was parsed, made the exchange's.
 
 use weir_engine::{Exchange, Span};
 use weir_http::h1::{BadResponse, ResponseHead};

@@ -1,4 +1,4 @@
-//! `mirror`: copies of requests go to other places as well, whose answers nobody sees (nginx's
+//! `mirror`: copies of requests go to other places as well, whose responses nobody sees (nginx's
 //! `ngx_http_mirror_module`).
 
 use weir_conf::names::{ANY, FLAG, ONE};

@@ -1,4 +1,4 @@
-//! A server of a test's own, with a folder for its files, asked over sockets.
+//! A server of a test's own, with a directory for its files, asked over sockets.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use weir_test::{Client, Response, TempDir};
 
 /// The server; it stops with the test.
 pub(crate) struct Site {
-    /// Its folder; the root is `root` in it, the log `error.log`, bodies lie in `temp`.
+    /// Its directory; the root is `root` in it, the log `error.log`, bodies lie in `temp`.
     pub(crate) folder: TempDir,
     /// Where it listens.
     pub(crate) address: SocketAddr,

@@ -8,7 +8,7 @@ use super::visible::{visible, visible_line};
 use crate::control::client::{ControlClient, QuestionOutcome, append};
 use crate::control::protocol::{ControlQuestion, FrameKind, LONGEST_FRAME};
 
-/// Asks the server that is meant and prints the answer as it comes.
+/// Asks the server that is meant and prints the response as it comes.
 pub(super) fn show(
     asked: &CommandLine,
     locate: LocateSocket<'_>,
@@ -29,7 +29,7 @@ pub(super) fn show(
     Ok(end)
 }
 
-/// The whole answer of the server that is meant.
+/// The whole response of the server that is meant.
 pub(super) fn gather(
     asked: &CommandLine,
     locate: LocateSocket<'_>,

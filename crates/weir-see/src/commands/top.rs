@@ -1,4 +1,4 @@
-//! `weir top`: a table that is drawn anew in place.
+//! `weir top`: a table that is drawn again in place.
 
 use std::io::{self, IsTerminal};
 

@@ -16,7 +16,7 @@ pub(crate) struct MeasuredNode {
 }
 
 impl MeasuredNode {
-    /// Reads an answer, or a file that was saved.
+    /// Reads a response, or a file that was saved.
     ///
     /// # Errors
     /// It is something else, or a file of a version that saved no deviations.

@@ -1,4 +1,4 @@
-//! The command's end: asks, and goes on reading until the answer ends or the user has enough.
+//! The command's end: asks, and goes on reading until the response ends or the user has enough.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,8 +38,8 @@ impl ControlClient {
         Ok(ControlClient { stream, path: path.to_path_buf() })
     }
 
-    /// Asks and hands over every frame of the answer but its end. The first Ctrl-C asks the server to stop and goes on
-    /// reading, the second one gives up.
+    /// Asks and hands over every frame of the response but its end. The first Ctrl-C asks the server to stop and goes
+    /// on reading, the second one gives up.
     ///
     /// # Errors
     /// The server's reason, or that it has gone.
@@ -64,8 +64,8 @@ impl ControlClient {
         (&self.stream).write_all(question.line().as_bytes()).map_err(|error| self.lost(&error))
     }
 
-    /// Reads to the end of the answer. The process that made the socket decides what comes: a frame that has begun has
-    /// [`FRAME_TIME`] to end and `most` bytes, and the whole answer ends by `until`, if that is given.
+    /// Reads to the end of the response. The process that made the socket decides what comes: a frame that has begun
+    /// has [`FRAME_TIME`] to end and `most` bytes, and the whole response ends by `until`, if that is given.
     fn read(
         &self,
         until: Option<Instant>,
@@ -92,10 +92,10 @@ impl ControlClient {
         }
     }
 
-    /// The whole answer to what takes no time; notes are left out, and Ctrl-C ends the process as ever.
+    /// The whole response to what takes no time; notes are left out, and Ctrl-C ends the process as ever.
     ///
     /// # Errors
-    /// As [`ControlClient::ask`]; and the answer takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
+    /// As [`ControlClient::ask`]; and the response takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
     pub(crate) fn text(self, question: &ControlQuestion) -> Result<String, String> {
         let mut out = Vec::new();
         self.put(question)?;
@@ -109,7 +109,7 @@ impl ControlClient {
     }
 }
 
-/// Adds a frame's bytes to an answer of at most `most` bytes.
+/// Adds a frame's bytes to a response of at most `most` bytes.
 ///
 /// # Errors
 /// It would be longer.
@@ -158,7 +158,7 @@ fn late(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-/// Watches for Ctrl-C while an answer is read.
+/// Watches for Ctrl-C while a response is read.
 struct InterruptWatch {
     stopped: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
@@ -192,10 +192,10 @@ const INTERRUPTED: i32 = 130;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long a frame may take from its first byte to its last.
 const FRAME_TIME: Duration = Duration::from_secs(60);
-/// How long the answer may take to what the server does not have to wait for. Its own conversations wait for busy
+/// How long the response may take to what the server does not have to wait for. Its own conversations wait for busy
 /// workers, but never for so long.
 const QUICK_TIME: Duration = Duration::from_secs(30);
-/// Bytes of such an answer at most.
+/// Bytes of such a response at most.
 const LONGEST_TEXT: u64 = 64 << 20;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What is spoken on the control socket.
 //!
 //! The client sends one line: a verb and `key=value` pairs, separated by spaces, `%XX` for what is not plain. The server
-//! answers in frames: a line `KIND LENGTH` and as many bytes. `out` is part of the answer, `note` says how far it is
-//! (for people), `done` ends an answer, `fail` ends one with the reason. A client that sends `stop` gets what there is so
-//! far, then `done`; one that closes gets nothing more.
+//! answers in frames: a line `KIND LENGTH` and as many bytes. `out` is part of the response, `note` says how far it is
+//! (for people), `done` ends a response, `fail` ends one with the reason. A client that sends `stop` gets what there is
+//! so far, then `done`; one that closes gets nothing more.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -52,7 +52,7 @@ impl ControlQuestion {
         }
     }
 
-    /// Whether the answer waits for nothing: neither for requests nor for time to pass.
+    /// Whether the response waits for nothing: neither for requests nor for time to pass.
     pub(crate) fn is_quick(&self) -> bool {
         !WAITING.contains(&self.verb.as_str())
     }
@@ -85,7 +85,7 @@ impl ControlQuestion {
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
-    /// Part of the answer.
+    /// Part of the response.
     Out,
     /// How far it is.
     Note,

@@ -90,7 +90,7 @@ fn back_after(source: &ServerSource, limit: Duration, before: TraceLevel) {
             ServerSource::tell_these(&workers, move |worker| worker.recorder.borrow_mut().set_level(before));
         }
     };
-    // Without the thread the level would stay for good, which the answer has not said.
+    // Without the thread the level would stay for good, which the response has not said.
     if std::thread::Builder::new().name("weir level".to_owned()).spawn(back).is_err() {
         source.tell(move |worker| worker.recorder.borrow_mut().set_level(before));
     }

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Where an answer goes.
+/// Where a response goes.
 pub(crate) trait ReplySink {
-    /// Part of the answer.
+    /// Part of the response.
     fn out(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// How far it is.
     fn note(&mut self, text: &str) -> io::Result<()>;

@@ -1,4 +1,4 @@
-//! The storeys of the house: no file names one of a storey above its own, and no circles run between folders.
+//! The storeys of the house: no file names one of a storey above its own, and no circles run between directories.
 //!
 //! What is not so yet is listed beside this file: `upward.txt` (arrows), `circles.txt` (sizes), `public.txt` (items that are
 //! public though no other crate names them). These lists may only
@@ -157,13 +157,14 @@ fn storey(storeys: &[Storey], file: &str) -> usize {
     all.filter_map(|(at, beginning)| begins(at, beginning)).max().unwrap_or_default().1
 }
 
-/// The folder or root file that a file belongs to, seen from the crate's root: `conf/core.rs` and `conf.rs` are of `conf`.
+/// The directory or root file that a file belongs to, seen from the crate's root: `conf/core.rs` and `conf.rs` are of
+/// `conf`.
 fn top(file: &str) -> String {
     let first = file.split('/').next().unwrap();
     first.trim_end_matches(".rs").to_owned()
 }
 
-/// The folder in which a file lies; `a.rs` beside `a/` lies in `a`.
+/// The directory in which a file lies; `a.rs` beside `a/` lies in `a`.
 fn folder(file: &str, all: &BTreeSet<&str>) -> String {
     let beside = file.trim_end_matches(".rs");
     if all.iter().any(|other| other.starts_with(&format!("{beside}/"))) {
@@ -248,7 +249,7 @@ fn circles_shrink() {
     compare("circles.txt", &found, "circles between folders, or of more than eight files inside of one");
 }
 
-/// Circles of more than eight files inside of a folder.
+/// Circles of more than eight files inside of a directory.
 fn inside(name: &str, arrows: &BTreeSet<(String, String)>) -> Vec<String> {
     let all: BTreeSet<&str> = arrows.iter().flat_map(|(from, to)| [from.as_str(), to.as_str()]).collect();
     let mut by_folder: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();

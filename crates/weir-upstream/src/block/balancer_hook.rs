@@ -114,7 +114,7 @@ pub fn local(text: &str) -> Option<SockAddr> {
 /// The servers that a chooser has named, on one worker.
 #[derive(Default)]
 pub(crate) struct BalancerServers {
-    /// By their text; several where ports are told apart.
+    /// By their text; several where ports are distinguished.
     known: RefCell<KnownPeers>,
     /// The one that was named last: mostly the next one, too.
     last: RefCell<Option<Rc<NamedPeer>>>,

@@ -4,10 +4,10 @@
 //!  Hot (one per worker)      heads and small bodies, in memory; asks the disk once per turn whether its file is
 //!    │ not there, or old     still the one that was read
 //!    ▼
-//!  Index (one per zone)      what is kept, since when unused, who fetches it anew, who waits for that
+//!  Index (one per zone)      what is kept, since when unused, who fetches it again, who waits for that
 //!    │
 //!    ▼
-//!  folder/c/29/b7f54b2df7773722d382f4809d65029c     a Head, the answer's own head, the body
+//!  directory/c/29/b7f54b2df7773722d382f4809d65029c     a Head, the response's own head, the body
 //! ```
 //!
 //! A file is written aside and renamed when it is whole, so that a crash leaves no half ones; it is read with the

@@ -109,7 +109,7 @@ fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Dns
     names.insert(name.into(), (Arc::downgrade(resolver), answer.clone()));
 }
 
-/// The addresses of an answer, IPv4 first, beginning with any of each kind: a caller that asks often asks all of them.
+/// The addresses of a response, IPv4 first, beginning with any of each kind: a caller that asks often asks all of them.
 fn in_turn(answer: &DnsAnswer) -> impl Iterator<Item = std::net::IpAddr> {
     let (v4, v6) = answer.addresses.split_at(answer.addresses.partition_point(std::net::IpAddr::is_ipv4));
     let turn = clock::monotonic_ns() as usize / 1_000;

@@ -39,7 +39,7 @@ pub struct WorkerUpstreams {
     pub(crate) names: RefCell<HashMap<Box<str>, ResolvedName>>,
 }
 
-/// An answer of a resolver.
+/// A response of a resolver.
 pub(crate) type ResolvedName = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
 impl WorkerUpstreams {

@@ -47,14 +47,14 @@ impl ServerBuilder {
         self
     }
 
-    /// The file of the configuration. Relative paths in it begin at its folder, unless there is a prefix.
+    /// The file of the configuration. Relative paths in it begin at its directory, unless there is a prefix.
     #[must_use]
     pub fn conf_file(mut self, path: impl Into<PathBuf>) -> ServerBuilder {
         self.conf = Some(ConfText::File(path.into()));
         self
     }
 
-    /// Where relative paths begin; the current folder.
+    /// Where relative paths begin; the current directory.
     #[must_use]
     pub fn prefix(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
         self.prefix = Some(folder.into());
@@ -237,7 +237,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The same for a folder. A dollar sign can't be written there: it begins a variable.
+/// The same for a directory. A dollar sign can't be written there: it begins a variable.
 fn folder(path: &Path) -> Result<String, Error> {
     match path.to_str() {
         Some(text) if !text.contains('$') => Ok(quoted(text)),
@@ -254,7 +254,7 @@ pub(super) struct ConfLoader {
 }
 
 impl ConfLoader {
-    /// Reads `text`, and makes the folders of temporary files that it names.
+    /// Reads `text`, and makes the directories of temporary files that it names.
     pub(super) fn load(&self, text: &str) -> Result<Configuration, Error> {
         let files = TextAndFiles { name: &self.name, text: MemoryFiles::new().with(&self.name, text) };
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");

@@ -104,8 +104,8 @@ impl Response {
         Response { status: 200, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// The status code. From 300 on and without body, the answer is what the server makes of it by itself: its page of
-    /// that error, or what `error_page` says.
+    /// The status code. From 300 on and without body, the response is what the server makes of it by itself: its page
+    /// of that error, or what `error_page` says.
     pub fn status(&mut self, code: u16) -> &mut Response {
         self.status = code;
         self

@@ -1,6 +1,7 @@
-//! The master process: root, the pid file, the signals. It reads the configuration, opens listeners, logs and folders,
-//! and forks the server, which has all of them by inheritance; later ones it passes over a socket pair. It has one
-//! thread, never reads a client's byte, and starts the server again when that dies, while the listeners stay open.
+//! The master process: root, the pid file, the signals. It reads the configuration, opens listeners, logs and
+//! directories, and forks the server, which has all of them by inheritance; later ones it passes over a socket pair. It
+//! has one thread, never reads a client's byte, and starts the server again when that dies, while the listeners stay
+//! open.
 
 mod child;
 mod privileged;
@@ -290,7 +291,7 @@ impl MasterProcess {
         self.dismiss_agent();
     }
 
-    /// USR1: all logs anew, by who may open them.
+    /// USR1: all logs again, by who may open them.
     fn reopen(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reopening logs");
         let owner = self.hatching.cycle.configuration.main.run_as().map(|(user, _)| user.uid);

@@ -22,7 +22,7 @@ pub(super) struct PrivilegedChild {
 }
 
 impl PrivilegedChild {
-    /// It opens its logs anew, as it may itself.
+    /// It opens its logs again, as it may itself.
     pub(super) fn reopen(&self) {
         if let Some(agent) = &self.running {
             agent.kill(signal::SIGUSR1);

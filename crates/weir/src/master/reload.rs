@@ -87,7 +87,7 @@ impl MasterProcess {
         }
     }
 
-    /// As in nginx a master that has a successor does not read anything anew, but starts its server again.
+    /// As in nginx a master that has a successor does not read anything again, but starts its server again.
     fn come_back(&mut self) {
         if self.retired {
             log::cycle(LogLevel::Notice, &"start worker processes");

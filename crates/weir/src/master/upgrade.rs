@@ -46,7 +46,7 @@ impl MasterProcess {
         }
     }
 
-    /// Starts the program anew, as it was called, with duplicates of all listening sockets.
+    /// Starts the program again, as it was called, with duplicates of all listening sockets.
     fn execute(&self) -> io::Result<u32> {
         let parts = self.hatching.cycle.sockets.export()?;
         let fds: Vec<_> = parts.iter().map(|part| part.fd.as_fd()).collect();

@@ -25,7 +25,7 @@ local function cyclic()
     t[2], t.self = t, t
     return setmetatable(t, t)
 end
--- One value of each kind; made anew for each call, since calls change tables.
+-- One value of each kind; made again for each call, since calls change tables.
 local values = {
     function() return nil end,
     function() return true end,

@@ -1,12 +1,12 @@
-//! Answers that are kept (`proxy_cache`), case by case beside nginx: where each answer comes from, and how often the
-//! server is asked.
+//! Responses that are kept (`proxy_cache`), case by case beside nginx: where each response comes from, and how often
+//! the server is asked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use weir_test::{Backend, BackendVisit, RequestKind, Server, both_drivers};
 
-/// A server whose answers tell how often their path was asked for.
+/// A server whose responses tell how often their path was asked for.
 fn counting() -> Backend {
     let counts: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     Backend::start(move |visit| {

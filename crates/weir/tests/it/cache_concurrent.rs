@@ -26,7 +26,7 @@ fn conf(backend: &Backend, zone: &str, location: &str) -> String {
     )
 }
 
-/// Where an answer came from, and its body.
+/// Where a response came from, and its body.
 fn told(response: &Response) -> String {
     format!("{} {}", response.field("X-Cache").unwrap_or("-"), response.text())
 }

@@ -36,7 +36,7 @@ fn assert_logged(server: Server, lines: &[&str]) {
 }
 
 both_drivers! {
-    /// A client that leaves while its answer is doled out is not sent to any more: 16 MB would take half a year.
+    /// A client that leaves while its response is doled out is not sent to any more: 16 MB would take half a year.
     fn who_leaves_a_limited_answer_ends_it(driver) {
         let server = started("limit_rate 1;");
         let mut client = server.client();
@@ -87,7 +87,7 @@ both_drivers! {
         assert_logged(server, &["200 3 \"OK\" \"GET /return HTTP/1.1\""]);
     }
 
-    /// nginx: a client that does not take its answer is cut off after `send_timeout`; the line has what was sent.
+    /// nginx: a client that does not take its response is cut off after `send_timeout`; the line has what was sent.
     fn a_client_that_does_not_read_is_cut_off(driver) {
         for (reset, end) in [("off", ConnectionEnd::Closed), ("on", ConnectionEnd::Reset)] {
             let server = started(&format!("send_timeout 3s; reset_timedout_connection {reset};"));
@@ -109,7 +109,7 @@ both_drivers! {
         }
     }
 
-    /// FIN behind the request: the answer still comes, however long, and the connection ends.
+    /// FIN behind the request: the response still comes, however long, and the connection ends.
     fn a_half_closed_client_gets_its_answer(driver) {
         let server = started("");
         for (request, length) in [(get("/return"), 3), (get("/big"), BIG), (upload("/return", 3) + "abc", 3)] {
@@ -172,7 +172,7 @@ both_drivers! {
         }
     }
 
-    /// In the middle of an answer: 200, as far as it went, and no `OK`.
+    /// In the middle of a response: 200, as far as it went, and no `OK`.
     fn leaving_within_an_answer_is_logged_once(driver) {
         for by_reset in [false, true] {
             let server = started("");
@@ -190,7 +190,7 @@ both_drivers! {
         }
     }
 
-    /// After an answer, idle: the line is the answer's alone.
+    /// After a response, idle: the line is the response's alone.
     fn leaving_after_the_answer_is_logged_once(driver) {
         for by_reset in [false, true] {
             let server = started("");
@@ -210,7 +210,7 @@ both_drivers! {
         client.send(upload("/return", 5) + "abcde" + &get("/a.txt"));
         assert_eq!(client.response().text(), "ok\n");
         assert_eq!(client.response().text(), "file\n");
-        // The body comes after the answer.
+        // The body comes after the response.
         client.send(upload("/return", 200_000));
         assert_eq!(client.response().text(), "ok\n");
         client.send(support::pattern(200_000)).send(get("/a.txt"));
@@ -221,7 +221,7 @@ both_drivers! {
         assert_eq!(client.response().text(), "file\n");
     }
 
-    /// Lingering close: the answer of a request that is refused while its body still comes is not lost to a reset.
+    /// Lingering close: the response of a request that is refused while its body still comes is not lost to a reset.
     fn a_refused_upload_gets_its_answer(driver) {
         let server = started("lingering_time 90s; lingering_timeout 90s;");
         let body = support::pattern(BIG);
@@ -307,7 +307,7 @@ both_drivers! {
         }
     }
 
-    /// HTTP/1.0 and `Connection: close`: the answer, then FIN, with nothing lost behind it.
+    /// HTTP/1.0 and `Connection: close`: the response, then FIN, with nothing lost behind it.
     fn a_close_that_was_asked_for_is_orderly(driver) {
         let server = started("");
         for request in ["GET /big HTTP/1.0\r\n\r\n", "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"] {

@@ -8,7 +8,7 @@ use weir_test::{ProcessExit, Server, TestServerBuilder};
 /// A text, and what is wrong with it: line, column, message.
 type Case = (&'static str, &'static [(u32, u32, &'static str)]);
 
-/// The errors of `-t`, with this server's folder as `%%DIR%%`.
+/// The errors of `-t`, with this server's directory as `%%DIR%%`.
 #[track_caller]
 fn errors(builder: &TestServerBuilder) -> Vec<String> {
     let ProcessExit { status, stderr, .. } = builder.run(&["-t"]);
@@ -285,7 +285,7 @@ fn traps_are_warnings_of_the_test_only() {
     assert!(status.success(), "{stderr}");
     let folder = builder.dir().to_string_lossy().into_owned();
     let warned = stderr.replace(&folder, "DIR");
-    // The column depends on how long the folder's name is.
+    // The column depends on how long the directory's name is.
     for expected in [
         "conflicting server name \"a\" on 127.0.0.1:",
         "[warn] \"add_header\" here replaces those of the \"server\" around it (line 2): \"X-A\" will be missing in DIR/nginx.conf:3:",

@@ -10,7 +10,7 @@ use weir_test::{
     Backend, DEADLINE, NameReply, NameServer, Server, both_drivers, free_listener, free_port, wait_for,
 };
 
-/// A file of that folder, served; `ports` are what stands in it and where that is here.
+/// A file of that directory, served; `ports` are what stands in it and where that is here.
 fn serve(name: &str, ports: &[(u16, u16)]) -> Server {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/from-openresty").join(name);
     let mut text = std::fs::read_to_string(path).expect("an example");

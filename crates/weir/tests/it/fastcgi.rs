@@ -132,10 +132,10 @@ fn conf(port: u16) -> String {
     )
 }
 
-/// An answer's status, reason, fields and body.
+/// A response's status, reason, fields and body.
 type Shown = (u16, String, Vec<(String, String)>, String);
 
-/// What came of one case: the client's answer, what the application got, what was logged.
+/// What came of one case: the client's response, what the application got, what was logged.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     answer: Result<Shown, String>,

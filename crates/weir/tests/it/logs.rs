@@ -242,14 +242,14 @@ both_drivers! {
         assert_eq!(server.dir().read("quiet.log"), "");
     }
 
-    /// A log whose folder is missing is a reason not to start, with nginx's words.
+    /// A log whose directory is missing is a reason not to start, with nginx's words.
     fn a_log_that_cannot_be_opened(driver) {
         let server = Server::builder("http { access_log /no/such/folder/log; server { listen 127.0.0.1:%%PORT%%; } }");
         let exit = server.try_start().expect_err("nowhere to write");
         assert!(exit.stderr.contains("open() \"/no/such/folder/log\" failed (2: No such file or directory)"), "{exit}");
     }
 
-    /// A file that somebody removed is made anew when asked, and lines until then are not missed by anybody else.
+    /// A file that somebody removed is made again when asked, and lines until then are not missed by anybody else.
     fn reopening_makes_a_removed_log(driver) {
         let mut server = Server::start("http { server { listen 127.0.0.1:%%PORT%%; return 200 hello; } }");
         server.get("/a");

@@ -335,7 +335,7 @@ both_drivers! {
     }
 
     /// 10,000 signals a second while Lua does all it can to its stacks, and configurations with their VMs come and go.
-    /// A crash would be an answer that is missing. `WEIR_TORTURE_SECONDS=60` for the minute of the issue.
+    /// A crash would be a response that is missing. `WEIR_TORTURE_SECONDS=60` for the minute of the issue.
     fn the_walk_through_lua_survives_torture(driver) {
         let mut server = started();
         let seconds = std::env::var("WEIR_TORTURE_SECONDS").unwrap_or("3".to_owned());

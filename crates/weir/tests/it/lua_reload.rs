@@ -27,7 +27,7 @@ http {{ lua_shared_dict d 1m; lua_shared_dict seen 64k;
     )
 }
 
-/// Waits for an answer.
+/// Waits for a response.
 fn sees(server: &Server, path: &str, wanted: &str) {
     wait_for(&format!("{path}: {wanted}"), || (server.get(path).text() == wanted).then_some(()));
 }

@@ -93,7 +93,7 @@ both_drivers! {
                 for _, call in ipairs { 'receive', 'close', 'setkeepalive' } do t(s[call], s) end
                 t(s.connect, s, '127.0.0.1', port) t(ngx.thread.wait, thread) } }");
         assert_eq!(server.get("/keep").text(), "kept\n");
-        // The first request is over a moment after its answer has come.
+        // The first request is over a moment after its response has come.
         let closed = "false bad request nil\ntrue nil closed\n";
         wait_for("the socket to be closed", || (server.get("/use").text() == closed).then_some(()));
         let line = server.error_log_line("attempt to send data on a closed socket: ");

@@ -259,7 +259,7 @@ both_drivers! {
                 local sock = ngx.socket.tcp() assert(sock:connect('127.0.0.1', PORT)) package.loaded.kept = sock
                 ngx.say(ngx.location.capture('/use').status) } }");
         assert_eq!(server.get("/keep").text(), "kept\n");
-        // The request may outlive its answer by a moment.
+        // The request may outlive its response by a moment.
         wait_for("the socket's end", || (server.get("/use").text() == "nilclosed\n").then_some(()));
         let _ = server.error_log_line("attempt to receive data on a closed socket: u:");
         assert_eq!(server.get("/mine").text(), "500\n");

@@ -26,7 +26,7 @@ struct Stock {
     _redis: Redis,
 }
 
-/// A Redis that listens on the socket `redis` in a folder.
+/// A Redis that listens on the socket `redis` in a directory.
 struct Redis(Child);
 
 impl Redis {
@@ -172,13 +172,13 @@ fn serve(driver: Driver) -> Option<(Server, String, Stock)> {
     let conf = conf.replace("%%NICE%%", &Churn::wanted().nice.to_string());
     let mut builder = Server::builder(&conf).driver(driver).env("SOFTHSM2_CONF", stock.token.conf());
     if let Ok(binary) = std::env::var("WEIR_CHURN_BINARY") {
-        // Cargo runs tests in their package's folder.
+        // Cargo runs tests in their package's directory.
         builder = builder.binary(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(binary));
     }
     for name in ["ec.crt", "ec.key"] {
         builder = builder.file(name, std::fs::read(place.dir().join(name)).expect("written"));
     }
-    // The folder is there as long as the test's process.
+    // The directory is there as long as the test's process.
     std::mem::forget(place);
     Some((builder.start(), conf, stock))
 }

@@ -90,7 +90,7 @@ fn serve(driver: Driver) -> Server {
     Server::builder(&conf).driver(driver).file("a.crt", &pair.certificate).file("a.key", &pair.key).start()
 }
 
-/// What OpenSSL's client, and the server's answer to it, say of a handshake.
+/// What OpenSSL's client, and the server's response to it, say of a handshake.
 struct Seen {
     client: HashMap<&'static str, String>,
     server: HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! `post_action`: what a request does when its answer is out, beside nginx.
+//! `post_action`: what a request does when its response is out, beside nginx.
 
 use crate::support;
 

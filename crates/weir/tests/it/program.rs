@@ -65,7 +65,7 @@ both_drivers! {
         assert_eq!(server.raw(get("/close")), b"", "444 is no answer");
     }
 
-    /// One write, one connection, answers in order; each kind of answer between others.
+    /// One write, one connection, answers in order; each kind of response between others.
     fn pipelined_requests_are_answered_in_order(driver) {
         let server = started();
         let mut client = server.client();
@@ -208,7 +208,7 @@ both_drivers! {
         }
     }
 
-    /// USR1: a log that was moved away is opened anew, and no line is lost.
+    /// USR1: a log that was moved away is opened again, and no line is lost.
     fn usr1_opens_logs_anew(driver) {
         let mut server = started();
         let mut client = server.client();

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use weir_test::{Server, TempDir, both_drivers};
 
-/// Runs `weir -t` on `text` in `folder`; what it says, without the folder's name, and whether it is content.
+/// Runs `weir -t` on `text` in `folder`; what it says, without the directory's name, and whether it is content.
 fn tested(folder: &TempDir, text: &str) -> (String, bool) {
-    // The usual place, logs/nginx.pid, is not in a fresh folder.
+    // The usual place, logs/nginx.pid, is not in a fresh directory.
     fs::write(folder.path().join("nginx.conf"), format!("pid nginx.pid; {text}")).expect("a fresh folder");
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["-t", "-c", "nginx.conf", "-p"])

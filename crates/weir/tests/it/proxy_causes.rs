@@ -38,7 +38,7 @@ fn logged(server: Server) -> String {
     final_log(server).join("\n")
 }
 
-/// Waits for an answer or for the end of one.
+/// Waits for a response or for the end of one.
 trait RestOrResponse {
     fn rest_or_response(&mut self) -> bool;
 }

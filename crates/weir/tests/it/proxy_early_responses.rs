@@ -1,4 +1,4 @@
-//! Answers that begin before their requests have ended: both go on, each at its own pace.
+//! Responses that begin before their requests have ended: both go on, each at its own pace.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
 //! What scripts and servers say of where a request goes on, and what servers are told then: nothing of it leads out of a
-//! folder or ends a line before its time, and all of it arrives.
+//! directory or ends a line before its time, and all of it arrives.
 
 use weir_test::{Backend, Response, Server, both_drivers};
 

@@ -22,7 +22,7 @@ use weir_test::{Client, DEADLINE, Driver, TempDir, both_drivers, free_port, wait
 
 use support::{get, upload};
 
-/// A running server and its folder.
+/// A running server and its directory.
 struct Site {
     folder: TempDir,
     address: SocketAddr,
@@ -63,7 +63,7 @@ impl Site {
         wait_for(words, || self.folder.read("error.log").contains(words).then_some(()));
     }
 
-    /// Files below the folder for bodies.
+    /// Files below the directory for bodies.
     fn temp_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut folders = vec![self.folder.path().join("temp")];
@@ -222,7 +222,7 @@ both_drivers! {
         }
     }
 
-    /// nginx: 408 in the log, no answer; a client that leaves: 400, and no answer either.
+    /// nginx: 408 in the log, no response; a client that leaves: 400, and no response either.
     fn a_body_that_does_not_come(driver) {
         let site = Site::new(driver, "client_body_timeout 3s;");
         let mut slow = site.client();

@@ -99,7 +99,7 @@ both_drivers! {
         all_refused(501, &table.each_ref().map(|(name, text)| (*name, text.as_str())));
     }
 
-    /// RFC 9112 7.1, also when nobody reads the body: what comes with the head is looked at before the answer.
+    /// RFC 9112 7.1, also when nobody reads the body: what comes with the head is looked at before the response.
     fn wrong_chunks_get_400(driver) {
         let table = [
             ("LF behind the size", "3\nabc\r\n0\r\n\r\n"),
@@ -243,7 +243,7 @@ both_drivers! {
         }
     }
 
-    /// Random bytes and random cuts of a request: an answer or none, never a lost connection that hangs.
+    /// Random bytes and random cuts of a request: a response or none, never a lost connection that hangs.
     fn noise_is_answered_or_closed(driver) {
         let server = Server::start(CONF);
         let valid = b"POST /return?a=b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";

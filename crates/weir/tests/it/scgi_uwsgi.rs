@@ -213,7 +213,7 @@ fn kept(uri: &str) -> String {
     format!("Status: {status}\r\nContent-Type: text/plain\r\nETag: \"t\"\r\n{expires}\r\nanswer to {uri}")
 }
 
-/// For each of [`KEPT`] the status, where the answer came from, and its body; and the ranges and conditions that the
+/// For each of [`KEPT`] the status, where the response came from, and its body; and the ranges and conditions that the
 /// application was asked for.
 fn ask_cached(protocol: &'static str, start: impl FnOnce(&str) -> Server) -> (Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));

@@ -189,7 +189,7 @@ impl Running {
             self.get(location);
             let shown = housekeeping::handle().stalls();
             if shown.iter().any(|stall| stall.ongoing && self.is_mine(stall)) {
-                return None; // the answer may come before the turn is over
+                return None; // the response may come before the turn is over
             }
             let right = |stall: &weir_trace::LoopStall| {
                 let info = SiteTable::global().info(stall.route);

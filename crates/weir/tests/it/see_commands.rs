@@ -328,7 +328,7 @@ both_drivers! {
             ("/debug/pprof/symbol", "num_symbols: 1"),
             ("/debug/pprof/cmdline", "weir"),
         ] {
-            // An answer may come before its request is recorded.
+            // A response may come before its request is recorded.
             wait_for(path, || {
                 let response = admin(&server, path);
                 assert_eq!(response.status, 200, "{path}: {response}");
@@ -385,7 +385,7 @@ both_drivers! {
     fn metrics_are_what_prometheus_reads(driver) {
         let server = started();
         (0..70).for_each(|_| assert_eq!(server.get("/gone").status, 502));
-        // The last answer may come before its request is counted.
+        // The last response may come before its request is counted.
         let all = "weir_requests_total{location=\"= /gone\",status=\"502\"} 70\n";
         let classic = wait_for("all of them", || {
             Some(admin(&server, "/metrics")).filter(|classic| classic.text().contains(all))

@@ -67,7 +67,7 @@ both_drivers! {
         let (one, two) = (started(), started());
         let folders = [&one, &two].map(|server| server.dir().path().join("nginx.conf").display().to_string());
         let urls = [format!("http://{}/plain/a.html", one.addr(0)), format!("http://{}/both/a.html", two.addr(0))];
-        // As for all other commands the prefix of a file in a folder `conf` is the folder above.
+        // As for all other commands the prefix of a file in a directory `conf` is the directory above.
         let inside = one.dir().read("nginx.conf").replace(&format!("pid {}/nginx.pid;", one.dir().path().display()), "");
         let inside = one.dir().write("conf/one.conf", inside);
         let (pid, usual) = (one.dir().path().join("nginx.pid.sock"), one.dir().path().join("logs/nginx.pid.sock"));

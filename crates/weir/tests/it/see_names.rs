@@ -1,4 +1,4 @@
-//! What is told apart, and who may ask: servers behind a proxy, locations of one name in two servers, a request that
+//! What is distinguished, and who may ask: servers behind a proxy, locations of one name in two servers, a request that
 //! carries a signed field, and commands while the configuration is being written.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

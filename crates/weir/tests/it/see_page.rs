@@ -92,7 +92,7 @@ fn fits(browser: &mut Browser) {
     assert_eq!(wide, JsonValue::Bool(true), "{:?}", browser.value("document.body.innerText"));
 }
 
-/// Keeps a picture of the page where the documents are, when they are made anew.
+/// Keeps a picture of the page where the documents are, when they are made again.
 fn keep(browser: &mut Browser, name: &str) {
     let picture = browser.screenshot();
     assert!(picture.starts_with(b"\x89PNG"), "no picture");

@@ -209,7 +209,7 @@ both_drivers! {
         });
         assert_eq!(together.len(), 8);
         let sites = ["parse", "virtual_server", "find_config", "content index", "content static", "header_filter header", "write", "log log"];
-        // An answer may arrive before its request is recorded, which is done site by site.
+        // A response may arrive before its request is recorded, which is done site by site.
         let table = wait_for("200 requests in the table", || {
             let table = tell(&server, &["--sites"]);
             let is_whole = |name: &&str| row(&table, name).is_some_and(|row| row[0] == "200" && row[1] == "200");

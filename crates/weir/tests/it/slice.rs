@@ -66,7 +66,7 @@ const CONF: &str = r#"http {
 
 const TEXT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Path and fields, and what of the answer is told.
+/// Path and fields, and what of the response is told.
 const WHOLE: &[(&str, &str, &str)] = &[
     ("/text", "", "200 36 - bytes 0123456789abcdefghijklmnopqrstuvwxyz"),
     ("/text", "Range: bytes=0-0\r\n", "206 1 bytes 0-0/36 - 0"),

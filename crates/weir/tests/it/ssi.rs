@@ -36,7 +36,7 @@ const CONF: &str = r#"http {
     }
 }"#;
 
-/// Pages; the name begins with the folder.
+/// Pages; the name begins with the directory.
 const PAGES: &[(&str, &str)] = &[
     ("none.html", "no command <!-- at all --> <!- < <!-- "),
     ("self.html", "<!--#include virtual=\"/self.html\" -->."),
@@ -145,7 +145,7 @@ const PAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Requests; of each the answer and the lines of the error log are compared.
+/// Requests; of each the response and the lines of the error log are compared.
 const REQUESTS: &[&str] = &[
     "/none.html",
     "/a.html",
@@ -193,7 +193,7 @@ const REQUESTS: &[&str] = &[
     "/pair.html",
 ];
 
-/// An answer, without what differs between two servers.
+/// A response, without what differs between two servers.
 fn told(server: &Server, request: &str) -> String {
     let response = server.get(request);
     let mut told = format!("{} {}", response.status, response.text());
@@ -261,8 +261,8 @@ both_drivers! {
         assert_eq!(weir.get("/end.html").text(), "end <!--");
     }
 
-    /// An empty answer has its stub once, however often the block is used (nginx 1.31 says it twice from the second use on,
-    /// nginx 1.22 once).
+    /// An empty response has its stub once, however often the block is used (nginx 1.31 says it twice from the second
+    /// use on, nginx 1.22 once).
     fn a_block_stands_in_once_for_each_empty_answer(driver) {
         let page = "<!--#block name=\"s\" -->[S]<!--#endblock -->1<!--#include virtual=\"/empty\" stub=\"s\" -->2<!--#include virtual=\"/empty\" stub=\"s\" -->3";
         let weir = Server::builder(CONF).driver(driver).file("html/empties.html", page).start();
@@ -311,7 +311,7 @@ both_drivers! {
         assert_eq!(weir.get("/plain/slow.txt").body.len(), slow.len());
     }
 
-    /// An answer that is too large for a variable leaves it empty.
+    /// A response that is too large for a variable leaves it empty.
     fn what_a_variable_holds_is_bounded(driver) {
         let page = "<!--#include virtual=\"/limited\" set=\"a\" -->[<!--#echo var=\"a\" -->]";
         let weir = Server::builder(CONF)
@@ -334,7 +334,7 @@ fn together(listener: &TcpListener, count: usize) {
         BufReader::new(&stream).read_line(&mut line).expect("a request");
         waiting.push((stream, line.split(' ').nth(1).unwrap_or_default().to_owned()));
     }
-    // The last one first: the order of answers is not that of the page.
+    // The last one first: the order of responses is not that of the page.
     for (mut stream, path) in waiting.into_iter().rev() {
         let answer = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
         stream.write_all(answer.as_bytes()).expect("it is waited for");

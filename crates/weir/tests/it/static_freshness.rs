@@ -92,7 +92,7 @@ both_drivers! {
         }
     }
 
-    /// `ln -sfn`, as releases are switched: the folder above the file changes.
+    /// `ln -sfn`, as releases are switched: the directory above the file changes.
     fn a_switched_link_above_the_file_is_seen(driver) {
         let server = started(CONF);
         let folder = server.dir().path().join("html");

@@ -170,7 +170,7 @@ fn said(body: &str) -> String {
     }
 }
 
-/// The body of the answer to `GET /` for `host`.
+/// The body of the response to `GET /` for `host`.
 fn over_http2(it: &mut TlsClient, host: &str) -> String {
     let config = H2Config {
         max_streams: 0,

@@ -130,7 +130,7 @@ impl Responder {
             "HTTP/1.0 200 OK\r\nContent-Type: application/ocsp-response\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        // A server that ends does not wait for its answer.
+        // A server that ends does not wait for its response.
         let _ = stream.write_all(&[head.as_bytes(), &body].concat());
     }
 }

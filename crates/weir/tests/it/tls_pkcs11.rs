@@ -9,7 +9,8 @@ use support::{Pair, TlsClient, client, own};
 use weir_test::{Server, both_drivers};
 
 fn conf(name: &str) -> String {
-    // In quotes: the name has semicolons. A library that is set up anew looks for its settings in the environment again.
+    // In quotes: the name has semicolons. A library that is set up again looks for its settings in the environment
+    // again.
     let name = format!("\"{}\"", name.replace(" inline", "\" \"inline"));
     format!(
         "env SOFTHSM2_CONF; http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;

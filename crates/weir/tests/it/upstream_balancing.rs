@@ -44,7 +44,7 @@ both_drivers! {
         }
         // Nobody has this one; the choice is the balancer's, which goes on where it was.
         assert_eq!(with_cookie(&server, "to=garbage").text(), "b");
-        // Bound to one that died: bound anew.
+        // Bound to one that died: bound again.
         backends[usize::from(first.text() == "b")].kill();
         let moved = with_cookie(&server, pair);
         assert_ne!(moved.text(), first.text());
@@ -125,7 +125,7 @@ both_drivers! {
         assert!(at_once.1.load(Ordering::SeqCst) <= 2, "at most two at a time");
     }
 
-    /// A server that is `down` is no other one to ask: what the last one says is the answer.
+    /// A server that is `down` is no other one to ask: what the last one says is the response.
     fn the_last_answer_counts_where_the_rest_is_down(driver) {
         let backend = Backend::start(|visit| {
             while visit.head().is_some() {
@@ -257,7 +257,7 @@ both_drivers! {
         let conf = server.dir().read("nginx.conf");
         let mut server = server;
         server.reload(&conf);
-        // The turn begins anew somewhere among these.
+        // The turn begins again somewhere among these.
         let answers: Vec<_> = (0..4).map(|_| server.get("/").text()).collect();
         assert!(["127.0.0.2", "127.0.0.3"].iter().all(|line| answers.iter().any(|text| text == line)), "{answers:?}");
     }

@@ -260,7 +260,7 @@ both_drivers! {
         assert_eq!(final_log(server), ["499 [499] /head", "200 [200] /body"]);
     }
 
-    /// `proxy_ignore_client_abort on`: the answer is waited for all the same.
+    /// `proxy_ignore_client_abort on`: the response is waited for all the same.
     fn a_client_that_leaves_may_be_worked_for(driver) {
         let gone = Arc::new(AtomicBool::new(false));
         let client_gone = gone.clone();

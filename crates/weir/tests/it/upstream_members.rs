@@ -67,7 +67,7 @@ both_drivers! {
         assert_eq!(weights, [vec![1], vec![2], vec![1], vec![1]], "{text}");
     }
 
-    /// Each change is in force when its answer comes: for the requests that follow, on every worker.
+    /// Each change is in force when its response comes: for the requests that follow, on every worker.
     fn members_come_and_go_at_once(driver) {
         let (server, backends) = proxy("server %a;");
         let (a, b) = (address(&backends[0]), address(&backends[1]));
@@ -166,7 +166,7 @@ both_drivers! {
         answers(&server, 8);
         backends[1].kill();
         assert_eq!(answers(&server, 8), "a".repeat(8));
-        // The last request may have its answer before it is counted as over.
+        // The last request may have its response before it is counted as over.
         let text = wait_for("rest", || {
             let text = admin(&server, "GET", "/upstreams", "").text();
             (!text.contains("\"in_flight\":1")).then_some(text)

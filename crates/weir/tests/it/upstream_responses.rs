@@ -1,4 +1,4 @@
-//! Answers of servers on their way to clients: how fast they are read, what comes before them and behind them.
+//! Responses of servers on their way to clients: how fast they are read, what comes before them and behind them.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn proxy(port: u16, directives: &str) -> Server {
     Server::builder(&conf).start()
 }
 
-/// A server that gives `hints`, then its answer.
+/// A server that gives `hints`, then its response.
 fn hinting(hints: &'static str) -> Backend {
     Backend::start(move |visit| {
         while visit.head().is_some() {
@@ -23,7 +23,7 @@ fn hinting(hints: &'static str) -> Backend {
     })
 }
 
-/// A server whose answer has a trailer.
+/// A server whose response has a trailer.
 fn trailing() -> Backend {
     Backend::start(|visit| {
         while visit.head().is_some() {
@@ -34,7 +34,7 @@ fn trailing() -> Backend {
     })
 }
 
-/// Everything that the answer to `request` sends until the connection closes.
+/// Everything that the response to `request` sends until the connection closes.
 fn all(server: &Server, version: &str) -> String {
     let mut client = server.client();
     client.send(format!("GET /?h=1 HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n"));

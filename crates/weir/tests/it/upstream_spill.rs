@@ -1,4 +1,4 @@
-//! Answers that are read ahead of slow clients: in memory, then in a file, so that servers are free early.
+//! Responses that are read ahead of slow clients: in memory, then in a file, so that servers are free early.
 
 use crate::support;
 

@@ -46,7 +46,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // It is gone already when the folder is.
+        // It is gone already when the directory is.
         let _ = std::fs::remove_file(&self.0);
     }
 }

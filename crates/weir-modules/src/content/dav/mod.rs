@@ -1,4 +1,4 @@
-//! `dav`: PUT, DELETE, MKCOL, COPY and MOVE of files and folders (nginx's `ngx_http_dav_module`).
+//! `dav`: PUT, DELETE, MKCOL, COPY and MOVE of files and directories (nginx's `ngx_http_dav_module`).
 //!
 //! What a request's head says is checked in the loop; everything that touches the disk runs on a thread of the pool
 //! (`disk.rs`). A file appears whole or not at all: it is written under another name and renamed.

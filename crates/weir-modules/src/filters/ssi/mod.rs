@@ -1,7 +1,7 @@
 //! `ssi`: commands in pages: other pages in their place, variables, conditions (nginx's `ngx_http_ssi_filter_module`).
 //!
 //! The page streams through: [`weir_http::ssi`] finds the commands, [`filter`] carries them out, and what is included
-//! is a subrequest that runs beside the page and whose answer goes out in its place. All pages of a request, however
+//! is a subrequest that runs beside the page and whose response goes out in its place. All pages of a request, however
 //! deep, have their variables, blocks and captures in common ([`state`]).
 
 mod command;

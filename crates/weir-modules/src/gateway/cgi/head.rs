@@ -1,4 +1,4 @@
-//! The head of an answer as CGI has it (RFC 3875 section 6): fields, and the status in one of them.
+//! The head of a response as CGI has it (RFC 3875 section 6): fields, and the status in one of them.
 
 use weir_engine::{Exchange, Span};
 use weir_http::h1::{HeadLimits, HeadParse, ResponseHead};

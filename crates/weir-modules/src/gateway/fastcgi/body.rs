@@ -1,4 +1,4 @@
-//! The body of an answer, taken out of its records.
+//! The body of a response, taken out of its records.
 
 use weir_engine::log::LogLevel;
 use weir_http::fastcgi::{RecordEvent, RecordKind, RecordReader};

@@ -1,6 +1,6 @@
 //! `return`.
 //!
-//! The names and order of the answers are those of nginx's `ngx_http_send_response`: redirects are statuses, so
+//! The names and order of the responses are those of nginx's `ngx_http_send_response`: redirects are statuses, so
 //! that `error_page` may take them up; a text goes out as it is, whatever the status.
 
 use weir_conf::{LineCx, Result, parse_number};

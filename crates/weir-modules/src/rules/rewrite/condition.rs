@@ -18,7 +18,7 @@ use weir_rt::file::{FileKind, errno_text};
 use super::program::{ProgramRun, is_quoted};
 use super::replace::{matches, span};
 
-/// What an `if` asks. The flags are those of the operators that begin with `!`: the answer is turned round.
+/// What an `if` asks. The flags are those of the operators that begin with `!`: the result is inverted.
 #[derive(Clone)]
 pub(super) enum IfCondition {
     /// `$variable`: neither empty nor `0`.

@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) client: u16,
     /// Every byte.
     pub(crate) bytes: Vec<u8>,
-    /// An answer did not come while the client could still have sent more.
+    /// A response did not come while the client could still have sent more.
     pub(crate) late: bool,
     /// What went wrong, if anything did.
     pub(crate) trouble: Option<String>,
@@ -24,8 +24,8 @@ pub(crate) struct Answer {
 
 /// Sends `bytes` in one write and reads until the server closes.
 ///
-/// The client ends its own direction behind the last answer, or at once if the request says so: nothing depends on how
-/// long a server keeps an idle connection.
+/// The client ends its own direction behind the last response, or at once if the request says so: nothing depends on
+/// how long a server keeps an idle connection.
 pub(crate) fn ask(server: SocketAddr, request: &Request, bytes: &[u8], used: &mut HashSet<u16>) -> Answer {
     let stream = connect(server, used);
     stream.set_nodelay(true).expect("a TCP socket has the option");
@@ -46,7 +46,7 @@ pub(crate) fn ask(server: SocketAddr, request: &Request, bytes: &[u8], used: &mu
     asking.answer
 }
 
-/// A connection from a port that was not used before: the lines of the access log are told apart by it.
+/// A connection from a port that was not used before: the lines of the access log are distinguished by it.
 fn connect(server: SocketAddr, used: &mut HashSet<u16>) -> TcpStream {
     let mut others = Vec::new();
     loop {
@@ -81,7 +81,7 @@ impl Asking {
                 }
                 Ok(None) if self.ended => return,
                 Ok(None) => self.read(ANSWER, "an answer"),
-                // Without a head (HTTP/0.9) the answer ends with the connection.
+                // Without a head (HTTP/0.9) the response ends with the connection.
                 Err(_) => return,
             }
         }
@@ -113,5 +113,5 @@ impl Asking {
     }
 }
 
-/// How long one read waits for an answer that one of the servers may not give.
+/// How long one read waits for a response that one of the servers may not give.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
-//! What may differ between two servers that answer the same: the date, a random boundary, ports, folders.
+//! What may differ between two servers that answer the same: the date, a random boundary, ports, directories.
 
 use weir_http::date;
 
-/// What a server's own answers and log lines contain of its place.
+/// What a server's own responses and log lines contain of its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Its ports, by number.
@@ -10,7 +10,7 @@ pub(crate) struct Place {
     /// Those of the server it is compared with. What only looks like a port (the size in an `ETag` did) is in the
     /// answers of both, so both must name it the same.
     pub(crate) other_ports: Vec<u16>,
-    /// Its folder.
+    /// Its directory.
     pub(crate) folder: String,
     /// The name it gives itself.
     pub(crate) product: String,

@@ -32,7 +32,7 @@ weir_test::both_drivers! {
         compare("hosts");
     }
 
-    /// Files, folders, ranges, conditional requests, added fields.
+    /// Files, directories, ranges, conditional requests, added fields.
     fn files(driver) {
         compare("files");
     }

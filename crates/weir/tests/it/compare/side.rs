@@ -25,7 +25,7 @@ pub(crate) struct Side {
 pub(crate) struct Outcome {
     /// The number of the request's line.
     pub(crate) number: usize,
-    /// An answer did not come in time.
+    /// A response did not come in time.
     pub(crate) late: bool,
     /// All answers, as bytes.
     pub(crate) bytes: Vec<u8>,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weir_test::TempDir;
 
-/// A folder of files; it goes away with its value.
+/// A directory of files; it goes away with its value.
 pub(crate) struct Site(TempDir);
 
 impl Site {
@@ -37,7 +37,7 @@ impl Site {
     }
 }
 
-/// Files first, since making them changes their folders.
+/// Files first, since making them changes their directories.
 fn set_times(path: &Path) {
     let when = SystemTime::UNIX_EPOCH + Duration::from_secs(SECOND);
     for entry in fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())) {

@@ -34,7 +34,7 @@ pub(crate) struct Request {
     pub(crate) differs: Differs,
     /// The bytes, with `%%PORT_n%%` still in them.
     pub(crate) bytes: Vec<u8>,
-    /// For each message in them whether it is a HEAD request, whose answer has no body.
+    /// For each message in them whether it is a HEAD request, whose response has no body.
     pub(crate) heads: Vec<bool>,
 }
 

@@ -61,14 +61,14 @@ both_drivers! {
             let before = server.resident_bytes();
             let clients = stalled(&server, &request, CLIENTS);
             let grown = server.resident_bytes().saturating_sub(before);
-            // Brotli's eight have 4 MB each and are made anew: how much of that is in use changes.
+            // Brotli's eight have 4 MB each and are made again: how much of that is in use changes.
             let spare = if coding == "br" { SPARE + (4 << 20) } else { SPARE };
             assert!(grown <= CLIENTS as u64 * 256 * 1024 + spare, "{coding} {path}: {grown} bytes");
             drop((kept, clients));
         }
     }
 
-    /// A client whose compressor others have taken gets all of its answer when it reads on.
+    /// A client whose compressor others have taken gets all of its response when it reads on.
     fn a_stalled_client_may_read_on(driver) {
         let page = digits(640 << 10);
         let server = Server::builder(CONF).driver(driver).file("html/page.html", &page).start();
@@ -121,8 +121,8 @@ fn digits(length: usize) -> String {
     (0..length / 16).map(|_| next()).collect()
 }
 
-/// Clients that have sent `request`, got the first bytes of the answer and read no more. The server goes on until it waits
-/// for them; it was in the middle of that if less is measured, so the bound holds in any case.
+/// Clients that have sent `request`, got the first bytes of the response and read no more. The server goes on until it
+/// waits for them; it was in the middle of that if less is measured, so the bound holds in any case.
 fn stalled(server: &Server, request: &str, count: usize) -> Vec<TcpStream> {
     let clients: Vec<TcpStream> = (0..count)
         .map(|_| {

@@ -64,7 +64,7 @@ const REQUESTS: &[&str] = &[
     "GET /no_etag/note.txt",
 ];
 
-/// The plain files, some of them also packed; `several` has two members, `short.html.gz` is a folder.
+/// The plain files, some of them also packed; `several` has two members, `short.html.gz` is a directory.
 fn packed(builder: TestServerBuilder) -> TestServerBuilder {
     let builder = files(builder);
     let note = std::fs::read(builder.dir().join("html/note.txt")).expect("ours");

@@ -116,7 +116,7 @@ pub(crate) fn files(builder: TestServerBuilder) -> TestServerBuilder {
     builder
 }
 
-/// Gives all files of a folder the same age, so that their tags are known.
+/// Gives all files of a directory the same age, so that their tags are known.
 pub(crate) fn set_times(folder: &Path) {
     for entry in fs::read_dir(folder).expect("our folder") {
         let file = File::open(entry.expect("our folder").path()).expect("our file");

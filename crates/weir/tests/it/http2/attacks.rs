@@ -71,7 +71,7 @@ both_drivers! {
         assert_eq!(client.fetch("/ok").text(), "ok");
     }
 
-    /// A client that never opens its window holds an answer for `send_timeout` only.
+    /// A client that never opens its window holds a response for `send_timeout` only.
     fn a_window_that_never_opens_ends_its_stream(driver) {
         let server = Server::builder(CONF).file("big", vec![b'x'; 300_000]).file("medium", vec![b'x'; 10_000]).start();
         let mut client = Client::with_window(server.addr(0), 1000);

@@ -60,7 +60,7 @@ impl Client {
         client
     }
 
-    /// A connection that begins as HTTP/1.1: it asks for `path`, and gets the answer on the stream that is returned.
+    /// A connection that begins as HTTP/1.1: it asks for `path`, and gets the response on the stream that is returned.
     pub(crate) fn upgrade(addr: SocketAddr, path: &str) -> (Client, StreamKey) {
         let mut socket = TcpStream::connect(addr).expect("the server listens");
         let head = "Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
@@ -116,13 +116,13 @@ impl Client {
         self.open("GET", path, &[], None)
     }
 
-    /// Asks for `path` and waits for all of the answer.
+    /// Asks for `path` and waits for all of the response.
     pub(crate) fn fetch(&mut self, path: &str) -> Answer {
         let key = self.get(path);
         self.answer(key)
     }
 
-    /// Asks `host` for `path` and waits for all of the answer.
+    /// Asks `host` for `path` and waits for all of the response.
     pub(crate) fn fetch_from(&mut self, host: &str, path: &str) -> Answer {
         let key = self.begin("GET", host.as_bytes(), path, None, &[], None);
         self.answer(key)
@@ -204,7 +204,7 @@ impl Client {
         self.flush();
     }
 
-    /// Waits for the whole answer on `key`.
+    /// Waits for the whole response on `key`.
     #[track_caller]
     pub(crate) fn answer(&mut self, key: StreamKey) -> Answer {
         self.until("an answer", |client| {

@@ -77,7 +77,7 @@ struct Running {
 }
 
 impl Running {
-    /// One that has got its first answer.
+    /// One that has got its first response.
     fn start(program: &PathBuf, url: &str) -> Running {
         let mut command = Command::new(program);
         command.args(["until", "12", url]).stdin(Stdio::piped()).stdout(Stdio::piped());

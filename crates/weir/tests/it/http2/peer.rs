@@ -40,11 +40,11 @@ impl Peer {
     /// * `/whole`: the length of the content, when all of it has come;
     /// * `/conn`: the number of the connection;
     /// * `/refused`: the first stream of all is refused, the next ones are answered as `/conn`;
-    /// * `/away`: the first connection says goodbye instead of an answer;
+    /// * `/away`: the first connection says goodbye instead of a response;
     /// * `/forbidden`: 403, a head alone;
-    /// * `/rejected`: an error instead of an answer;
+    /// * `/rejected`: an error instead of a response;
     /// * `/broken`: an error behind the head;
-    /// * `/status`: an answer of a head alone, as gRPC tells errors;
+    /// * `/status`: a response of a head alone, as gRPC tells errors;
     /// * `/grpc.health.v1.Health/Check`: what [`Seen::health`] says;
     /// * `/big`: four megabytes; `/silent`: nothing.
     pub(crate) fn start() -> Peer {

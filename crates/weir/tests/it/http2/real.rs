@@ -56,7 +56,7 @@ both_drivers! {
         assert!(success && text.matches(":status: 200").count() == 3, "{text}");
     }
 
-    /// Also where one turn's answers are more than the connection takes at once.
+    /// Also where one turn's responses are more than the connection takes at once.
     fn h2load_has_no_failures(driver) {
         let Some(h2load) = require_program("h2load") else { return };
         let server = Server::builder(CONF).file("a", "hello\n").file("b", vec![b'b'; 10_240]).start();

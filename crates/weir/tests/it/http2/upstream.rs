@@ -121,7 +121,7 @@ both_drivers! {
         assert_eq!(peer.seen().paths, [""; 0]);
     }
 
-    /// An answer other than success is passed on as it is.
+    /// A response other than success is passed on as it is.
     fn a_refused_websocket_is_an_answer(driver) {
         let peer = Peer::start();
         let server = websockets(&peer).driver(driver).start();
@@ -253,7 +253,7 @@ both_drivers! {
         assert_eq!(server.client().request(chunked).text(), "3");
     }
 
-    /// A client of HTTP/1 gets an answer while it still sends its content.
+    /// A client of HTTP/1 gets a response while it still sends its content.
     fn clients_of_http_1_are_answered_while_they_send(driver) {
         let peer = Peer::start();
         let server = conf(&peer, GRPC).driver(driver).start();

@@ -8,7 +8,7 @@ use weir_test::{Server, TempDir, free_port};
 
 use super::*;
 
-/// Runs `weir` in a folder of its own on `conf`.
+/// Runs `weir` in a directory of its own on `conf`.
 fn run(folder: &TempDir, conf: &str, arguments: &[&str]) -> (bool, String) {
     folder.write("nginx.conf", conf);
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));

@@ -7,7 +7,7 @@ use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 use super::*;
 
 both_drivers! {
-    /// The "Must show": logs in a folder that is root's alone are renamed and made anew; no line is lost.
+    /// The "Must show": logs in a directory that is root's alone are renamed and made again; no line is lost.
     fn logs_are_reopened_where_only_root_may(driver) {
         let builder = Server::builder(
             "master_process on; http { access_log %%DIR%%/secret/access.log; server { listen 127.0.0.1:%%PORT%%; return 200 a; } }",

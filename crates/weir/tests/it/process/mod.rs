@@ -118,7 +118,7 @@ impl<'t> Load<'t> {
     }
 }
 
-/// One request on a connection of its own; anything but a whole answer with status 200 is an error.
+/// One request on a connection of its own; anything but a whole response with status 200 is an error.
 fn ask(address: SocketAddr) -> Result<(), String> {
     let ask = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;

@@ -161,7 +161,7 @@ fn the_agent_has_the_masters_rights() {
     let refused = get(&server, &format!("/worker?file={word}"));
     assert!(refused.starts_with("nil ") && refused.contains("Permission denied"), "{refused}");
     assert_eq!(agent_does(&server, "read", word), "hush");
-    // A log is rotated: renamed, and opened anew by all three processes.
+    // A log is rotated: renamed, and opened again by all three processes.
     let log = logs.join("own.log");
     assert_eq!(agent_does(&server, "rename", log.to_str().expect("a path of letters")), "true");
     assert_eq!(agent_does(&server, "signal", "10"), "0");

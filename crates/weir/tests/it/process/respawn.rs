@@ -90,7 +90,7 @@ both_drivers! {
         assert_ne!(first, second);
     }
 
-    /// QUIT waits for the answer under way; another TERM does not.
+    /// QUIT waits for the response under way; another TERM does not.
     fn a_second_signal_ends_what_the_first_waits_for(driver) {
         let conf = "master_process on; http { server { listen 127.0.0.1:%%PORT%%; client_max_body_size 1m; root html; } }";
         let mut server = Server::start(conf);

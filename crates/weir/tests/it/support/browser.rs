@@ -163,7 +163,7 @@ impl Browser {
         let found = format!(
             "[...document.querySelectorAll({selector:?})].find((e) => e.textContent.includes({text:?}))"
         );
-        // Found and clicked at once: tables are drawn anew.
+        // Found and clicked at once: tables are drawn again.
         self.until(&format!("(() => {{ const e = {found}; if (e) e.click(); return e; }})()"));
     }
 
@@ -190,7 +190,7 @@ fn text(value: &JsonValue, key: &str) -> String {
     value.field(key).and_then(JsonValue::text).unwrap_or_else(|| panic!("no {key} in {value:?}")).to_owned()
 }
 
-/// A folder of its own below `folder`.
+/// A directory of its own below `folder`.
 pub(crate) fn folder(folder: &Path) -> PathBuf {
     let own = folder.join("browser");
     std::fs::create_dir(&own).expect("a folder");

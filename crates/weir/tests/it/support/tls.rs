@@ -130,7 +130,7 @@ impl TlsClient {
     /// Connects, with every flight cut into pieces of `size` bytes.
     ///
     /// # Errors
-    /// What the server's answer came to.
+    /// What the server's response came to.
     pub(crate) fn cut(
         addr: SocketAddr,
         name: &str,
