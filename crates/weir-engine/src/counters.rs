@@ -16,7 +16,7 @@ pub struct WorkerCounters {
     pub waiting: WorkerCounter,
     /// Requests whose head was read.
     pub requests: WorkerCounter,
-    /// Requests being answered.
+    /// Requests being processed.
     pub writing: WorkerCounter,
     /// Log lines that could not be written.
     pub log_lost: WorkerCounter,
@@ -58,7 +58,7 @@ pub struct WorkerCounts {
     pub requests: u64,
     /// Connections open now.
     pub active: u64,
-    /// Requests being answered.
+    /// Requests being processed.
     pub writing: u64,
     /// Connections that wait for a request.
     pub waiting: u64,
@@ -80,7 +80,7 @@ impl WorkerCounts {
         }
     }
 
-    /// The connections that neither wait for a request nor are being answered.
+    /// The connections that neither wait for a request nor process a request.
     pub fn reading(&self) -> u64 {
         self.active.saturating_sub(self.writing + self.waiting)
     }

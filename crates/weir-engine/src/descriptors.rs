@@ -1,4 +1,4 @@
-//! How the descriptors of the process are shared out, so that a request that was accepted can be answered.
+//! How the descriptors of the process are shared out, so that a request that was accepted can be served.
 //!
 //! A connection of a client needs one descriptor, and its request may need another for an upstream server or a file.
 //! Without a limit each descriptor that is freed goes to the next client that waits in a listener's queue: with 64
@@ -25,7 +25,7 @@ pub(crate) struct DescriptorShares {
     limit: u64,
     /// How many connections of clients there may be.
     clients: u64,
-    /// What is kept for upstream servers and files.
+    /// Descriptors reserved for upstream connections and files.
     reserve: u64,
 }
 

@@ -106,8 +106,8 @@ pub async fn finish_serve(x: &mut Exchange, wait: ServeWait) {
     record(x);
 }
 
-/// Answers `x` with `status` without running its phases (a head that could not be read, or 200 for one that asks for no
-/// resource), and logs it.
+/// Responds to `x` with `status` without running its phases (a head that could not be read, or 200 for one that asks
+/// for no resource), and logs it.
 pub async fn refuse(x: &mut Exchange, status: u16) {
     x.cause = Cause::of_status(status);
     let verdict = match status {
@@ -342,7 +342,7 @@ fn is_deliberate(x: &Exchange, status: u16) -> bool {
         || x.is_subrequest()
 }
 
-/// A handler has ended without a response: nobody may be left with a closed connection and no line in the log.
+/// A handler has ended without a response: no client may be left with a closed connection and no line in the log.
 #[cold]
 fn unanswered(x: &mut Exchange) -> NextStep {
     let handler = SiteTable::global().info(x.answered);
@@ -473,8 +473,9 @@ fn protocol(version: Version) -> u8 {
     }
 }
 
-/// So many responses of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
-/// and that goes through filters, too: more than one for each change of the URI that a request may have is a loop.
+/// So many responses of a request may be refused by header filters. The response to a refusal is a page or an
+/// `error_page`, and that goes through filters, too: more than one for each change of the URI that a request may have
+/// is a loop.
 const REFUSALS: u8 = 12;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What goes wrong while a request is answered: whose fault it is, and what may be done.
+//! What goes wrong while a request is processed: whose fault it is, and what may be done.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl EngineError {
         EngineError { kind: EngineErrorKind::File, side: FaultSide::Server, errno }
     }
 
-    /// The status that answers it when nothing was sent yet.
+    /// The status of the response, if nothing was sent yet.
     pub fn status(self) -> u16 {
         match (self.side, self.kind) {
             (FaultSide::Client, EngineErrorKind::Closed) => 499,

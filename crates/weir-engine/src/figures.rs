@@ -1,5 +1,5 @@
 //! Tables that modules show of themselves to a caller that looks into the server (`weir lua gc`, `weir dict`), and
-//! metrics that they have: this crate and the one that answers questions know nothing of what is in them.
+//! metrics that they have: this crate and the one that responds to queries know nothing of their content.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,12 +29,12 @@ pub enum FigureValue {
     Share(u64, u64),
 }
 
-/// Gives the table that is called so, if there is one. Called on threads that serve nobody.
+/// Gives the table of that name, if it exists. Called on threads that serve no requests.
 pub(crate) type FigureSource = fn(what: &str) -> Option<FigureTable>;
 
 static TELLERS: Mutex<Vec<(&'static str, FigureSource)>> = Mutex::new(Vec::new());
 
-/// From here on questions about `name` are answered by `tell`. The first call for a name counts.
+/// From here on `tell` responds to queries about `name`. The first call for a name counts.
 pub fn register(name: &'static str, tell: FigureSource) {
     let mut tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
     if !tellers.iter().any(|(known, _)| *known == name) {
@@ -42,7 +42,7 @@ pub fn register(name: &'static str, tell: FigureSource) {
     }
 }
 
-/// The table `what` of `name`; `None` if nobody has registered for that name, or has none that is called so.
+/// The table `what` of `name`; `None` if nothing is registered under that name, or what is has no such table.
 pub fn table(name: &str, what: &str) -> Option<FigureTable> {
     let tell = {
         let tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ pub enum MetricKind {
     Gauge,
 }
 
-/// Gives a module's metrics at this moment. Called on threads that serve nobody.
+/// Gives a module's metrics at this moment. Called on threads that serve no requests.
 pub(crate) type MetricSource = fn() -> Vec<MetricFamily>;
 
 static MEASURES: Mutex<Vec<(&'static str, MetricSource)>> = Mutex::new(Vec::new());

@@ -262,7 +262,7 @@ pub fn main_of(configured: Option<&ErrorLog>, prefix: &Path) -> Result<ErrorLog,
 }
 
 /// From here on standard error leads to the main log, so that what libraries print is found there. Not before the
-/// server serves: until then somebody may look at it.
+/// server serves: until then it may be observed.
 ///
 /// # Errors
 /// dup2(2) failed, in nginx's words.

@@ -126,6 +126,6 @@ pub(crate) fn errno(error: io::Error) -> i32 {
     error.raw_os_error().unwrap_or(EIO)
 }
 
-/// Files up to this many bytes are answered from memory. Above it sendfile(2) is as fast, and a file need not be read
+/// Files up to this many bytes are served from memory. Above it sendfile(2) is as fast, and a file need not be read
 /// for a client that hangs up.
 pub const SMALL: u64 = 64 * 1024;

@@ -210,7 +210,7 @@ async fn send_body_attended(x: &mut Exchange) -> Result<(), EngineError> {
     sent
 }
 
-/// Reads a source to its end for somebody else; how it ends is no business of the client's, who has all there is for him.
+/// Reads a source to its end for another reader; how it ends does not concern the client, which has its whole response.
 async fn spill(x: &mut Exchange, mut source: Box<dyn BodySource>) {
     let (shared, site, kind) = (x.shared.clone(), x.answered, source.waits_for());
     let rest = async {

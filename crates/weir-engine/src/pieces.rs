@@ -15,7 +15,7 @@ pub fn join(last: Option<&mut Vec<u8>>, bytes: Vec<u8>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Adds `bytes` after `last`; `false`: there is none, or the two would be large.
+/// Adds `bytes` after `last`; `false`: there is no last piece, or the two would be large.
 pub fn append(last: Option<&mut Vec<u8>>, bytes: &[u8]) -> bool {
     match last {
         Some(last) if last.len() + bytes.len() <= SMALL => {

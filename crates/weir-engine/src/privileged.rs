@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 const MOST: u64 = 256 << 20;
 
 /// The whole of a file, which may be a pipe (`<(command)` of a shell). One that is longer, or has no end, is EFBIG, and a FIFO
-/// that nobody writes to ETIMEDOUT: a master that waits for one serves no signal.
+/// that is not written to ETIMEDOUT: a master that waits for one serves no signal.
 fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let mut content = Vec::new();

@@ -131,7 +131,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Nobody wants the body: what comes of it is dropped.
+    /// The body is not wanted: what comes of it is dropped.
     pub fn discard_body(&mut self) {
         if !self.body.read {
             self.body.discard();
@@ -278,7 +278,7 @@ impl Exchange {
         error
     }
 
-    /// `Expect: 100-continue`: answered when the body is first wanted, whether it is on its way or not, as in nginx.
+    /// `Expect: 100-continue`: 100 is sent when the body is first wanted, whether it is on its way or not, as in nginx.
     fn send_continue(&mut self, wire: &ClientWire) {
         if self.request.head.expect_continue
             && !self.body.continued
@@ -291,8 +291,8 @@ impl Exchange {
     }
 }
 
-/// Drops what came of a body that nobody read, before the response: wrong framing changes the response to 400, or ends
-/// the connection after an error's page. A client that asks whether to send the body is told to, unless it gets an
+/// Drops what came of a body that was not read, before the response: wrong framing changes the response to 400, or ends
+/// the connection after an error's page. A client that asks whether to send the body gets 100, unless it gets an
 /// error.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 /// Facts about texts, each in the one place that the text's bytes lead to; a newer one takes it over. Looking one up
 /// costs some 35 instructions, and one that is not there costs as little.
 ///
-/// For facts that follow from the text alone, or from what is kept with the fact and compared by the caller.
+/// For facts that follow from the text alone, or from what is stored with the fact and compared by the caller.
 pub struct RecentFacts<T>(Vec<Option<(Box<[u8]>, T)>>);
 
 impl<T> Default for RecentFacts<T> {
@@ -14,7 +14,7 @@ impl<T> Default for RecentFacts<T> {
 }
 
 impl<T> RecentFacts<T> {
-    /// The fact about `text`; `None` if there is none, or a newer one has taken its place.
+    /// The fact about `text`; `None` if it is absent, or a newer one has taken its place.
     #[inline]
     pub fn find(&self, text: &[u8]) -> Option<&T> {
         match self.0.get(place(text)) {

@@ -57,8 +57,8 @@ impl RegexPattern {
         format!("pcre2_match() failed: {} on \"{subject}\" using \"{}\"{place}", error.code(), self.text)
     }
 
-    /// Where the groups of the first match in `subject` begin and end, the whole match first; one that took no part
-    /// is empty. Sets nothing of a request: for a caller that looks at bytes of a body.
+    /// Where the capture groups of the first match in `subject` begin and end, the whole match first; one that took no
+    /// part is empty. Sets nothing of a request: for a caller that looks at bytes of a body.
     ///
     /// # Errors
     /// The match was given up, for its steps or for memory.
@@ -82,7 +82,7 @@ impl RegexPattern {
         &self.text
     }
 
-    /// How many groups it has, `$1` and on.
+    /// Number of capture groups, `$1` and on.
     pub fn groups(&self) -> usize {
         self.regex.captures_len()
     }

@@ -127,7 +127,7 @@ pub trait ClientJudge {
     /// The status that refuses it.
     fn check(x: &mut Exchange) -> Result<(), u16>;
 
-    /// Whether a server that the request's host names must not answer, since the handshake named another.
+    /// Whether a server that the request's host names must not respond, since the handshake named another.
     fn is_misdirected(x: &Exchange) -> bool;
 }
 
@@ -202,8 +202,8 @@ fn connect(x: &mut Exchange) -> Result<(), HeadFailure> {
 /// Points `x` at its server.
 ///
 /// # Errors
-/// 421: the name of the TLS handshake chose another server, and this one must not answer. 500: the pattern of a name was
-/// given up, so that which server is meant is not known.
+/// 421: the name of the TLS handshake chose another server, and this one must not respond. 500: the pattern of a name
+/// was given up, so that which server is meant is not known.
 fn choose_server<J: ClientJudge>(x: &mut Exchange) -> Result<(), u16> {
     if x.connection.hosts.borrow().is_single() {
         return Ok(());
@@ -315,7 +315,7 @@ fn judge_values(x: &mut Exchange) -> Result<(), HeadFailure> {
     Err(HeadFailure::Refuse(400))
 }
 
-/// Splits and normalises the target. `host:port` has no path, and stands for the root.
+/// Splits and normalises the target. `host:port` has no path, and means the root.
 fn target(x: &mut Exchange) -> Result<(), HeadFailure> {
     let target = x.request.head.path();
     match x.request.head.method {
@@ -396,5 +396,5 @@ fn shift(span: Span, by: u32) -> Span {
     Span { start: by + span.start, end: by + span.end }
 }
 
-/// Of a bad head this much is kept for the log.
+/// Of a bad head this many bytes are retained for the log.
 const KEPT_OF_BAD: usize = 8192;

@@ -48,7 +48,7 @@ struct ResolverShared {
     state: Mutex<ResolverState>,
     /// The thread has been notified that there is something to do.
     told: AtomicBool,
-    /// Nobody has the resolver any more.
+    /// Nothing refers to the resolver any more.
     over: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl Resolver {
         self.shared.resolve(question, timeout).await
     }
 
-    /// Has `watch` told what its name resolves to, now and whenever that may have changed, as long as it is there.
+    /// Calls `watch` with what its name resolves to, now and whenever that may have changed, as long as it is there.
     pub fn watch(&self, watch: NameWatch) {
         let shared = self.shared.clone();
         self.shared.on_thread(Box::new(move || weir_rt::spawn(names::follow(shared, watch))));
@@ -254,7 +254,7 @@ impl std::fmt::Debug for ResolverState {
     }
 }
 
-/// A look-up that somebody waits for; dropped, it is given up.
+/// A look-up whose caller waits for it; dropped, it is given up.
 struct LookupWait<'s> {
     shared: &'s Arc<ResolverShared>,
     id: LookupId,

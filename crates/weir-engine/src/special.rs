@@ -1,4 +1,4 @@
-//! Responses that a status stands for: `error_page`, redirects, and nginx's own pages.
+//! Responses made from a status alone: `error_page`, redirects, and nginx's own pages.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::redirect::InternalRedirect;
 use crate::text::Text;
 use crate::transport::Transport;
 
-/// Turns a status into what answers it: an `error_page`'s redirect, or the page itself.
+/// Turns a status into its response: an `error_page`'s redirect, or the page itself.
 pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
     if code == 444 || x.body.is_gone() {
         return Verdict::Close(code);
@@ -82,7 +82,7 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
     let location = x.response.location.take();
     x.response.clear_entity();
     x.response.status = code;
-    // nginx's own codes choose the page; the client and the log get what they stand for. Otherwise the page has its
+    // nginx's own codes choose the page; the client and the log get the status they map to. Otherwise the page has its
     // own status, also where an `error_page` with another one failed: a 200 would be judged by filters once more.
     x.response.err_status = if matches!(code, 494..=497) { 400 } else { 0 };
     if matches!(code, 301 | 302 | 303 | 307 | 308 | 201) {
@@ -184,7 +184,7 @@ pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
     Some(x.respond(ResponseBody::Chain(stub)))
 }
 
-/// What answers a subrequest with a status for which no page is wanted, if it is one.
+/// The response to a subrequest with a status for which no page is wanted, if it is one.
 fn pageless(x: &mut Exchange, code: u16) -> Option<Verdict> {
     let Transport::Capture(capture) = &mut x.transport else { return None };
     if !capture.bare || !(200..600).contains(&code) {

@@ -39,7 +39,7 @@ pub struct SubrequestOptions {
     pub prepare: PrepareHook,
     /// At most this many bytes of the response's body are taken; more end it (`subrequest_output_buffer_size`).
     pub limit: Option<u64>,
-    /// A status that would be answered by a page, or an `error_page`, is the whole response.
+    /// A status for which a page, or an `error_page`, would be sent is the whole response.
     pub bare: bool,
 }
 
@@ -113,7 +113,7 @@ impl Exchange {
         })
     }
 
-    /// As [`Exchange::subrequest`]; `then` looks at the child once it is answered, before it is gone: what its
+    /// As [`Exchange::subrequest`]; `then` looks at the child once it has its response, before it is gone: what its
     /// variables say (`auth_request_set`). `None` where none is made.
     pub fn subrequest_then<'x, T: 'x>(
         &'x mut self,

@@ -1,4 +1,4 @@
-//! Memory that much work at once has left behind goes back to the system.
+//! Memory that a peak of work has left unused goes back to the system.
 //!
 //! The C library keeps what is freed between blocks that are still in use: after a hundred connections with a hundred streams
 //! each it would be hundreds of megabytes, for ever. Giving it back takes milliseconds, in which other threads may wait for

@@ -1,4 +1,4 @@
-//! Values of types that only those who put them there know: what modules keep with exchanges, plans and servers.
+//! Values of types that only their owners know: what modules keep with exchanges, plans and servers.
 
 use std::any::{Any, TypeId};
 
@@ -9,7 +9,7 @@ use std::any::{Any, TypeId};
 pub(crate) struct TypedValues(Vec<(TypeId, Box<dyn Any>)>);
 
 impl TypedValues {
-    /// The value of this type, made by `Default` when there is none.
+    /// The value of this type, made by `Default` when it is absent.
     pub(crate) fn of<T: Default + 'static>(&mut self) -> &mut T {
         let at = self.place::<T>().unwrap_or_else(|| {
             self.push(Box::<T>::default());

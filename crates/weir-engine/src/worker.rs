@@ -166,7 +166,7 @@ impl Worker {
                 // Its client is notified, so that no request of its is lost.
                 connection.retired.set(true);
             }
-            // A client that has not asked yet is answered once.
+            // A client that has not sent a request yet gets one response.
             if connection.retired.get() && connection.requests.get() > 0 {
                 wire.timer.arm(0);
             }
@@ -179,7 +179,7 @@ impl Worker {
         self.closing.set(close);
     }
 
-    /// Whether a connection is to be kept when its request is answered.
+    /// Whether a connection is to be kept alive after its response.
     #[inline]
     pub(crate) fn keeps_connections(&self) -> bool {
         !self.closing.get()
@@ -296,7 +296,7 @@ impl Worker {
         self.counters.active.get() > 0 || self.background.get() > 0
     }
 
-    /// Tells the counters of all workers of the server.
+    /// Announces the worker to the counters of all workers of the server.
     pub fn know(&self, everyone: Arc<[Arc<WorkerCounters>]>) {
         *self.everyone.borrow_mut() = everyone;
     }
@@ -339,7 +339,7 @@ impl Worker {
         self.counters.active.get() >= self.most()
     }
 
-    /// Whether a listener may accept connections that nobody has asked it for yet: each takes a descriptor.
+    /// Whether a listener may accept connections that have sent no request yet: each takes a descriptor.
     pub fn accepts_ahead(&self) -> bool {
         descriptors::of_clients().saturating_sub(self.counters.active.get()) > AHEAD
     }
@@ -529,8 +529,8 @@ const REUSED_AFTER_MS: u64 = 1000;
 /// With fewer connections to come until descriptors are short, each is accepted by itself: a burst may bring as many as
 /// a listener's queue holds at once, and a turn's accepts more.
 const AHEAD: u64 = 511 + 64;
-/// Exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200 instructions for
-/// each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
+/// Number of exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200
+/// instructions for each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
 const FREE_EXCHANGES: usize = 1024;
 /// ... and so many after a quiet moment: they take some kilobytes each.
 const QUIET_EXCHANGES: usize = 256;

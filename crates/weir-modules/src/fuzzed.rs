@@ -106,7 +106,7 @@ fn replaced(pairs: &[(&[u8], &[u8])], once: bool, content: &[u8], size: usize) -
     whole
 }
 
-/// A file of passwords: who is found is in a line of his own, and no password is one of all kinds at once.
+/// A file of passwords: a user that is found is in a line of its own, and no password is one of all kinds at once.
 pub fn htpasswd(data: &[u8]) {
     for user in data.split(|byte| matches!(byte, b'\n' | b':')).take(8) {
         let Some(stored) = auth_basic::find(data, user) else { continue };

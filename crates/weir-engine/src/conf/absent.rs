@@ -1,7 +1,7 @@
 //! What nginx or a well-known module for it has and Weir has not: files of modules that `load_module` may name, and
 //! directives whose error says more than that they are unknown.
 
-/// Of a module's file, `modules/ngx_http_lua_module.so`: whether it is built in; `None` for a name that nobody knows.
+/// Of a module's file, `modules/ngx_http_lua_module.so`: whether it is built in; `None` for an unknown name.
 pub(crate) fn module(file: &str) -> Option<bool> {
     let name = file.rsplit('/').next().unwrap_or(file).strip_suffix(".so")?;
     match () {

@@ -171,7 +171,7 @@ impl<'t> ConfigurationBuilder<'t> {
         (servers, ServerConf { confs, locations, nested, words: 0 })
     }
 
-    /// `upstream name { }`: all its lines together make a group.
+    /// `upstream name { }`: all its lines together make one upstream.
     fn upstream(&mut self, line: &'t DirectiveLine, block: &'t Block) {
         let mut confs = ModuleConfs::like(&self.blank);
         for line in &block.lines {

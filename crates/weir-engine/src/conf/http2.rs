@@ -48,9 +48,10 @@ pub struct Http2Settings {
     pub on: bool,
     /// `http2_max_concurrent_streams`
     pub max_concurrent_streams: u32,
-    /// `http2_body_preread_size`: bytes of a body that may come before somebody reads it.
+    /// `http2_body_preread_size`: bytes of a request body that are accepted before it is read.
     pub body_preread_size: u32,
-    /// `http2_recv_buffer_size`: bytes of a body that may be on their way to somebody who reads it.
+    /// `http2_recv_buffer_size`: bytes of a request body that may be in flight (the flow-control window) while it is
+    /// read.
     pub recv_buffer_size: u32,
 }
 

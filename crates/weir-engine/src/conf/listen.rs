@@ -1,4 +1,4 @@
-//! `listen`: its parameters, the addresses of a configuration, and who answers on each.
+//! `listen`: its parameters, the addresses of a configuration, and the servers that serve each.
 //!
 //! A line gives one address or several (a host name, a range of ports). [`collect`] puts those of all servers
 //! together: one [`ListenAddress`] for each, with the servers that share it, and reports what contradicts itself.
@@ -24,9 +24,9 @@ pub struct ListenAddress {
     pub addr: SockAddr,
     /// How its socket is set up; those of the line that sets any.
     pub options: ListenOptions,
-    /// The servers that answer there, by their index in the file, in that order; never empty.
+    /// The servers that serve it, by their index in the file, in that order; never empty.
     pub servers: Vec<usize>,
-    /// Which of all servers answers for hosts that none names.
+    /// Index of the default server: it serves hosts that no `server_name` matches.
     pub default: usize,
     /// `proxy_protocol`: connections begin with a PROXY protocol header.
     pub proxy_protocol: bool,
@@ -42,7 +42,7 @@ pub struct ListenAddress {
 /// One `listen` line.
 #[derive(Clone, Debug, Default)]
 pub struct ListenLine {
-    /// The addresses it stands for, none twice.
+    /// The addresses it expands to, without duplicates.
     pub addrs: Vec<SockAddr>,
     /// `default_server`
     pub default_server: bool,

@@ -206,8 +206,8 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     let mut found = None;
     let search = server.locations.find(x, &mut found);
     x.plan = found.unwrap_or_else(|| server.plan.clone());
-    // Which location the request belongs to is not known then, and so not who may ask: the response is an error, with the
-    // settings of the prefix location beside the pattern, as in nginx.
+    // Which location the request belongs to is not known then, and so neither are its access rules: the response is an
+    // error, with the settings of the prefix location beside the pattern, as in nginx.
     let Ok(search) = search else { return Some(Verdict::Status(500)) };
     if x.plan.core.internal && !x.internal {
         return Some(Verdict::Status(404));

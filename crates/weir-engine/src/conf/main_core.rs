@@ -183,7 +183,7 @@ impl MainConf {
         self.master_process.unwrap_or(true)
     }
 
-    /// The user and the group that a server started by root becomes; `None`: it stays who it is. Without `user` that is
+    /// The user and the group that a server started by root becomes; `None`: it keeps its user. Without `user` that is
     /// nobody, as in nginx, since a master keeps root for what needs it; one process alone goes on as root.
     pub fn run_as(&self) -> Option<(SystemUser, u32)> {
         if !privileged::is_root() {
@@ -424,5 +424,5 @@ const TABLE: &[MainRow] = &[
 ];
 
 const DEBUG_POINTS: &[(&str, DebugPoints)] = &[("stop", DebugPoints::Stop), ("abort", DebugPoints::Abort)];
-/// Workers are numbered by a byte, whose last value stands for none of them.
+/// Workers are numbered by a byte, whose last value means no worker.
 const MOST_WORKERS: u8 = u8::MAX - 1;

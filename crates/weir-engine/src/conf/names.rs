@@ -1,4 +1,4 @@
-//! Tables whose keys come from the configuration: nobody outside chooses what is in them, so their hash need not be
+//! Tables whose keys come from the configuration: no client chooses what is in them, so their hash need not be
 //! one that withstands attacks, which costs four times as much.
 
 use std::collections::HashMap;

@@ -97,7 +97,7 @@ impl Module for Profile {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the types of the arguments of the table's closures.
 type ProfileRow = Directive<ProfileConf>;
 
 /// The settings of one block.
@@ -278,7 +278,7 @@ impl HeaderFilter for ServerTiming {
                 return Verdict::Ok;
             }
         }
-        // Somebody asked for it, so it may allocate.
+        // It was asked for, so it may allocate.
         let tree = x.shared.with_trace(|trace| {
             let mut so_far = trace.clone();
             so_far.end(clock::ticks());

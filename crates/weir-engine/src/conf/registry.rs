@@ -15,7 +15,7 @@ use crate::variable::{
 /// Lent to setters through `LineCx::ext`.
 pub struct ConfRegistry {
     table: VariableTable,
-    /// Where each variable was used first, for the error when nobody declared it.
+    /// Where each variable was used first, for the error if it is never declared.
     used: Vec<Option<Span>>,
     declared: Vec<bool>,
     plain: HashMap<&'static str, &'static Variable>,
@@ -118,8 +118,8 @@ impl ConfRegistry {
         Ok(index)
     }
 
-    /// As [`ConfRegistry::define_assigned`], for `set`: a variable that nobody declared yet is computed by `unset` as long
-    /// as no value was given to it.
+    /// As [`ConfRegistry::define_assigned`], for `set`: a variable that is not yet declared is computed by `unset` as
+    /// long as no value was given to it.
     ///
     /// # Errors
     /// As [`ConfRegistry::define_assigned`].
@@ -203,7 +203,7 @@ impl ConfRegistry {
         entry.downcast_mut().expect("kept under its own type")
     }
 
-    /// Names of variables are the same in any case, and are kept in lower case.
+    /// Names of variables are the same in any case, and are stored in lower case.
     fn index(&mut self, name: &str) -> VarIndex {
         if let Some(index) = self.table.by_name.get(name) {
             return *index;
@@ -244,7 +244,7 @@ impl ConfRegistry {
         }
     }
 
-    /// The finished tables, and an error for each variable that nobody declared.
+    /// The finished tables, and an error for each variable that was used but not declared.
     pub(crate) fn finish(self) -> (RequestTables, Vec<Error>) {
         let unknown = self.declared.iter().zip(&self.used).zip(&self.table.definitions);
         let errors = unknown

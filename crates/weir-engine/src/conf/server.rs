@@ -1,4 +1,4 @@
-//! A configuration installed on one worker: servers with their plans, and who answers for which name.
+//! A configuration installed on one worker: servers with their plans, and which server serves which name.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -33,7 +33,7 @@ use crate::worker::Worker;
 pub struct WorkerGeneration {
     /// What it was made from.
     pub configuration: Arc<Configuration>,
-    /// For each of the configuration's addresses, who answers there.
+    /// For each of the configuration's addresses, the servers that serve it.
     pub hosts: Vec<Rc<AddressServers>>,
     link: Rc<ConfigurationLink>,
     /// See [`ConfigurationLink::nobody`].
@@ -307,7 +307,7 @@ impl VirtualServer {
         self.plain
     }
 
-    /// There is a newer configuration than the server's: what is kept of it would keep it, and its scripts.
+    /// There is a newer configuration than the server's: what is cached of it would keep it, and its scripts.
     pub(crate) fn is_retired(&self) -> bool {
         self.link.retired.get()
     }
@@ -354,7 +354,7 @@ impl VirtualServer {
         Ok(VirtualServer::of(conf, link, plan, LocationSet::default(), NameMap::default()))
     }
 
-    /// Answers nothing but 500.
+    /// Responds with 500 to every request.
     fn failing(conf: &ServerConf, link: &Rc<ConfigurationLink>, worker: &Rc<Worker>) -> VirtualServer {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));

@@ -234,7 +234,7 @@ impl ServerCoreConf {
         if self.names.is_empty() { &NAMELESS } else { &self.names }
     }
 
-    /// Whether a name is a pattern with groups: then it is matched even where no other server could be meant.
+    /// Whether a name is a pattern with capture groups: then it is matched even where no other server could be meant.
     pub fn has_captures(&self) -> bool {
         self.names.iter().any(|name| matches!(name, ServerName::Regex(pattern) if pattern.groups() > 0))
     }

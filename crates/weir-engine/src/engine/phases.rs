@@ -251,7 +251,7 @@ impl PhaseWalk {
     }
 
     /// After the content phase's handlers: the location's own, which comes instead of them, or nginx's response where
-    /// nobody was found, 403 for a directory and 404 else.
+    /// nothing was found, 403 for a directory and 404 else.
     fn content(&mut self, x: &mut Exchange) -> Result<&HandlerEntry, Verdict> {
         if self.own
             && let Some(entry) = &self.plan.content

@@ -32,7 +32,8 @@ impl StandaloneRun {
 /// Whose settings hold for what runs by itself, and for which client it does.
 #[derive(Clone)]
 pub struct RunOrigin {
-    /// The client's connection, or nobody's ([`ConfigurationLink::nobody`](crate::conf::server::ConfigurationLink::nobody)).
+    /// The client's connection, or that of no client
+    /// ([`ConfigurationLink::nobody`](crate::conf::server::ConfigurationLink::nobody)).
     pub connection: Rc<ClientConnection>,
     /// The virtual server.
     pub server: Rc<VirtualServer>,
@@ -48,7 +49,7 @@ impl RunOrigin {
     }
 }
 
-/// What a request has left behind of its connection for what outlives it.
+/// What is retained of a request's connection for work that outlives the request.
 #[derive(Default)]
 struct RememberedConnection(Option<Rc<ClientConnection>>);
 

@@ -124,7 +124,7 @@ impl ExchangeTrace<'_> {
         }
     }
 
-    /// For samples: the request is at `site`, which takes a few instructions and is told the trace later.
+    /// For samples: the request is at `site`, which takes a few instructions and the trace learns of it later.
     #[inline(always)]
     pub(crate) fn at(self, site: Site) {
         if self.0.recorded.get() {

@@ -1,8 +1,8 @@
-//! Subrequests that run beside their request, and the order in which what they answer goes out.
+//! Subrequests that run beside their request, and the order in which their responses go out.
 //!
 //! A [`SubrequestFamily`] belongs to one exchange. Its children are futures inside the request's own task: each has an exchange
 //! with an arena of its own, so nothing is borrowed from the parent, and dropping the request gives all of them up. What
-//! the parent says after a child waits in a queue until the child has answered; a child whose turn has not come runs
+//! the parent says after a child waits in a queue until the child has responded; a child whose turn has not come runs
 //! until [`AHEAD`] bytes of its response are there and is paused then, so a page of any number of includes holds a
 //! bounded amount of memory.
 
@@ -181,7 +181,7 @@ impl SubrequestFamily {
         }
     }
 
-    /// Everything has gone out and nobody runs.
+    /// Everything has been sent and nothing runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.borrow().is_empty() && self.running.borrow().is_empty()
     }

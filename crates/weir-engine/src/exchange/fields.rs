@@ -169,8 +169,8 @@ impl Exchange {
         }
     }
 
-    /// Adds a field to the request, after those of its name. Whatever its name, it goes to servers: who adds it means
-    /// it.
+    /// Adds a field to the request, after those of its name. Whatever its name, it goes to servers: whatever adds it
+    /// means it.
     pub fn add_request_field(&mut self, name: &[u8], value: &[u8]) {
         let known = classify(name);
         let (name, value) = (self.arena.push(name), self.arena.push(value));

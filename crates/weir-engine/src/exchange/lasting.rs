@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::Exchange;
 
-/// What somebody does with what was recorded of a request.
+/// What is done with the record of a request.
 pub(crate) type TraceReport = Box<dyn FnOnce(weir_trace::KeptRequest)>;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! One request being answered.
+//! One request and its response.
 //!
 //! An [`Exchange`] is taken from its worker's free list at the first byte of a request and goes back when the log
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
@@ -106,7 +106,8 @@ pub struct Exchange {
     pub(crate) answered_already: bool,
     /// Header filters are not asked any more: they refused too many responses.
     pub(crate) unfiltered: bool,
-    /// A pattern was given up, and nobody has refused the request for it yet ([`Exchange::refuse_unmatched`]).
+    /// True when a regular expression hit its limits and the request has not been refused for it yet
+    /// ([`Exchange::refuse_unmatched`]).
     pub(crate) unmatched: Cell<bool>,
     /// What `satisfy any` remembers for the end of the access phase. As in nginx an internal redirect does not forget it: a
     /// script that goes elsewhere has not let the request pass.
@@ -118,7 +119,7 @@ pub struct Exchange {
     pub(crate) recorded: Cell<bool>,
     /// No stamp was taken for the parser yet: it will be when the location is found.
     pub opening: bool,
-    /// The handler that answered: reading its body is its time.
+    /// The handler that made the response: the time of reading its body is charged to it.
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
     pub cause: Cause,

@@ -24,9 +24,9 @@ pub struct Request {
     pub exten: Span,
     /// The arguments, undecoded, without `?` (`$args`).
     pub args: Span,
-    /// The host asked for, lower case, without port (`$host`); empty when there is none.
+    /// The host asked for, lower case, without port (`$host`); empty without one.
     pub host: Span,
-    /// The port in the Host field (`$request_port`); empty when there is none.
+    /// The port in the Host field (`$request_port`); empty without one.
     pub port: Span,
     /// The URI is the target as written: `proxy_pass` without URI sends that.
     pub uri_is_plain: bool,

@@ -15,7 +15,7 @@ pub struct RequestBody {
     pub(crate) framed: u64,
     pub(crate) continued: bool,
     pub(crate) read: bool,
-    /// Nobody wants it: it is read to find the next request, at any size.
+    /// It is not needed: it is read to find the next request, at any size.
     pub(crate) discarded: bool,
     /// Its framing was wrong.
     pub(crate) broken: bool,
@@ -134,7 +134,7 @@ impl RequestBody {
         self.beside().map_or(self.framed, |rest| rest.framed.get())
     }
 
-    /// How far somebody else has come with it.
+    /// How far another task has read it.
     pub(crate) fn beside(&self) -> Option<&BodyProgress> {
         if let BodyFraming::Beside(progress) = &self.framing { Some(progress) } else { None }
     }
@@ -158,7 +158,7 @@ impl RequestBody {
         self.continued = true;
     }
 
-    /// Nobody will want it.
+    /// It will not be needed.
     pub(crate) fn discard(&mut self) {
         self.discarded = true;
     }
@@ -167,7 +167,7 @@ impl RequestBody {
         self.discarded
     }
 
-    /// The client left before its end: there is nobody to respond to (nginx, too, only logs the status).
+    /// The client left before its end: no client is left to respond to (nginx, too, only logs the status).
     pub fn is_gone(&self) -> bool {
         self.gone
     }
@@ -206,7 +206,7 @@ impl RequestBody {
     }
 
     /// Keeps a piece that is passed on, as long as the whole fits in `limit` bytes: what was passed on can still be
-    /// told (`$request_body`).
+    /// shown (`$request_body`).
     pub fn remember(&mut self, piece: &[u8], limit: u64) {
         if self.received > limit {
             self.memory = Vec::new();

@@ -43,7 +43,7 @@ impl HeaderName {
         }
     }
 
-    /// The name of a field that shall be written as `text`, which stands for `known`.
+    /// The name of a field that shall be written as `text`, which is `known` as a token.
     pub fn written(known: KnownField, text: Text, arena: &Arena) -> HeaderName {
         match known {
             KnownField::Other => HeaderName::Other(text),
@@ -55,7 +55,7 @@ impl HeaderName {
     /// Whether this is `name`, in any case.
     pub fn is(&self, arena: &Arena, name: &[u8]) -> bool {
         let own = self.bytes(arena);
-        // Names of one length often begin alike; their last letters tell most of them apart.
+        // Names of one length often begin alike; their last letters distinguish most of them.
         own.len() == name.len()
             && own.last().map(u8::to_ascii_lowercase) == name.last().map(u8::to_ascii_lowercase)
             && own.eq_ignore_ascii_case(name)
@@ -96,7 +96,7 @@ pub struct Response {
     pub expect_trailers: bool,
     /// The response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
-    /// Of several ranges none is cut: the body comes in pieces, which are not kept.
+    /// Several ranges are not cut: the body comes in pieces, which are not retained.
     pub single_range: bool,
     /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
     pub force_ranges: bool,

@@ -22,7 +22,7 @@ pub(crate) enum ResponseDelivery {
     Open,
     /// All of it was handed over (`$request_completion`).
     Whole,
-    /// There is none: the connection is closed without one, on purpose ([`Exchange::abandon`]).
+    /// No response: the connection is closed without one, on purpose ([`Exchange::abandon`]).
     ///
     /// [`Exchange::abandon`]: super::Exchange::abandon
     Abandoned,

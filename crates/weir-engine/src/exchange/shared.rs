@@ -55,7 +55,7 @@ impl SharedPart {
         self.on.set(begin(&mut self.trace.borrow_mut(), &self.tape));
     }
 
-    /// The request is over: what its connection waits for later is nobody's time.
+    /// The request is over: what its connection waits for later is charged to no request.
     #[inline]
     pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace, &EventTape)) {
         finish(&mut self.trace.borrow_mut(), &self.tape);
@@ -268,7 +268,7 @@ impl SharedPart {
         value
     }
 
-    /// The subrequest is over: the next user of this part is somebody else.
+    /// The subrequest is over: the next user of this part is another request.
     pub(crate) fn end_branch(&self) {
         if self.branch.replace(false) {
             self.subrequests.set(0);

@@ -1,4 +1,4 @@
-//! Lines of a thread's error logs, also for somebody in the program.
+//! Lines of a thread's error logs, also for a reader in the program.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! An open log: a file, standard error, syslog or a socket, shared by everybody who logs to it.
+//! An open log: a file, standard error, syslog or a socket, shared by all that log to it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

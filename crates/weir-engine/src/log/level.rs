@@ -12,7 +12,7 @@ pub enum LogLevel {
     Alert,
     /// Critical: something is broken.
     Crit,
-    /// A request could not be answered as it should.
+    /// A request could not be served as it should.
     Error,
     /// Something is probably not as it was meant.
     Warn,
@@ -20,7 +20,7 @@ pub enum LogLevel {
     Notice,
     /// Normal.
     Info,
-    /// For those who look for a bug.
+    /// For debugging.
     Debug,
 }
 

@@ -75,7 +75,7 @@ impl WorkerLogs {
         }
     }
 
-    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: a person who reads the
+    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: whoever reads the
     /// log when its connection has ended finds its request there, as with nginx, which writes first.
     pub async fn written(&self) {
         if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
@@ -109,7 +109,7 @@ impl WorkerLogsInner {
         }
     }
 
-    /// Whether all that waits is of logs with buffers, whose lines nobody expects in their files yet.
+    /// Whether all that waits is of logs with buffers, whose lines are not due in their files yet.
     fn is_patient(&self) -> bool {
         self.pending.borrow().iter().all(|batch| batch.file.buffering.is_some())
     }

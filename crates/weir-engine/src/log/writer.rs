@@ -1,7 +1,7 @@
 //! The thread that writes all logs of the process.
 //!
 //! It sleeps until something is handed over, writes it at once, and then gathers for [`GATHER`]: while lines come
-//! steadily, nobody has to wake it (a futex call each) and each of its writes carries what came in that time. What
+//! steadily, nothing has to wake it (a futex call each) and each of its writes carries what came in that time. What
 //! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted.
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ enum AfterFlush {
 }
 
 /// Waits until everything handed over so far is in its file, buffered lines too; five seconds at most, so that a
-/// log that nobody reads can't keep the process from ending.
+/// log that is not read can't keep the process from ending.
 pub fn flush() {
     WRITER.flush(AfterFlush::Nothing);
     file::drain(PATIENCE);
@@ -449,7 +449,7 @@ impl HeldBuffers {
         self.0[at].1.add(bytes, how, monotonic_ms(), |bytes| write(file, bytes));
     }
 
-    /// Writes what is due, or everything, and what belongs to logs that nobody else has any more.
+    /// Writes what is due, or everything, and what belongs to logs that nothing else refers to any more.
     fn flush(&mut self, all: bool, write: impl Fn(&SharedLogFile, &[u8])) {
         let now = monotonic_ms();
         self.0.retain_mut(|(file, buffer)| {
@@ -482,6 +482,6 @@ const WAITERS: usize = 1024;
 const EVERY: u64 = 1000;
 /// Milliseconds to sleep when nothing is due.
 const FOREVER: u64 = 3_600_000;
-/// Emptied vectors that are kept, and of which size.
+/// How many emptied vectors are kept for reuse, and up to which size in bytes.
 const SPARE: usize = 32;
 const SPARE_SIZE: usize = 256 << 10;

@@ -1,8 +1,8 @@
 //! What the requests of one loop turn share.
 //!
 //! All bytes that the loop works on in one turn had arrived before it began, so a file opened in the turn is opened
-//! after each of its requests was sent: sharing it shows none of them an older file. `weir_rt::epoch` tells turns
-//! apart. The table is emptied when the turn's tasks have run, so that an idle worker holds no file open.
+//! after each of its requests was sent: sharing it shows none of them an older file. `weir_rt::epoch` distinguishes
+//! turns apart. The table is emptied when the turn's tasks have run, so that an idle worker holds no file open.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -84,7 +84,7 @@ struct TurnTable {
 
 struct TurnEntry {
     key: u64,
-    /// Of a URI, where its location's plan is: while anything of it is kept no other takes that place, since a new
+    /// Of a URI, where its location's plan is: while anything of it is cached no other takes that place, since a new
     /// configuration forgets everything.
     of: usize,
     /// Where the path ends in `paths`; it begins where the one before ends.

@@ -136,7 +136,7 @@ pub(super) fn prepare(x: &mut Exchange) {
     }
 }
 
-/// Nobody wants a body, whatever the status.
+/// No body is wanted, whatever the status.
 fn wants_head_only(x: &Exchange) -> bool {
     let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
     head_only || x.request.head.method == Method::Head

@@ -52,13 +52,13 @@ pub trait BodySource {
     /// Called once [`BodyPiece::End`] was given, before filters see the end: what is known only then (trailers).
     fn finish(&mut self, _x: &mut crate::exchange::Exchange) {}
 
-    /// Whether nobody needs what is to come once the client has left: its connection is then watched while a piece is
+    /// Whether what is to come is useless once the client has left: its connection is then watched while a piece is
     /// waited for, and the source notified ([`BodySource::client_left`]).
     fn is_for_client_only(&self) -> bool {
         false
     }
 
-    /// Whether it is to be read to its end even where no body follows the head: somebody else needs it.
+    /// Whether it is to be read to its end even where no body follows the head: another reader needs it.
     fn is_wanted_anyway(&self) -> bool {
         false
     }

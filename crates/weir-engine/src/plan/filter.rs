@@ -50,7 +50,7 @@ pub enum FilterSlot {
     Brotli,
     /// zstd.
     Zstd,
-    /// Answers `Range` in the head.
+    /// Applies `Range` to the head.
     RangeHeader,
     /// Chunked framing.
     Chunked,
@@ -98,7 +98,7 @@ pub trait BodyFilter {
 
 /// How a step of a body filter ended.
 pub enum FilterStep {
-    /// The input is used up (or kept inside): come again with more.
+    /// The input is used up (or buffered inside): come again with more.
     More,
     /// The output is full ([`ROOM`]); come again when it was taken.
     Full,

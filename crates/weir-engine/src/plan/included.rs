@@ -20,16 +20,16 @@ pub struct IncludedRequest {
     pub method: Option<Method>,
     /// The body; that of the request, if it was read, where nothing is said.
     pub body: Option<Vec<u8>>,
-    /// The filter goes on when the subrequest is answered, and sees what it did to variables.
+    /// The filter goes on when the subrequest has its response, and sees what it did to variables.
     pub wait: bool,
     /// What is said instead of an error, or of a response without a body.
     pub stub: Option<BodyChain>,
     /// The response goes here instead of the output; the filter waits for it.
     pub into: Option<PendingCapture>,
-    /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
+    /// The request's own location responds once more, with all that led to it left out, instead of what `uri` leads to.
     /// Called with the subrequest before it runs.
     pub again: Option<PrepareChild>,
-    /// Told `true` when the subrequest could not be made.
+    /// Called with `true` when the subrequest could not be made.
     pub refused: Rc<Cell<bool>>,
 }
 
@@ -42,7 +42,7 @@ pub type PendingCapture = Rc<RefCell<Option<CapturedResponse>>>;
 /// The response to a subrequest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapturedResponse {
-    /// The status; 500 also for a subrequest that was not made, 444 and the like where nothing was answered.
+    /// The status; 500 also for a subrequest that was not made, 444 and the like where there was no response.
     pub status: u16,
     /// The fields of the head, in order, names as written.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,

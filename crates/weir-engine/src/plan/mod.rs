@@ -110,13 +110,13 @@ impl Plan {
 /// Which kind of block a plan is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanLevel {
-    /// A server block: its plan runs post-read and server-rewrite, and stands for requests without a location.
+    /// A server block: its plan runs post-read and server-rewrite, and is the plan of requests without a location.
     Server,
     /// A location.
     Location,
     /// `limit_except`, `if`: a location that inherits everything from the one it is in.
     Nested,
-    /// `http`, for what runs without a request: no handler runs, only what is kept counts.
+    /// `http`, for what runs without a request: no handler runs, only its settings count.
     Alone,
 }
 

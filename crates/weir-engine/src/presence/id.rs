@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use weir_trace::RequestId;
 
 /// A worker's source of numbers: a counter, mixed. The seed comes from the system's random numbers, as the standard
-/// library's hash tables get them, so numbers repeat neither among workers nor after a restart. They tell requests
-/// apart; they keep no secret.
+/// library's hash tables get them, so numbers repeat neither among workers nor after a restart. They distinguish
+/// requests apart; they keep no secret.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     seed: u128,

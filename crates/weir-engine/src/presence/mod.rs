@@ -137,7 +137,7 @@ impl RequestPresence {
         self.leave();
     }
 
-    /// It is not in flight any more, also when it was dropped where it stood.
+    /// It is not in flight any more, also when it was dropped while it waited.
     #[inline]
     pub(crate) fn leave(&self) {
         self.present.now.left(self.ticket.replace(FlightTicket::NONE));

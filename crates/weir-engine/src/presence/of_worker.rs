@@ -77,7 +77,7 @@ impl WorkerPresences {
         self.blocked.set(ticks);
     }
 
-    /// Accounts a stretch of the loop that a request had to itself; `site` tells which place in it was the longest,
+    /// Accounts a stretch of the loop that a request had to itself; `site` says which place in it was the longest,
     /// should it have been too long.
     #[inline]
     pub(crate) fn ran(&self, run: LoopRun, request: RequestId, site: impl FnOnce() -> Site) {
@@ -90,8 +90,8 @@ impl WorkerPresences {
         }
     }
 
-    /// Whether this is the turn after one with a stall, so that what begins now came meanwhile, perhaps; or somebody wants
-    /// to know of every request.
+    /// Whether this is the turn after one with a stall, so that what begins now came meanwhile, perhaps; or a caller
+    /// wants to know of every request.
     #[inline]
     pub(crate) fn is_late(&self) -> bool {
         self.curious.get() && self.look()

@@ -1,10 +1,10 @@
-//! Who watches the queues of a worker's sockets.
+//! The watchers of the queues of a worker's sockets.
 
 use std::cell::Cell;
 
 use weir_rt::net;
 
-/// Who wants to know of a worker's queues.
+/// The parts that asked for figures about a worker's queues.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWatchers {
     pub(crate) count: Cell<u32>,

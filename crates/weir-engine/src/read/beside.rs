@@ -92,12 +92,12 @@ impl BodyRest {
         })
     }
 
-    /// Nobody waits for the client at the moment.
+    /// Nothing waits for the client at the moment.
     pub fn pause(&self) {
         self.timer.disarm();
     }
 
-    /// The next bytes, and whether they are the last; the last may be none.
+    /// The next bytes, and whether they are the last; the last chunk may be empty.
     ///
     /// # Errors
     /// The client left, was too slow, broke the framing or sent too much.

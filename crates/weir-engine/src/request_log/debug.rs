@@ -2,7 +2,7 @@
 //!
 //! The level is looked at once when a connection is accepted, once when a request's head was read and once when it is
 //! over; everything else is cold. The boundaries that a request passed are those of its trace, so they are listed at its
-//! end; what is still under way is `weir reqs`' to tell.
+//! end; what is still in flight is shown by `weir reqs`.
 
 use weir_rt::clock;
 use weir_trace::SiteTable;

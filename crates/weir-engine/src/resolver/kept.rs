@@ -1,5 +1,5 @@
 //! `resolver_cache`: what is known of names outlives the process, in a directory with a file for each different
-//! `resolver`. A server that starts while no name server answers goes on with what the last one knew.
+//! `resolver`. A server that starts while no name server responds goes on with the addresses the last run knew.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -36,7 +36,7 @@ fn file(config: &ResolverConfig) -> Option<PathBuf> {
     Some(folder.join(format!("{number:016x}.names")))
 }
 
-/// Gives the engine what was kept for it. Once for each resolver, before its first question.
+/// Gives the engine what was stored for it. Once for each resolver, before its first question.
 pub(super) fn recall(config: &ResolverConfig, engine: &mut Resolver) {
     let Some(path) = file(config) else { return };
     match read(&path) {

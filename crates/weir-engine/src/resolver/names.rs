@@ -1,4 +1,4 @@
-//! Names that are followed: servers of upstream groups whose addresses change.
+//! Names that are followed: servers of upstreams whose addresses change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct NameWatch {
     pub name: String,
     /// Milliseconds a look-up may take.
     pub timeout: u64,
-    /// Receives what was found, or why nothing was; `false`: nobody wants to know any more.
+    /// Receives what was found, or why nothing was; `false`: the result is no longer wanted.
     pub told: Box<dyn Fn(LookupResult) -> bool + Send>,
 }
 

@@ -1,4 +1,4 @@
-//! Subrequests that nobody waits for: copies of a request that live on by themselves (`mirror`).
+//! Subrequests that are not waited for: copies of a request that live on by themselves (`mirror`).
 
 use super::{ParentShare, SubrequestOptions, SubrequestTarget, child, run_child};
 use crate::engine;

@@ -49,8 +49,8 @@ impl Exchange {
     }
 
     /// Makes the subrequests of `calls`, which run at the same time, a few at most, and gives what
-    /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
-    /// they set there is lost.
+    /// they responded with, in order. Each has copies of this request's variables (or none, as its options say), and
+    /// what they set there is lost.
     pub async fn subrequests(&mut self, calls: Vec<SubrequestCall>) -> Vec<CapturedResponse> {
         let family = Rc::new(SubrequestFamily::default());
         let mut results: Vec<PendingCapture> = Vec::with_capacity(calls.len());

@@ -1,6 +1,6 @@
-//! What the engine reports of itself while it runs: who is in flight, who made whom wait, which turns of the loop were
-//! too long; the numbers of requests. The directives and variables of all that are in `conf::profile`, what is known of
-//! each request in flight in `presence`.
+//! What the engine reports of itself while it runs: which requests are in flight, which of them made others wait, which
+//! turns of the loop were too long; the numbers of requests. The directives and variables of all that are in
+//! `conf::profile`, what is known of each request in flight in `presence`.
 //!
 //! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
 //! (`conf::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
@@ -62,8 +62,8 @@ pub(crate) fn enter(x: &Exchange) {
     }
 }
 
-/// A request ended: within [`SETTLE`] it will be counted where others see it, also if nobody asks and this worker gets
-/// stuck.
+/// A request ended: within [`SETTLE`] it will be counted where others see it, also if there is no query and this worker
+/// gets stuck.
 #[cold]
 pub(crate) fn settle_later(worker: &Rc<Worker>) {
     worker.present.is_settling.set(true);
@@ -78,7 +78,7 @@ pub(crate) fn settle_later(worker: &Rc<Worker>) {
 }
 
 /// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, or where
-/// somebody watches the queues, the time they waited there. To the millisecond, or the kernel's tick.
+/// the queues are watched, the time they waited there. To the millisecond, or the kernel's tick.
 #[cold]
 fn received_before(x: &Exchange) -> u64 {
     let Ok(info) = net::tcp_info(x.connection.fd) else { return 0 };
@@ -152,15 +152,15 @@ impl Exchange {
         self.worker.present.ids.next()
     }
 
-    /// Keeps this request's tree whatever becomes of it: somebody who may has asked. Says whether there is one, which is
-    /// not so where boundaries are not recorded.
+    /// Keeps this request's tree whatever becomes of it: an authorized client has asked. Says whether there is one,
+    /// which is not so where boundaries are not recorded.
     pub fn keep_trace(&self) -> bool {
         self.shared.with_trace(weir_trace::Trace::keep);
         self.shared.is_on()
     }
 
     /// How long the request has run so far in the sites that are wanted, in nanoseconds; `None` where boundaries are not
-    /// recorded. Makes the request's tree, so it is for those who ask.
+    /// recorded. Makes the request's tree, so it is only made on request.
     pub fn ran_in(&self, wanted: impl Fn(&weir_trace::SiteInfo) -> bool) -> Option<u64> {
         if !self.shared.is_on() {
             return None;

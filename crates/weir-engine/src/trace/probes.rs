@@ -1,5 +1,5 @@
 //! What tracers from outside receive while one listens ([`weir_sys::probe`]): the beginnings and ends of requests, and
-//! from a request's marks what each site took, so that nothing of it costs a request while nobody does.
+//! from a request's marks what each site took, so that it costs a request nothing while no probe is attached.
 
 use weir_rt::clock;
 use weir_sys::probe;

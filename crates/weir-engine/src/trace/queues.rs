@@ -58,7 +58,7 @@ impl Worker {
         let watchers = &self.present.watchers;
         watchers.count.set(watchers.count.get().saturating_sub(1));
         if watchers.count.get() == 0 && watchers.stamps.replace(false) {
-            // None is left behind, however many came meanwhile.
+            // None is left over, however many came meanwhile.
             self.each_connection(usize::MAX, |wire, _| stamp(wire.stream.fd(), false));
             packets::watch(false);
         }
@@ -84,5 +84,5 @@ impl Worker {
     }
 }
 
-/// Connections that are asked: the loop stands still meanwhile, for some two milliseconds (a system call takes 0.2 µs).
+/// Connections that are asked: the loop is blocked meanwhile, for some two milliseconds (a system call takes 0.2 µs).
 const MOST: usize = 4096;

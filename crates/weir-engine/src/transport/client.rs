@@ -57,7 +57,7 @@ impl ClientSide {
         }
     }
 
-    /// Hands over what was written for it so far, before somebody else writes.
+    /// Hands over what was written for it so far, before another writer does.
     pub fn flush(&self) {
         if let ClientSide::H1(wire) = self {
             wire.flush();

@@ -90,7 +90,7 @@ fn server(x: &Exchange, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
 }
 
-/// A value instead of the server's own; an empty one stands for no field at all.
+/// A value instead of the server's own; an empty one means no field at all.
 fn given(x: &Exchange, name: &[u8], value: &Text, out: &mut Vec<u8>) {
     let value = x.text(value);
     if !value.is_empty() {

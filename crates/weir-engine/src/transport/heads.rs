@@ -34,7 +34,7 @@ struct ComposedHead {
 
 /// What a head is made of.
 struct HeadFacts {
-    /// Also stands for the server, whose name and settings are in the head.
+    /// Also identifies the server, whose name and settings are in the head.
     plan: Rc<Plan>,
     status: u16,
     length: u64,
@@ -89,7 +89,7 @@ pub(crate) fn number(x: &Exchange) -> u32 {
     *last
 }
 
-/// Where a head like that of `response` is, if it is kept.
+/// Where a head like that of `response` is, if it is cached.
 #[inline]
 fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64) -> &'p mut Option<T> {
     if places.is_empty() {

@@ -1,4 +1,4 @@
-//! Bytes that a connection received and nobody used yet.
+//! Bytes that a connection received and that are not used yet.
 
 use weir_rt::RecvBuf;
 

@@ -76,7 +76,7 @@ fn browser(x: &Exchange) -> &[u8] {
 mod tests {
     use crate::testing;
 
-    /// Whether the connection, which is in its second request, is kept after `head` under `http`.
+    /// Whether the connection, which is in its second request, is kept alive after `head` under `http`.
     fn kept(http: &str, head: &str) -> bool {
         testing::run(http, head, async |x| x.keep_alive)
     }

@@ -39,7 +39,7 @@ pub struct ClientConnection {
     pub peer: SockAddr,
     /// The descriptor, for what must ask the socket itself (`$tcpinfo_rtt`).
     pub fd: i32,
-    /// Which servers answer on the address the client connected to.
+    /// The servers of the address the client connected to.
     pub hosts: RefCell<Rc<AddressServers>>,
     /// The worker's serial when the connection took its hosts; a reload changes it.
     pub(crate) serial: Cell<u64>,
@@ -183,7 +183,7 @@ impl ClientConnection {
         }
     }
 
-    /// After a reload: takes the hosts of the same address in the new configuration. When there is none, or its
+    /// After a reload: takes the hosts of the same address in the new configuration. If it is absent, or its
     /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken. Whether the address has other
     /// servers than before, or one says something else.
     pub fn adopt(&self, worker: &Worker) -> bool {

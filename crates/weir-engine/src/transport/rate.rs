@@ -61,7 +61,8 @@ fn size(x: &mut Exchange, script: Option<&ValueScript>) -> u64 {
     weir_conf::parse_size(x.text(&value)).unwrap_or(0)
 }
 
-/// Waits for the next piece's time, unless the client leaves meanwhile: nobody sends for seconds to somebody who has gone.
+/// Waits for the next piece's time, unless the client leaves meanwhile: nothing is sent for seconds to a client that
+/// has gone.
 async fn pause(x: &Exchange, wire: &ClientWire, time: Duration) -> Result<(), EngineError> {
     let mut sleep = Box::pin(weir_rt::sleep(time));
     let paused = poll_fn(|cx| match wire.stream.poll_closed(cx) {

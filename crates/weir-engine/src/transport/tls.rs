@@ -23,7 +23,7 @@ pub struct ConnectionTls {
     pub facts: SessionFacts,
     /// What it agreed upon in secret.
     pub secrets: Option<Box<HandshakeSecrets>>,
-    /// Early data may be answered: the handshake is not over.
+    /// Early data may be responded to: the handshake is not over.
     pub early: Rc<Cell<bool>>,
     /// What the side that accepted the connection knows of the client's certificates.
     judgement: Box<dyn Any>,

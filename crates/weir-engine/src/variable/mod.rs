@@ -207,7 +207,7 @@ impl VariableValues {
     }
 }
 
-/// The value of `index` in `x`: as kept, or computed now.
+/// The value of `index` in `x`: as cached, or computed now.
 pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
     match x.variables.slot(index) {
         VariableSlot::Known(text) => return Some(text.clone()),

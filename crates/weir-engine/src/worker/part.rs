@@ -16,7 +16,7 @@ pub trait WorkerPart: Any {
 pub enum WorkerSlot {
     /// The proxy's: what is local of upstreams, and cached responses.
     Upstream,
-    /// The server's: who deals connections to the worker.
+    /// The server's: what deals connections to the worker.
     Server,
 }
 

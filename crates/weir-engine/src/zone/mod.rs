@@ -146,7 +146,7 @@ impl SharedZone {
         Ok(())
     }
 
-    /// What its directive says; `None` when there is none.
+    /// What its directive says; `None` when it is absent.
     pub fn settings<S: 'static>(&self) -> Option<&S> {
         self.declared.get()?.settings.downcast_ref()
     }
@@ -161,7 +161,7 @@ impl SharedZone {
         self.declared.get().map_or("", |declared| &declared.key)
     }
 
-    /// What is in it, made by `make` of the zone's size in bytes when nobody has yet.
+    /// What is in it, made by `make` of the zone's size in bytes if it is not made yet.
     pub fn store<T: ZoneStore + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
         let size = self.declared.get().map_or(0, |declared| declared.size);
         let store: Arc<dyn Any + Send + Sync> = self.store.get_or_init(|| Arc::new(make(size))).clone();

@@ -1,6 +1,6 @@
 //! Values by keys that clients choose, bounded in memory: the oldest can be found and dropped.
 //!
-//! The keys are spread over shards, each behind its own lock, which is held for some hundred nanoseconds: workers
+//! The keys are spread over shards, each under its own lock, which is held for some hundred nanoseconds: workers
 //! rarely meet. Within a shard all entries are in one vector, linked by index in the chains of a hash table and in
 //! the order of their last use. The hash is the standard library's, which withstands attacks.
 
@@ -96,7 +96,7 @@ impl<V> ZoneTable<V> {
         (0..self.shards.len() as u32).map(|number| self.shard(number).count).sum()
     }
 
-    /// Whether there are none.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -131,7 +131,7 @@ impl Handler for ServeCompressed {
     }
 }
 
-/// Answers with the file of this coding, if there is one and the client takes it.
+/// Responds with the file of this coding, if there is one and the client takes it.
 fn serve(x: &mut Exchange, kind: StaticCoding, taken: bool) -> Option<Verdict> {
     let path = match path(x, kind.suffix()) {
         Ok(path) => path,

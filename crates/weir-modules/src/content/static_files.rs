@@ -75,7 +75,7 @@ pub(crate) fn describe(x: &mut Exchange, file: &OpenFile) {
     x.set_content_type();
 }
 
-/// Answers with `file`, which is read now only if that is likely of use (`read`).
+/// Responds with `file`, which is read now only if that is likely to help (`read`).
 pub(crate) fn send(x: &mut Exchange, file: Rc<OpenFile>, read: bool) -> Verdict {
     let body = if read { file.body() } else { None };
     x.respond(ResponseBody::Whole(match body {
@@ -92,7 +92,7 @@ fn sends_body(x: &Exchange) -> bool {
         && request.head.field(KnownField::IfModifiedSince).is_none()
 }
 
-/// A directory is answered by a redirect to its name with a slash, so that relative links in it work.
+/// The response for a directory is a redirect to its name with a slash, so that relative links in it work.
 fn add_slash(x: &mut Exchange) -> Verdict {
     x.response.clear_entity();
     let mut target = Vec::with_capacity(x.uri().len() + x.args().len() + 2);

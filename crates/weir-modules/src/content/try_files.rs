@@ -144,7 +144,7 @@ fn path(x: &mut Exchange, name: Span, computed: bool) -> PathText {
     PathText { span: x.arena.since(root.start), root: root.end - root.start }
 }
 
-/// How many first bytes of `name` stand for the location, which `alias` replaces.
+/// How many first bytes of `name` are the location's, which `alias` replaces.
 fn replaced(x: &Exchange, name: Span, computed: bool) -> u32 {
     match x.plan.core.alias {
         Some(AliasedPart::Prefix(len)) if computed => {

@@ -1,4 +1,4 @@
-//! `add_before_body`, `add_after_body`: what subrequests answer, before and behind a response.
+//! `add_before_body`, `add_after_body`: responses of subrequests, before and after a response's body.
 
 use weir_conf::names::{ANY, MORE, ONE};
 use weir_conf::{Directive, Result};

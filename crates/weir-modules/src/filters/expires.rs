@@ -1,4 +1,4 @@
-//! `expires`: until when a response may be kept, as `ExpiresRule` and `Cache-Control: max-age`.
+//! `expires`: until when a response may be cached, as `ExpiresRule` and `Cache-Control: max-age`.
 
 use weir_conf::{LineCx, Result, parse_time_s};
 use weir_engine::variable::ValueScript;
@@ -97,7 +97,7 @@ impl ExpiresPeriod {
         Ok(if modified { ExpiresPeriod::Modified(time) } else { ExpiresPeriod::Access(time) })
     }
 
-    /// When the response expires, in seconds since 1970, and its age by then; no age where it shall not be kept.
+    /// When the response expires, in seconds since 1970, and its age by then; no age where it shall not be cached.
     /// `offset` is the local clock's, in seconds east of UTC.
     fn resolve(self, now: i64, modified: Option<i64>, offset: i64) -> (i64, Option<u64>) {
         let (at, time) = match self {

@@ -1,4 +1,4 @@
-//! `headers`: fields added to a response's head (`add_header`, `expires`) and behind its body (`add_trailer`).
+//! `headers`: fields added to a response's head (`add_header`, `expires`) and after its body (`add_trailer`).
 
 use std::rc::Rc;
 

@@ -20,7 +20,7 @@ impl MediaTypes {
         MediaTypes::Some(names.iter().map(|name| Box::from(name.as_bytes())).collect())
     }
 
-    /// Those of a filter that changes HTML unless told otherwise.
+    /// Those of a filter that changes HTML by default.
     pub(crate) fn or_html(types: &Option<MediaTypes>) -> MediaTypes {
         types.clone().unwrap_or_else(|| MediaTypes::of(&[HTML]))
     }

@@ -126,7 +126,7 @@ fn content_range(x: &mut Exchange, write: impl FnOnce(&mut Vec<u8>)) {
     x.response.set(KnownField::ContentRange, value);
 }
 
-/// A number that nobody can foresee, so that no content can be made to hold the boundary.
+/// An unpredictable number, so that no content can be made to hold the boundary.
 fn boundary() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,7 +1,7 @@
 //! `slice`: a long response is fetched part by part, each by a request of its own for a range of always the same
 //! length, so that caches hold parts and servers send only what is asked for (nginx's `ngx_http_slice_filter_module`).
 //!
-//! The first part's head becomes that of the whole; when its body has ended, a subrequest that is answered by the same
+//! The first part's head becomes that of the whole; when its body has ended, a subrequest that is served by the same
 //! location fetches the next, and so on to the end of the whole or of the range that the client asks for.
 
 use std::cell::{Cell, RefCell};
@@ -69,7 +69,7 @@ pub struct SliceConf {
     size: Option<u64>,
 }
 
-/// `slice`, kept with the plan.
+/// `slice`, stored with the plan.
 struct SliceSize(u64);
 
 /// How far the parts of one response have come; the request and the subrequests for its parts share it.

@@ -1,9 +1,9 @@
-//! `trace_header`: a client that knows a secret may ask for the tree of its own request to be kept.
+//! `trace_header`: a client that knows a secret may have the trace of its own request retained.
 //!
 //! The request carries a field `TIME SIGNATURE`: until when it holds, in seconds since 1970, and the HMAC-SHA-256
-//! (RFC 2104, FIPS 180-4) of the time's digits in hexadecimal. The answer says in a field of the same name under which
-//! number the tree is kept, as `weir explain` takes it. A field that is not signed, or has ended, changes nothing and is
-//! not answered: who tries learns nothing.
+//! (RFC 2104, FIPS 180-4) of the time's digits in hexadecimal. The response says in a field of the same name under
+//! which number the trace is stored, as `weir explain` takes it. A field that is not signed, or has ended, changes
+//! nothing and gets no field in the response: a client that tries learns nothing.
 
 use aws_lc_rs::hmac;
 use weir_conf::names::{ANY, TWO};
@@ -24,7 +24,7 @@ impl Module for TraceHeader {
         &[TraceHeaderRow::new("trace_header", ANY, TWO, TraceHeaderConf::set)
             .syntax("trace_header name secret")
             .doc(
-                "Request header field by which a client asks for its trace to be kept, and \
+                "Request header field by which a client asks for its trace to be retained, and \
                  the secret that the field is signed with; the response then names the trace \
                  in the same field.",
             )];

@@ -1,4 +1,4 @@
-//! `userid`: a cookie that tells clients apart (nginx's `ngx_http_userid_filter_module`).
+//! `userid`: a cookie that identifies clients (nginx's `ngx_http_userid_filter_module`).
 //!
 //! A number has 128 bits: where it was made, when, a start value of the worker and a count. Version 2 keeps them in
 //! network order, version 1 in that of the machine.

@@ -203,7 +203,7 @@ macro_rules! family_row {
     (cache_valid, $name:literal) => {
         weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::names::MORE, |c, l| c.family.cache.set_valid(l))
             .syntax(concat!($name, " [code ...] time"))
-            .doc("How long responses with these status codes are cached where their header does not say; without a code those with 200, 301 and 302, and `any` stands for every code.")
+            .doc("How long responses with these status codes are cached where their header does not say; without a code those with 200, 301 and 302, and `any` matches every code.")
     };
     (cache_min_uses, $name:literal) => {
         weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::names::ONE, |c, l| l.number(&mut c.family.cache.min_uses, ..))

@@ -1,5 +1,5 @@
 //! `memcached_pass`: values of memcached as answers (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
-//! value, which somebody else has stored.
+//! value, which another program has stored.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Module for Memcached {
         family_row!(next_upstream_tries, "memcached_next_upstream_tries"),
         family_row!(next_upstream_timeout, "memcached_next_upstream_timeout"),
         MemcachedRow::new("memcached_gzip_flag", ANY, ONE, |c, l| l.number(&mut c.gzip_flag, ..))
-            .syntax("memcached_gzip_flag flag").default("0").doc("Flags of values that are compressed: their responses have `Content-Encoding: gzip`; 0 stands for no flag."),
+            .syntax("memcached_gzip_flag flag").default("0").doc("Flags of values that are compressed: their responses have `Content-Encoding: gzip`; 0 means no flag."),
     ];
 
     fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: UnnamedBlock) {

@@ -1,4 +1,4 @@
-//! `mirror`: copies of requests go to other places as well, whose responses nobody sees (nginx's
+//! `mirror`: copies of requests go to other places as well, whose responses are discarded (nginx's
 //! `ngx_http_mirror_module`).
 
 use weir_conf::names::{ANY, FLAG, ONE};
@@ -18,7 +18,7 @@ impl Module for Mirror {
     type Conf = MirrorConf;
     const DIRECTIVES: &'static [Directive<MirrorConf>] = &[
         Directive::new("mirror", ANY, ONE, MirrorConf::add)
-            .doc("The URI of a copy of each request, whose answer is thrown away; off makes none."),
+            .doc("The URI of a copy of each request, whose response is discarded; `off` disables it."),
         Directive::<MirrorConf>::new("mirror_request_body", ANY, FLAG, |conf, line| {
             line.flag(&mut conf.body)
         })

@@ -1,7 +1,7 @@
 //! `tunnel_pass`: connections for clients that ask for them with CONNECT (nginx's `ngx_http_tunnel_module`).
 //!
-//! The server is connected to, the client is told so, and from there on bytes pass both ways. Who may connect to what
-//! is for the modules before it to say (`auth_basic`, `if ($host ...)`).
+//! Once the server is connected the client gets 200, and from there on bytes pass both ways. Which client may connect
+//! to what is for the modules before it to say (`auth_basic`, `if ($host ...)`).
 
 use std::rc::Rc;
 
@@ -97,7 +97,7 @@ impl TunnelConf {
     }
 }
 
-/// A target for those who ask by the right method.
+/// A target, for requests with the right method.
 struct ByConnect(CgiTarget);
 
 impl weir_upstream::PassTarget for ByConnect {

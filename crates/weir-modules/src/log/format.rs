@@ -108,7 +108,7 @@ impl LogEscape {
 pub(super) struct LogFormats(HashMap<Vec<u8>, Arc<LogFormat>>);
 
 impl LogFormats {
-    /// The format called `name`, of which there is none before its `log_format` was read.
+    /// The format called `name`, which does not exist before its `log_format` is read.
     pub(super) fn find(registry: &mut ConfRegistry, name: &[u8], span: Span) -> Option<Arc<LogFormat>> {
         match name {
             COMBINED => Some(LogFormats::combined(registry, span)),
@@ -227,7 +227,8 @@ const DIRECT: &[(&str, AppendValue)] = &[
     ("pipe", |x, out| out.push(if x.pipelined { b'p' } else { b'.' })),
 ];
 
-/// What `error_page` was entered with, what was answered, nginx's 009 for HTTP/0.9 without a response, or 000.
+/// The status with which `error_page` was entered, that of the response, nginx's 009 for HTTP/0.9 without a response,
+/// or 000.
 fn status(x: &Exchange) -> u16 {
     match (x.response.err_status, x.response.status) {
         (0, 0) if x.request.head.version == Version::V09 => 9,

@@ -84,7 +84,7 @@ struct WrittenLog {
     path: LogPath,
     format: Arc<LogFormat>,
     condition: Option<ValueScript>,
-    /// `None`: nobody wrote it.
+    /// `None`: it is not configured.
     span: Option<Span>,
 }
 

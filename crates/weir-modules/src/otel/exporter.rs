@@ -1,7 +1,7 @@
 //! Where spans go: a queue with an end, a thread that empties it, and a collector that is asked over HTTP.
 //!
 //! Requests never wait: what finds the queue full is dropped and counted. The thread begins with the first request, and
-//! ends with the configuration that named it, behind what was still in the queue. Configurations that say the same share
+//! ends with the configuration that named it, after what was still in the queue. Configurations that say the same share
 //! it, so a reload loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -75,7 +75,7 @@ pub fn flush() {
     }
 }
 
-/// The queue, and the thread behind it.
+/// The queue, and the thread that empties it.
 fn begin(settings: &ExporterSettings) -> Option<SyncSender<FinishedRequest>> {
     // A request is one span at least.
     let (sender, receiver) = sync_channel(settings.batch.saturating_mul(settings.batches).clamp(1, MOST));

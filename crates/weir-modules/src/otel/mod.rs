@@ -2,7 +2,8 @@
 //!
 //! A request is a span, with a span below it for each phase and each attempt at a server, made of the boundaries that are
 //! recorded anyway. They go to a collector by OTLP over HTTP, in protocol buffers. What is decided for a request is
-//! decided in its rewrite phase; its span is told when its record is made, behind the log phase, by a thread of its own.
+//! decided in its rewrite phase; its span is exported when its record is made, after the log phase, by a thread of its
+//! own.
 
 mod exporter;
 mod request;

@@ -1,4 +1,4 @@
-//! What a request is told as: decided in its rewrite phase, handed over in its log phase.
+//! What a request is exported as: decided in its rewrite phase, handed over in its log phase.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `auth_request`: who gets in is what a subrequest says: 2xx lets the request pass, 401 and 403 are answered as they
+//! `auth_request`: a subrequest decides about access: 2xx lets the request pass, 401 and 403 are responded with as they
 //! are, all else is an error (nginx's `ngx_http_auth_request_module`).
 
 use weir_conf::names::{ANY, ONE, TWO};

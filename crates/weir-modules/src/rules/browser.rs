@@ -27,7 +27,7 @@ impl Module for Browser {
             .syntax("ancient_browser string ...")
             .doc(
                 "Substrings of the `User-Agent` field that identify a browser as ancient; \
-                 `netscape4` stands for Mozilla 1 to 4.",
+                 `netscape4` means Mozilla 1 to 4.",
             ),
         BrowserRow::new("modern_browser_value", ANY, ONE, BrowserConf::set_modern_value)
             .syntax("modern_browser_value string")

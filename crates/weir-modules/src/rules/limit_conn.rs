@@ -1,4 +1,4 @@
-//! `limit_conn`: how many requests with the same key may be answered at a time (nginx's
+//! `limit_conn`: how many requests with the same key may be processed at a time (nginx's
 //! `ngx_http_limit_conn_module`; of a connection a request counts from when its head was read).
 //!
 //! A request that is let in holds a place in each of its zones until it is over; giving it back can't be forgotten,
@@ -192,7 +192,7 @@ impl ConnLimitState {
     }
 }
 
-/// One of those who count in a zone.
+/// A request that is counted in a zone.
 struct ConnPermit {
     zone: Rc<CountedZone>,
     handle: EntryHandle,

@@ -1,7 +1,7 @@
 //! `limit_req`: how many requests a second with the same key may pass, by a leaky bucket; those above wait their
 //! turn, or are refused when the bucket is full (nginx's `ngx_http_limit_req_module`).
 //!
-//! What the numbers mean and when a request is counted stands in [`bucket`]; here are the directives and what is
+//! What the numbers mean and when a request is counted is in [`bucket`]; here are the directives and what is
 //! made of the decision. A request is limited once, wherever it is redirected to inside.
 
 mod bucket;

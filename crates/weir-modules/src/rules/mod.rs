@@ -1,4 +1,4 @@
-//! Who may ask, and what becomes of a request before it has a response: access, limits, variables, rewriting.
+//! What happens to a request before it has a response: access, limits, variables, rewriting.
 
 pub mod access;
 pub mod auth_basic;

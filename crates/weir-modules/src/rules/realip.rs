@@ -78,7 +78,7 @@ pub struct RealipConf {
     recursive: Option<bool>,
 }
 
-/// Who says what the client's address is.
+/// Where the client's address is taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AddressSource {
     /// The field X-Real-IP.

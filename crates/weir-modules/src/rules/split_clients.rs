@@ -35,7 +35,7 @@ fn set_split_clients(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
     computed::define(line, name, ValueLifetime::Request, move |x| Some(groups.find(x, &source)))
 }
 
-/// Who is in which group.
+/// The groups and their bounds.
 #[derive(Default)]
 struct ClientShares {
     /// Hashes below the bound, and not below that of the group before, have the text.

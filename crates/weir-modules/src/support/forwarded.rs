@@ -1,4 +1,4 @@
-//! Addresses that trusted proxies tell of: lists in fields such as X-Forwarded-For, read from their end.
+//! Addresses that trusted proxies report: lists in fields such as X-Forwarded-For, read from their end.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -19,7 +19,7 @@ impl<V> Default for HostTable<V> {
 }
 
 impl<V: Clone> HostTable<V> {
-    /// Adds a name; `false`: it, or a part of what it stands for, has a value already, which is replaced.
+    /// Adds a name; `false`: it, or a part of what it matches, has a value already, which is replaced.
     pub(crate) fn insert(&mut self, key: HostKey<'_>, value: V) -> bool {
         match key {
             HostKey::Exact(text) => self.exact.insert(text.into(), value).is_none(),

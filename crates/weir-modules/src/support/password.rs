@@ -1,6 +1,6 @@
 //! Passwords as password files keep them: in the clear, hashed as crypt(3) does, or in a form of Apache's.
 //!
-//! What is kept in a form that is not known here (yescrypt, `$y$`, among others) fits no password.
+//! A hash in a form that is not known here (yescrypt, `$y$`, among others) fits no password.
 
 mod crypt;
 mod des;

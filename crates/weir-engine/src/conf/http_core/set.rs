@@ -124,7 +124,7 @@ pub(super) fn error_page(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Resu
     let mut pages = Vec::with_capacity(codes);
     for i in 0..codes {
         let status = error_status(line, i)?;
-        // What nginx tells apart inside itself leaves as 400: head too large, and TLS on the wrong side.
+        // nginx's internal codes for what is sent as 400: head too large, and TLS on the wrong side.
         let overwrite = overwrite.or((494..=497).contains(&status).then_some(400));
         pages.push(ErrorPage { status, overwrite, target: target.clone() });
     }

@@ -90,7 +90,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
             "Accepted for compatibility with nginx, without effect: it is for systems other \
              than Linux.",
         ),
-    // Who gets in, and where errors go.
+    // Access control, and where errors go.
     HttpCoreRow::new("internal", LOCATION, NONE, set::internal).syntax("internal").doc(
         "Allows only internal requests in this location: of redirects inside the server, \
              `error_page`, `try_files`, subrequests. Others get 404.",

@@ -1,5 +1,5 @@
 //! What the client says of itself where it decides to whom the server talks: `proxy_pass http://$http_host` asks any
-//! host, also those inside that only this server can reach; `Host: $http_host` hands on a name nobody checked.
+//! host, also those inside that only this server can reach; `Host: $http_host` hands on an unchecked name.
 
 use weir_conf::{DirectiveLine, Error, Word};
 
@@ -13,7 +13,8 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
         _ => None,
     };
     let mut shapes = scope.lines.iter().filter_map(shape).peekable();
-    // What is behind `internal` was asked for by the server itself. Looked for last: there may be very many lines around.
+    // What an `internal` location serves was requested by the server itself. Looked for last: there may be very many
+    // lines around.
     if shapes.peek().is_some() && !scope.outwards().any(|scope| scope.has("internal")) {
         found.extend(shapes);
     }

@@ -1,4 +1,4 @@
-//! `if` in a location is a location of its own that inherits settings and not all of what answers: `try_files` is not
+//! `if` in a location is a location of its own that inherits settings but not all content handlers: `try_files` is not
 //! in force in it, and of several that are true only the last one's settings are. Safe are those that only set
 //! variables or end the request by `return` or `rewrite`.
 

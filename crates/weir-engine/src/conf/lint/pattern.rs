@@ -2,8 +2,9 @@
 //! in many ways.
 //!
 //! What is repeated is suspicious when some part of it is repeated too, and whatever else is in it may be empty or
-//! is made of bytes that the part takes as well: then nothing tells where one round ends and the next begins. Atomic
-//! groups and possessive repeats give nothing back and are safe. Where the grammar is not understood, nothing is said.
+//! is made of bytes that the part takes as well: then it is ambiguous where one round ends and the next begins. Atomic
+//! groups and possessive repeats give nothing back and are safe. Where the grammar is not understood, nothing is
+//! reported.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Locations that no request reaches: the server answers before, no URI begins like that, or an earlier regular
+//! Locations that no request reaches: the server responds before, no URI begins like that, or an earlier regular
 //! expression takes all.
 
 use weir_conf::{DirectiveLine, Error};

@@ -8,7 +8,7 @@ use weir_rt::net::{SockAddr, UnixAddr};
 
 use crate::privileged;
 
-/// The addresses that `text` stands for, none twice, or nginx's name of what is wrong.
+/// The addresses that `text` expands to, without duplicates, or nginx's text for what is wrong.
 pub(crate) fn parse(text: &[u8]) -> Result<Vec<SockAddr>, &'static str> {
     if text.len() >= 5 && text[..5].eq_ignore_ascii_case(b"unix:") {
         return unix(&text[5..]).map(|addr| vec![addr]);

@@ -14,11 +14,11 @@ use crate::regex::RegexPattern;
 pub enum ServerName {
     /// `www.example.com`; empty for requests without a host.
     Exact(Vec<u8>),
-    /// `*.example.com`, kept as `.example.com`.
+    /// `*.example.com`, stored as `.example.com`.
     Head(Vec<u8>),
     /// `.example.com`: the name itself and what ends in it.
     Dot(Vec<u8>),
-    /// `www.example.*`, kept as `www.example.`
+    /// `www.example.*`, stored as `www.example.`
     Tail(Vec<u8>),
     /// `~pattern`
     Regex(Arc<RegexPattern>),
@@ -57,7 +57,7 @@ enum NameClaim<'a> {
 }
 
 /// nginx's complaints about the names of the servers at `address`. It looks at names only where they decide something:
-/// where several servers share an address, or one has a pattern whose groups may be wanted.
+/// where several servers share an address, or one has a pattern whose groups may be used.
 pub(super) fn check(address: &ListenAddress, servers: &[&ServerCoreConf], errors: &mut Vec<Error>) {
     if address.servers.len() == 1 && !servers[address.default].has_captures() {
         return;

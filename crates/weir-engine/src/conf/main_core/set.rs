@@ -24,13 +24,13 @@ pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
         return Ok(());
     }
     let user = found(line, 0, "getpwnam", process::user(line.arg(0)))?;
-    // Without a group nginx takes the one that is called like the user.
+    // Without a group nginx takes the one with the user's name.
     let at = line.args().len() - 1;
     let group = found(line, at, "getgrnam", process::group(line.arg(at)))?;
     line.once(&mut conf.user, (user, group))
 }
 
-/// `getpwnam("x") failed`, with the system's error if it is not just that nobody has the name.
+/// `getpwnam("x") failed`, with the system's error unless the name simply does not exist.
 fn found<T>(line: &LineCx<'_>, i: usize, call: &str, result: io::Result<Option<T>>) -> Result<T> {
     let failed = format!("{call}(\"{}\") failed", line.arg(i));
     match result {
@@ -179,7 +179,7 @@ pub(super) fn worker_cpu_affinity(conf: &mut MainConf, line: &mut LineCx<'_>) ->
     line.once(&mut conf.worker_cpu_affinity, affinity)
 }
 
-/// The CPUs of a mask, whose last digit stands for the first CPU.
+/// The CPUs of a mask, whose last digit is the first CPU.
 fn cpus(line: &LineCx<'_>, i: usize) -> Result<Vec<usize>> {
     let text = line.bytes(i);
     if text.len() > MOST_CPUS {

@@ -1,4 +1,4 @@
-//! The settings of all modules in one block, of which only what the block itself says is kept with it.
+//! The settings of all modules in one block, of which only what the block itself sets is stored with it.
 //!
 //! There may be a hundred thousand servers, and a hundred modules of which a block names three. What a block takes
 //! unchanged from the one around it is therefore made once for all its neighbours ([`UnwrittenConfs`]): such settings follow from

@@ -1,4 +1,4 @@
-//! What the configuration says of tracing as a whole: for the recorder, and for those who sample, watch and export.
+//! What the configuration says of tracing as a whole: for the recorder, the sampler, the watchers and the exporters.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct TraceSettings {
     pub(crate) admin: Vec<AdminLine>,
 }
 
-/// An `admin` line: where the server answers questions about itself.
+/// An `admin` line: where the server responds to queries about itself.
 #[derive(Clone, Debug)]
 pub struct AdminLine {
     /// The address: a unix socket, loopback, or any other with a token.

@@ -27,7 +27,7 @@ pub struct SocketLogState {
     pub up: bool,
 }
 
-/// All that were opened; one that nobody has and where nothing waits goes with the next opening.
+/// All that were opened; one that is no longer used and has nothing queued is removed at the next opening.
 static OPEN: Mutex<Vec<Arc<SocketLog>>> = Mutex::new(Vec::new());
 /// Servers that logs may go to.
 const SERVERS: usize = 256;

@@ -287,7 +287,7 @@ thread_local! {
 
 /// The thread, once there is a log that needs it; it stays.
 static THREAD: Mutex<Option<weir_rt::RuntimeHandle>> = Mutex::new(None);
-/// Receive buffers of the thread, which nobody sends to.
+/// Receive buffers of the thread, which nothing is sent to.
 const BUFFERS: u16 = 8;
 /// How long a full queue of datagrams is left alone.
 const BREATH: Duration = Duration::from_millis(1);

@@ -19,7 +19,7 @@ pub(super) struct SentBlocks([SentBlock; BLOCKS]);
 /// A block, and what it holds for.
 #[derive(Default)]
 struct SentBlock {
-    /// What [`heads::number`] says of its head; 0: there is none.
+    /// What [`heads::number`] says of its head; 0: no number.
     number: u32,
     /// [`Encoder::changes`]
     changes: u32,
@@ -169,7 +169,7 @@ fn server(x: &Exchange, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     coder.known(KnownField::Server, name.as_bytes(), out);
 }
 
-/// A value instead of the server's own; an empty one stands for no field at all.
+/// A value instead of the server's own; an empty one means no field at all.
 fn given(x: &Exchange, known: KnownField, value: &Text, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     let value = x.text(value);
     if !value.is_empty() {

@@ -22,7 +22,7 @@ use crate::worker::Worker;
 pub enum ExchangeOutcome {
     /// The response is whole as far as the exchange goes.
     Complete,
-    /// It is cut off, or there is none.
+    /// It is cut off, or absent.
     Broken,
 }
 
@@ -61,7 +61,7 @@ pub struct H2Mux {
     pub(super) read_window: u32,
 }
 
-/// What is kept of a stream beside the protocol's state, at its key's index.
+/// What is stored of a stream beside the protocol's state, at its key's index.
 #[derive(Default)]
 pub struct StreamSlot {
     /// Content that was announced and has not been sent.
@@ -516,7 +516,7 @@ impl H2Mux {
     /// Has the connection's task look at what a stream has done.
     pub fn wake(&self) {
         if self.serving.get() {
-            // It is the one who asks, and looks before it waits.
+            // It is the caller itself, and looks before it waits.
             return;
         }
         if !self.woken.replace(true)

@@ -18,7 +18,7 @@ use crate::transport::client::TunnelBytes;
 use crate::transport::rate;
 use crate::transport::wire::{ClientWire, is_copied};
 
-/// A stream of an HTTP/2 connection, for the exchange that answers on it.
+/// A stream of an HTTP/2 connection, for the exchange that responds on it.
 #[derive(Clone)]
 pub struct H2Stream {
     /// Its connection.
@@ -63,7 +63,7 @@ impl H2Stream {
         self.with(|slot| slot.broken)
     }
 
-    /// Whatever is answered, the stream ends as one that broke the protocol: the client was too slow.
+    /// Whatever the response, the stream ends as one that broke the protocol: the client was too slow.
     pub(crate) fn blame(&self) {
         self.with_mut(|slot| slot.fault = Some(ErrorCode::Protocol));
     }
@@ -293,7 +293,7 @@ impl H2Stream {
         shared.waiting_for(WaitKind::ClientWrite, Box::pin(drained)).await
     }
 
-    /// Nobody wants the request's content: what comes of it is dropped.
+    /// The request's content is not wanted: what comes of it is dropped.
     pub(crate) fn discard(&self) {
         let unread: usize = self.with_mut(|slot| {
             slot.discarded = true;
@@ -303,7 +303,7 @@ impl H2Stream {
         self.mux.wake();
     }
 
-    /// Somebody reads the request's content: more of it may come ahead.
+    /// The request's content is being read: more of it may come ahead.
     pub(crate) fn read_ahead(&self) {
         let mut h2 = self.mux.h2.borrow_mut();
         self.mux.wire.compose(|out| h2.widen(self.key, self.mux.read_window, out));

@@ -8,7 +8,7 @@ use crate::log::LogLevel;
 use crate::text::Text;
 use crate::transport::redirect_target;
 
-/// `$status`, in three digits: what `error_page` was entered with comes first, `000` stands for none yet.
+/// `$status`, in three digits: what `error_page` was entered with comes first, `000` means none yet.
 pub(super) fn status(x: &mut Exchange) -> Option<Text> {
     let status = match x.response.err_status {
         0 => x.response.status,

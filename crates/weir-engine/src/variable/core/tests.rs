@@ -17,7 +17,7 @@ const FULL: &str = "GET /a//x%20y.html?k=v&Name=w&k=2&e= HTTP/1.1\r\nHost: EXAMP
 
 const BARE: &str = "GET / HTTP/1.0\r\n\r\n";
 
-/// Compares many variables; `-` stands for no value.
+/// Compares many variables; `-` means no value.
 fn check(x: &mut Exchange, expected: &[(&str, &str)]) {
     for (name, expected) in expected {
         let found = value(x, name);

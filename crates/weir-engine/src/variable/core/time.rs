@@ -1,4 +1,4 @@
-//! Moments and durations, as of the turn of the loop that the request is answered in.
+//! Moments and durations, as of the turn of the loop that the request is handled in.
 
 use weir_http::h1;
 

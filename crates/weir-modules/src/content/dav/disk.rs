@@ -128,7 +128,7 @@ pub(super) fn look_through(path: &Path) -> DiskResult<FileMeta> {
     stat(path).map_err(|error| DiskFailure::of("stat()", path, &error))
 }
 
-/// Who may read files may enter their directory.
+/// A user that may read files may enter their directory.
 pub(super) fn folder_access(access: u32) -> u32 {
     access | (access & 0o444) >> 2
 }

@@ -119,7 +119,7 @@ impl DavSettings {
         self.methods & bit != 0
     }
 
-    /// Permission bits of directories: who may read a file may enter its directory.
+    /// Permission bits of directories: a user that may read a file may enter its directory.
     fn folder_access(&self) -> u32 {
         disk::folder_access(self.access)
     }
@@ -250,13 +250,13 @@ fn depth(x: &Exchange, missing: DepthField) -> DepthField {
     }
 }
 
-/// Logs why, and answers with `status`.
+/// Logs why, and responds with `status`.
 fn refuse(x: &Exchange, status: u16, why: impl std::fmt::Display) -> Verdict {
     x.log_error(&why);
     Verdict::Status(status)
 }
 
-/// Logs a failure as nginx does, and gives the status it stands for.
+/// Logs a failure as nginx does, and gives the status it maps to.
 fn failed(x: &Exchange, failure: &DiskFailure, not_found: NotFound) -> Verdict {
     let (level, status) = failure.judge(not_found);
     x.log(level, failure);

@@ -1,4 +1,4 @@
-//! `echo_before_body`, `echo_after_body`: what is said around the body of whatever answers.
+//! `echo_before_body`, `echo_after_body`: text before and after the body of a response.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! `echo`: answers put together from text, sleeps, subrequests and the request itself, for tests and for looking (as
+//! `echo`: responses composed of text, sleeps, subrequests and the request itself, for tests and debugging (as
 //! echo-nginx-module does).
 
 mod around;
@@ -478,7 +478,7 @@ async fn sleep(x: &mut Exchange, seconds: &ValueScript) {
     }
 }
 
-/// What the directive is for: the whole worker stands still. Its clock goes on with the next turn of the loop.
+/// What the directive is for: the whole worker blocks. Its clock goes on with the next turn of the loop.
 async fn block(x: &mut Exchange, seconds: &ValueScript) {
     if let Some(time) = time(x, seconds) {
         std::thread::sleep(time);

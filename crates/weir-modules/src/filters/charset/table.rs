@@ -11,7 +11,7 @@ pub(crate) enum CharsetTable {
     Bytes(Box<[u8; 256]>),
     /// Of each byte how many bytes it is in UTF-8, and these.
     ToUtf8(Box<[[u8; 4]; 256]>),
-    /// By the upper eight bits of a character its lower eight bits' bytes; 0 is none.
+    /// By the upper eight bits of a character its lower eight bits' bytes; 0 means no such character.
     FromUtf8(Box<[Option<Box<[u8; 256]>>; 256]>),
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct CompressingBody<C> {
     coder: C,
     /// What it makes; nothing if it unpacks.
     coding: Option<ContentCoding>,
-    /// Input that is kept until there is enough of it.
+    /// Input that is buffered until there is enough of it.
     kept: BodyChain,
     postpone: u64,
     flushing: PieceFlushing,
@@ -60,7 +60,8 @@ pub(crate) struct CompressingBody<C> {
 }
 
 impl<C: BodyCoder> CompressingBody<C> {
-    /// Input is kept until there are `postpone` bytes; output is handed on in pieces as `room` has it, or as it comes.
+    /// Input is buffered until there are `postpone` bytes; output is handed on in pieces as `room` has it, or as it
+    /// comes.
     pub(crate) fn new(
         coder: C,
         coding: Option<ContentCoding>,
@@ -135,7 +136,7 @@ impl<C: BodyCoder> CompressingBody<C> {
         Ok(true)
     }
 
-    /// How many bytes of input may be taken before others have a turn. Who compresses needs none: they would take its
+    /// How many bytes of input may be taken before others have a turn. A compressor needs no limit: they would take its
     /// compressor, of which a worker has few, and its input is as much work as it is long.
     fn before_turn(&self) -> usize {
         if self.coding.is_some() {

@@ -129,7 +129,7 @@ pub(crate) trait CompressionScheme: 'static {
     /// Where its output goes.
     fn room(&self) -> OutputRoom;
 
-    /// Input is kept until there are so many bytes of it.
+    /// Input is buffered until there are this many bytes of it.
     fn postpone(&self) -> u64 {
         0
     }
@@ -220,7 +220,7 @@ pub(crate) fn accepts(x: &mut Exchange, coding: ContentCoding) -> Option<u16> {
     x.request.value(&x.arena, KnownField::AcceptEncoding).and_then(|accept| quality(accept, coding.token()))
 }
 
-/// A size that is a power of two, kept as its logarithm, which is one of `exponents`.
+/// A size that is a power of two, stored as its logarithm, which is one of `exponents`.
 pub(crate) fn power(
     line: &mut LineCx<'_>,
     slot: &mut Option<u8>,

@@ -3,7 +3,7 @@
 //! The tables of brotli and zstd have megabytes, so a response must not keep them while its client reads nothing. A
 //! worker has [`MOST`] of a kind at work; when another response needs one, that which has not been used for longest is
 //! put away: what it holds is flushed to memory and its response keeps that alone, some ten KB as a rule. When the client
-//! reads again, the response takes a place from another one and goes on with a new compressor behind what was flushed.
+//! reads again, the response takes a place from another one and goes on with a new compressor after what was flushed.
 //! Such a seam costs density, since nothing before it is referred to; a response that is read as it is made, or is one of
 //! few, has none.
 

@@ -73,5 +73,5 @@ impl<T: ReusedState> Drop for LentState<T> {
     }
 }
 
-/// So many of a kind are kept by a worker: a megabyte of gzip's, some of zstd's at its usual levels.
+/// A worker keeps this many of a kind for reuse: a megabyte of gzip's, some of zstd's at its usual levels.
 const MOST: usize = 4;

@@ -51,7 +51,7 @@ impl RulesConf {
     }
 }
 
-/// The settings of a location; they are kept with its plan.
+/// The settings of a location; they are stored with its plan.
 pub(crate) struct CompressionRules {
     /// `gzip_vary`
     pub(crate) vary: bool,
@@ -61,7 +61,7 @@ pub(crate) struct CompressionRules {
     disable_msie6: bool,
 }
 
-/// How much the client likes gzip, in thousandths; `None` if it must not be sent. Who asks first decides, for the
+/// How much the client likes gzip, in thousandths; `None` if it must not be sent. The first caller decides, for the
 /// others too: what is unpacked is not packed again.
 pub(crate) fn gzip_ok(x: &mut Exchange) -> Option<u16> {
     let liked = |x: &Exchange| {

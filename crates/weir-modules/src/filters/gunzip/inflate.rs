@@ -1,4 +1,4 @@
-//! What reads gzip (RFC 1952), one member behind the other. The header and trailer are read here: zlib-rs' decompressor,
+//! Reads gzip (RFC 1952), one member after the other. The header and trailer are read here: zlib-rs' decompressor,
 //! which is used again, can be reset for bare deflate data only.
 
 use zlib_rs::crc32::crc32;

@@ -95,7 +95,7 @@ impl Module for Gzip {
             .syntax("gzip_disable regex ...")
             .doc(
                 "Disables compression for requests whose `User-Agent` matches a regular \
-                 expression; `msie6` stands for Internet Explorer 4 to 6.",
+                 expression; `msie6` means Internet Explorer 4 to 6.",
             ),
     ];
     const VARIABLES: &'static [Variable] =

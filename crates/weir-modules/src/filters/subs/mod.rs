@@ -1,6 +1,6 @@
 //! `subs_filter`: replaces texts and what patterns match, as nginx's third-party substitutions module does.
 //!
-//! Pairs work one behind the other, each on what the one before has made. Texts alone stream through the search that
+//! Pairs work one after the other, each on what the one before has made. Texts alone stream through the search that
 //! `sub_filter` uses, wherever lines end; with a pattern among them all see lines, of at most 64 KB.
 
 mod lines;

@@ -1,4 +1,4 @@
-//! Texts that are replaced one behind the other, wherever lines end: each streams what the one before gives.
+//! Texts that are replaced one after the other, wherever lines end: each streams what the one before gives.
 
 use std::rc::Rc;
 

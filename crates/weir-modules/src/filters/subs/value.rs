@@ -1,11 +1,11 @@
-//! What comes in the place of a match: text with variables, and the groups of the pattern.
+//! What comes in the place of a match: text with variables, and the capture groups of the pattern.
 
 use std::rc::Rc;
 
 use weir_conf::{LineCx, Result};
 use weir_engine::variable::ValueScript;
 
-/// A value as written, cut where groups are.
+/// A value as written, cut where references to capture groups are.
 #[derive(Clone)]
 pub(crate) struct ValueTemplate {
     parts: Vec<TemplatePart>,

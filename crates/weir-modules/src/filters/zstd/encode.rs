@@ -90,7 +90,7 @@ impl CoderSession for ZstdFrame {
 /// (8 MB, RFC 9659) and a response may cost.
 const WINDOW: u8 = 19;
 const LEAST_WINDOW: u8 = 10;
-/// Contexts of more bytes, those of high levels, are not kept for other responses.
+/// Contexts of more bytes, those of high levels, are not reused for other responses.
 const MOST_KEPT: usize = 2 << 20;
 
 #[cfg(test)]

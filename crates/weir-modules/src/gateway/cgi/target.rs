@@ -1,6 +1,6 @@
-//! Where requests go: the argument of `fastcgi_pass` and its like, a group or an address without a URI.
+//! Where requests go: the argument of `fastcgi_pass` and its like, an upstream or an address without a URI.
 //!
-//! Where the module has schemes (`uwsgi://`, and `suwsgi://` for servers that speak TLS), one may stand before it.
+//! Where the module has schemes (`uwsgi://`, and `suwsgi://` for servers that speak TLS), one may precede it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl CgiPass {
     }
 }
 
-/// Has the requests of a location that has a `pass` answered by its servers, in the protocol that `protocol` makes of the
+/// Has the requests of a location that has a `pass` served by its servers, in the protocol that `protocol` makes of the
 /// location's settings: the last step of all modules whose `*_pass` names an address without a URI.
 pub(crate) fn pass_requests<P: UpstreamProtocol + 'static>(
     plan: &mut PlanBuilder<'_>,

@@ -12,7 +12,7 @@ pub(super) struct FastcgiBody {
     rest: Option<u64>,
     /// Such a response has none, whatever the application sends.
     wanted: bool,
-    /// The connection shall be kept: its end is not the response's.
+    /// The connection shall be kept alive: its end is not the response's.
     keep: bool,
     /// The message that comes on stderr.
     stderr: Vec<u8>,
@@ -97,8 +97,8 @@ impl BodyDecode for FastcgiBody {
         std::mem::take(&mut self.messages)
     }
 
-    /// nginx takes any end of a connection that is not kept for that of the response, and leaves a client waiting whose
-    /// Content-Length says more.
+    /// nginx takes any end of a connection that is not kept alive for that of the response, and leaves a client waiting
+    /// whose Content-Length says more.
     fn may_end(&self) -> bool {
         !self.keep && !matches!(self.rest, Some(1..))
     }

@@ -1,4 +1,4 @@
-//! FastCGI as a protocol of upstreams: one request of a responder at a time, on a connection of its own or a kept one.
+//! FastCGI as a protocol of upstreams: one request of a responder at a time, on a new or a cached connection.
 
 use std::sync::Arc;
 

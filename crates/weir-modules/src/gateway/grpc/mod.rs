@@ -1,4 +1,4 @@
-//! `grpc_pass`: requests answered by gRPC servers (nginx's `ngx_http_grpc_module`).
+//! `grpc_pass`: requests served by gRPC servers (nginx's `ngx_http_grpc_module`).
 //!
 //! gRPC is HTTP/2 with trailers and streams that go on in both directions at once: nothing of it is buffered here. What
 //! speaks HTTP/2 to servers is the core's.
@@ -160,7 +160,7 @@ impl UpstreamProtocol for GrpcProtocol {
         section.pseudo(":path", x.arena.get(out.uri));
         section.pseudo(":scheme", request::scheme(x));
         match &host {
-            // As nginx has it, what is set is a field, and stands alone.
+            // As in nginx, what is set is a whole field.
             Some(host) if !x.text(host).is_empty() => section.field(b"host", x.text(host)),
             Some(_) => {}
             None => section.pseudo(":authority", x.text(&authority)),

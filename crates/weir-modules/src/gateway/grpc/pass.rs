@@ -1,4 +1,5 @@
-//! Where a request goes: the argument of `grpc_pass`, a group or an address, with `grpc://` or `grpcs://` before it.
+//! Where a request goes: the argument of `grpc_pass`, an upstream or an address, with `grpc://` or `grpcs://` before
+//! it.
 
 use std::rc::Rc;
 use std::sync::Arc;

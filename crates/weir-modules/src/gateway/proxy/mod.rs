@@ -1,4 +1,4 @@
-//! `proxy_pass`: requests answered by HTTP servers (nginx's `ngx_http_proxy_module`).
+//! `proxy_pass`: requests served by HTTP servers (nginx's `ngx_http_proxy_module`).
 //!
 //! The engine of upstreams is the core's; here are the directives, where a request goes ([`pass`]), what is sent
 //! ([`request`]), and how a response's head is read ([`http`]).

@@ -157,8 +157,8 @@ pub(super) enum ProxyTarget {
     Computed(ValueScript),
 }
 
-/// Where a request goes: the request's state, or, where all requests of a location go to the same place, kept with its
-/// plan.
+/// Where a request goes: the request's state, or, where all requests of a location go to the same place, stored with
+/// its plan.
 #[derive(Clone, Default)]
 pub(crate) struct PassGoal {
     /// `$proxy_host`: the name and port as `proxy_pass` has them.
@@ -199,7 +199,7 @@ impl weir_upstream::PassTarget for ProxyTarget {
     /// As there; the [`PassGoal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
-            // It is kept with the plan.
+            // It is stored with the plan.
             ProxyTarget::Fixed { .. } => {
                 x.state::<SharedAim>();
                 Ok(())

@@ -1,5 +1,5 @@
-//! `proxy_redirect` and `proxy_cookie_domain`, `_path`, `_flags`: what servers say about addresses, told to clients as
-//! they see them.
+//! `proxy_redirect` and `proxy_cookie_domain`, `_path`, `_flags`: what servers say about addresses, rewritten for
+//! clients as they see them.
 
 use std::sync::Arc;
 

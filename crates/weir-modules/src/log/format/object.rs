@@ -1,6 +1,6 @@
 //! `log_format name json field=value ...`: a JSON object a line.
 //!
-//! Only words of the form `field=value` behind an unquoted `json` are this: any other format that begins with the
+//! Only words of the form `field=value` after an unquoted `json` are this: any other format that begins with the
 //! letters `json` is text, as in nginx.
 
 use weir_conf::{Error, LineCx, Span, Word};

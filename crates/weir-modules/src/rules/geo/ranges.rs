@@ -1,4 +1,4 @@
-//! Ranges of IPv4 addresses with values, as a `geo` block has them behind `ranges`.
+//! Ranges of IPv4 addresses with values, as a `geo` block has them after `ranges`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -104,7 +104,7 @@ impl GeoRanges {
     }
 }
 
-/// First and last address of `text`. The last of all addresses is none for nginx.
+/// First and last address of `text`. nginx does not accept the last of all addresses.
 fn range(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-')?;
     let parse = |text| match cidr::ip(text)? {

@@ -22,7 +22,7 @@ pub(super) struct RateLimit {
     /// A second.
     pub(super) rate: u64,
     pub(super) burst: u64,
-    /// Up to this excess nobody waits.
+    /// Up to this excess no request waits.
     pub(super) delay: u64,
 }
 

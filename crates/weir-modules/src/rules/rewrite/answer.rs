@@ -33,18 +33,18 @@ impl WrittenReturn {
     }
 }
 
-/// What may stand alone in place of a status.
+/// What may be given alone in place of a status.
 fn is_address(word: &[u8]) -> bool {
     [&b"http://"[..], b"https://", b"$scheme"].iter().any(|start| word.starts_with(start))
 }
 
 /// A `return` on one worker.
 pub(super) enum ReturnHandler {
-    /// Answered with the status' page, or an `error_page`.
+    /// The response is the status' page, or an `error_page`.
     Status(u16),
     /// The same, with `Location`.
     Redirect(u16, WorkerValue),
-    /// Answered with this text.
+    /// The response is this text.
     Text(u16, WorkerValue),
 }
 

@@ -18,7 +18,7 @@ use weir_rt::file::{FileKind, errno_text};
 use super::program::{ProgramRun, is_quoted};
 use super::replace::{matches, span};
 
-/// What an `if` asks. The flags are those of the operators that begin with `!`: the result is inverted.
+/// What an `if` tests. The flags are those of the operators that begin with `!`: the result is inverted.
 #[derive(Clone)]
 pub(super) enum IfCondition {
     /// `$variable`: neither empty nor `0`.
@@ -56,7 +56,7 @@ impl IfCondition {
             return Err(invalid(line, end, word));
         }
         let first = usize::from(open.is_empty());
-        // A parenthesis may stand alone; with nothing before it there is no condition.
+        // A parenthesis may be a word of its own; with nothing before it there is no condition.
         let last = match line.bytes(end) {
             b")" if end > first => end - 1,
             b")" => return Err(invalid(line, end, b")")),
@@ -108,7 +108,7 @@ impl IfCondition {
     /// Whether it holds for `x`.
     ///
     /// # Errors
-    /// The status to answer with, for what can't be found out.
+    /// The status to respond with where the condition can't be evaluated.
     pub(super) fn holds(&self, x: &mut Exchange, run: &ProgramRun) -> std::result::Result<bool, u16> {
         match self {
             IfCondition::Set(variable) => {

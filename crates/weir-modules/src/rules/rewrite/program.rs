@@ -136,7 +136,7 @@ pub(super) fn is_quoted(x: &Exchange) -> bool {
     !x.is_subrequest() && target.iter().take_while(|b| **b != b'?').any(|b| matches!(b, b'%' | b'+'))
 }
 
-/// A pattern that did not match leaves no captures behind.
+/// A pattern that did not match leaves no captures.
 pub(super) fn clear_captures(x: &mut Exchange) {
     x.captures.groups.clear();
 }

@@ -18,7 +18,7 @@ pub(super) struct UriReplacement {
     pattern: Arc<RegexPattern>,
     /// What precedes the first `?`; of a redirect all of it.
     path: ValueScript,
-    /// What follows the first `?`. Of a redirect nothing is kept apart, but whether there is a `?` counts.
+    /// What follows the first `?`. A redirect's is not stored separately, but whether there is a `?` counts.
     args: Option<ValueScript>,
     /// The request's arguments follow; a `?` at the end prevents it.
     add_args: bool,

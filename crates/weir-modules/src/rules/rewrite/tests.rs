@@ -13,7 +13,7 @@ fn text(line: &str) -> String {
     format!("events {{ }} http {{ server {{\n{line} }} }}")
 }
 
-/// What the server of `line` answers: the kind of response, its status, its text.
+/// How the server of `line` responds: the kind of response, its status, its text.
 fn answer(line: &str) -> String {
     let configuration = conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let conf: &RewriteConf = configuration.servers[0].confs.get();

@@ -5,7 +5,7 @@ use sha_crypt::{Params, sha256_crypt, sha512_crypt};
 
 use super::DIGITS;
 
-/// `password` hashed as `setting`, a hash or its beginning, says. `None`: `setting` is none of these.
+/// `password` hashed as `setting`, a hash or its beginning, says. `None`: `setting` is not a known hash.
 pub(super) fn hash(password: &[u8], setting: &[u8]) -> Option<Vec<u8>> {
     for magic in [&b"$1$"[..], b"$apr1$"] {
         if let Some(rest) = setting.strip_prefix(magic) {
