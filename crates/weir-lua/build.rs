@@ -146,7 +146,7 @@ static LJ_AINLINE void weir_end(uint32_t before)
     };
 }
 
-/// Files, and in each what stands there once and what stands there instead.
+/// Files, and for each a text that occurs in it once and the text that replaces it.
 type Checks = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
 const CHECKS: Checks = &[
@@ -228,7 +228,8 @@ const CHECKS: Checks = &[
     (
         "lj_gc.c",
         &[
-            // How long the collector is at it is told in traces; what the interpreter and compiled code call is found by name.
+            // The time the collector takes is shown in traces; what the interpreter and compiled code call is found by
+            // name.
             (
                 "int LJ_FASTCALL lj_gc_step(lua_State *L)\n{",
                 concat!(times!(), "static LJ_AINLINE int weir_gc_step(lua_State *L)\n{"),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// Before LuaJIT is built: make takes its optimisation from here. Its own is without frame pointers, which the sampler
-/// needs to find from LuaJIT's C functions to who called them.
+/// needs to find from LuaJIT's C functions to their callers.
 pub(crate) fn keep_frame_pointers() {
     // SAFETY: a build script has one thread.
     unsafe { env::set_var("CCOPT", "-O2 -fno-omit-frame-pointer") };

@@ -1,8 +1,9 @@
 //! The privileged agent is a process of its own, with rights that the server has not; what their scripts share is the
-//! server's: dictionaries and events. Two sockets connect them. On one the agent asks, and waits for the answer: 20
-//! microseconds a call, where a worker's takes a fraction of one. On the other it is told what was published.
+//! server's: dictionaries and events. Two sockets connect them. On one the agent asks, and waits for the response: 20
+//! microseconds a call, where a worker's takes a fraction of one. On the other it receives what was published.
 //!
-//! Neither believes the other's bytes: who has broken into the server must not get the agent's rights by them.
+//! Neither believes the other's bytes: an attacker who has broken into the server must not get the agent's rights by
+//! them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -39,7 +40,7 @@ pub(crate) fn join() {
 
 /// It does not any more.
 pub(crate) fn leave() {
-    // A server that is gone tells nothing any more, as it should be.
+    // A server that has ended sends nothing any more, as it should be.
     exchange(&LEAVE.to_le_bytes());
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct IncrCall {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DictReply {
     pub(crate) outcome: DictOutcome,
-    /// The number that was found, or another answer in one.
+    /// The number that was found, or another result in one.
     pub(crate) number: f64,
     /// The text that was found.
     pub(crate) text: Vec<u8>,
@@ -130,7 +130,7 @@ impl From<StoreOutcome> for DictReply {
 }
 
 impl DictReply {
-    /// An answer that is a number.
+    /// A result that is a number.
     pub(crate) fn number(number: f64) -> DictReply {
         DictReply { outcome: DictOutcome::Number, number, ..DictReply::default() }
     }

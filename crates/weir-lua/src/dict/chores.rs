@@ -1,4 +1,5 @@
-//! What writers leave for whoever has the time: a stack on which anybody puts something, and which is taken as a whole.
+//! Work that writers leave for another thread: a lock-free stack on which any thread pushes, and which is taken as a
+//! whole.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -50,7 +51,7 @@ impl Drop for ChoreStack {
     }
 }
 
-/// Chores that nobody else has.
+/// Chores that belong to this thread alone.
 struct TakenChores(*mut ChoreItem);
 
 impl Iterator for TakenChores {
@@ -60,7 +61,7 @@ impl Iterator for TakenChores {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: made by `push`, and taken from the stack by nobody else: that is swapped as a whole.
+        // SAFETY: made by `push`, and taken from the stack by no other thread: the stack is swapped as a whole.
         let item = unsafe { Box::from_raw(self.0) };
         self.0 = item.next;
         Some(item.chore)

@@ -1,5 +1,5 @@
 //! The lists of `lpush` and `rpush`: values that never change. Adding and taking give another list, which shares all but a
-//! few of its elements with the one before, so that a list is exchanged like any other value and nobody waits.
+//! few of its elements with the one before, so that a list is exchanged like any other value and no thread waits.
 //!
 //! Two stacks, their tops at the ends of the list. Taking at an end whose stack is empty moves half of the other one there:
 //! so a queue moves each element once or twice in its life, whatever its length.

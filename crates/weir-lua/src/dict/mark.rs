@@ -11,8 +11,9 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct EntryMark {
-    /// Grows with every change of its entry, after the writer has begun and before anybody can see the new value: who reads
-    /// it, and then a value [in no writer's hands](crate::dict::value::ValueGlimpse::is_quiet), has the value of that version.
+    /// Grows with every change of its entry, after the writer has begun and before any thread can see the new value: a
+    /// reader it, and then a value [in no writer's hands](crate::dict::value::ValueGlimpse::is_quiet), has the value of
+    /// that version.
     version: AtomicU64,
     /// The stamp of the last use by compiled code.
     used: AtomicU64,
@@ -87,7 +88,7 @@ impl MarkState {
         self.reads.load(Ordering::Relaxed) == ENOUGH && self.mark().is_none()
     }
 
-    /// Gives it a mark, unless somebody else does or is at the spare ones: the next reader tries again.
+    /// Gives it a mark, unless another thread does or uses the spare ones: the next reader tries again.
     #[cold]
     pub(super) fn give_mark(&self) {
         let mut spare = match SPARE.try_lock() {
@@ -108,7 +109,7 @@ impl MarkState {
         }
     }
 
-    /// The value changes, or goes: by who has begun that, before anybody sees what comes of it.
+    /// The value changes, or goes: called by the writer that has begun the change, before any thread sees the result.
     pub(super) fn change(&self) {
         if self.reads.load(Ordering::Relaxed) != 0 {
             self.reads.store(0, Ordering::Relaxed);

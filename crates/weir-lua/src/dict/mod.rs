@@ -1,16 +1,17 @@
-//! Shared dictionaries (`lua_shared_dict`): one for all workers, kept over reloads.
+//! Shared dictionaries (`lua_shared_dict`): one for all workers, retained over reloads.
 //!
-//! **Nobody waits for a writer**, not even for one that has lost its core in the midst of its work: the kernel may take
-//! tens of milliseconds to give it one again. Entries are nodes in chains of atomic pointers ([`stripe`]); readers and writers
-//! follow them under an epoch ([`crossbeam_epoch`]), and what goes is freed when nobody can see it any more. A short value is
-//! exchanged in its place, any other one with the object it is in, and past a writer that is in the midst of either
-//! ([`value`]); so are the lists of `lpush`, which share what they have in common ([`list`]).
+//! **No thread waits for a writer**, not even for one that has lost its core in the midst of its work: the kernel may
+//! take tens of milliseconds to give it one again. Entries are nodes in chains of atomic pointers ([`stripe`]); readers
+//! and writers follow them under an epoch ([`crossbeam_epoch`]), and what is removed is freed when no thread can see it
+//! any more. A short value is exchanged in its place, any other one with the object it is in, and past a writer that is
+//! in the midst of either ([`value`]); so are the lists of `lpush`, which share what they have in common ([`list`]).
 //!
 //! That a key was read is a plain store of the reader's own stamp into the node, which grows with the time and with each
 //! read of that worker: so the order of use is exact as one worker sees it, and approximate across workers; with several
 //! of them a stamp is stored only when it is a tenth of a second later ([`crate::luajit::shared_page::renewed`]), so that they can read
-//! without writing. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
-//! where it is looked at; the keeping of chains and heaps is left to who holds them, if somebody does.
+//! without writing. A writer that needs room takes the least used node of all stripes, found by a heap of stamps that
+//! is set right where it is looked at; the keeping of chains and heaps is left to the thread that holds their lock, if
+//! one does.
 //!
 //! A node that is read again and again while its value stays gets a [`mark`], by which compiled Lua sees that what it has
 //! read before still holds: such a read, and a write of what is there, never come here.
@@ -385,7 +386,7 @@ impl SharedDict {
             return (true, false);
         }
         if self.expires.load(Ordering::Relaxed) {
-            // Who may evict need not look at every entry.
+            // A caller that may evict need not look at every entry.
             match eviction {
                 EvictionRule::Evict => self.remove_some_expired(SweepExtent::Portion, guard),
                 EvictionRule::Refuse => self.remove_some_expired(SweepExtent::Whole, guard),
@@ -415,7 +416,7 @@ impl SharedDict {
     }
 
     /// Takes out the least used entry of all, as far as other workers do not look for it at the same moment; `false` when
-    /// there is none.
+    /// it is absent.
     fn evict(&self, guard: &epoch::Guard) -> bool {
         let mut oldest: Option<(u64, &DictStripe, FoundNode<'_>)> = None;
         for stripe in &self.stripes {

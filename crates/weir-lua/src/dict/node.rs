@@ -21,7 +21,7 @@ pub(super) struct DictNode {
     used: AtomicU64,
     /// Distinguishes it from others that had its key.
     pub(super) number: u64,
-    /// The next of the chain; changed by who holds the stripe's order.
+    /// The next of the chain; changed by the thread that holds the stripe's order.
     pub(super) next: Atomic<DictNode>,
 }
 
@@ -77,10 +77,10 @@ impl DictNode {
 
 impl Drop for DictNode {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the node any more.
+        // SAFETY: no other thread has the node any more.
         let value = unsafe { self.value.load(Ordering::Relaxed, crossbeam_epoch::unprotected()) };
         if !value.is_null() {
-            // SAFETY: nobody else has the node any more, and it owns what it points to.
+            // SAFETY: no other thread has the node any more, and it owns what it points to.
             drop(unsafe { value.into_owned() });
         }
     }
@@ -101,7 +101,7 @@ impl FoundNode<'_> {
                 return small.finish(state, value, *flags, *expires).then_some(before);
             }
         }
-        // It does not fit, or another writer is in the midst of a change, and nobody knows when it will go on.
+        // It does not fit, or another writer is in the midst of a change, and it is unknown when it will go on.
         if !self.value.seal(state) {
             return None;
         }
@@ -146,7 +146,7 @@ impl FoundNode<'_> {
         let done = node.compare_exchange(self.pointer, next, Ordering::AcqRel, Ordering::Relaxed, guard);
         if done.is_err() {
             if !next.is_null() {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 drop(unsafe { next.into_owned() });
             }
             return None;

@@ -2,7 +2,8 @@
 //!
 //! A new node goes before the first of its chain, by a compare-and-exchange that fails when another has gone there since
 //! the chain was looked through: so no key is there twice. A node that is gone stays in its chain, without a value, until
-//! who holds [`StripeOrder`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](DictChore) for its holder.
+//! the thread that holds [`StripeOrder`] takes it out; no thread waits for that: one that finds it held leaves a
+//! [chore](DictChore) for its holder.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,7 +63,7 @@ impl DictStripe {
         }
     }
 
-    /// The order, if nobody else has it; all that was to be done about it is done.
+    /// The order, if no other thread has it; all that was to be done about it is done.
     pub(super) fn try_order(&self, guard: &Guard) -> Option<MutexGuard<'_, StripeOrder>> {
         let mut order = match self.order.try_lock() {
             Ok(order) => order,
@@ -73,7 +74,7 @@ impl DictStripe {
         Some(order)
     }
 
-    /// Does what is to be done, or leaves it to who holds the order.
+    /// Does what is to be done, or leaves it to the holder of the order.
     fn leave(&self, chore: DictChore, guard: &Guard) {
         match self.try_order(guard) {
             Some(mut order) => self.perform(&mut order, chore, guard),
@@ -111,7 +112,7 @@ impl DictStripe {
         &self.buckets[(hash >> 8) as usize & (self.buckets.len() - 1)]
     }
 
-    /// The entry of `key`, expired or not, and where one would go if there is none.
+    /// The entry of `key`, expired or not, and where it would go if it is absent.
     pub(super) fn find<'g>(
         &self,
         hash: u64,
@@ -137,7 +138,7 @@ impl DictStripe {
     pub(super) fn insert(&self, head: &ChainHead<'_>, node: DictNode, guard: &Guard) -> bool {
         let (hash, number, stamp) = (node.hash, node.number, node.used());
         node.next.store(head.0, Ordering::Relaxed);
-        // Released: who finds the node sees all of it.
+        // Released: a thread that finds the node sees all of it.
         let done = self.bucket(hash).compare_exchange(
             head.0,
             Owned::new(node),
@@ -161,7 +162,7 @@ impl DictStripe {
         Some(size)
     }
 
-    /// Takes a node that is gone out of its chain, by who holds the order: nobody else takes nodes out.
+    /// Takes a node that is gone out of its chain, called by the holder of the order: no other thread takes nodes out.
     fn unlink(&self, hash: u64, number: u64, guard: &Guard) {
         loop {
             let mut link = self.bucket(hash);
@@ -176,7 +177,7 @@ impl DictStripe {
                 }
                 (link, is_head) = (&node.next, false);
             };
-            // Only the first link is changed by others, who put nodes in.
+            // Only the first link is changed by others, which put nodes in.
             if is_head {
                 let done = link.compare_exchange(node, next, Ordering::AcqRel, Ordering::Relaxed, guard);
                 if done.is_err() {
@@ -340,14 +341,14 @@ impl DictStripe {
 
 impl Drop for DictStripe {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the stripe.
+        // SAFETY: no other thread has the stripe.
         let guard = unsafe { crossbeam_epoch::unprotected() };
         for bucket in &self.buckets {
             let mut next = bucket.load(Ordering::Relaxed, guard);
-            // SAFETY: nobody else has the stripe, so no node of its chains is freed but below, after it was read.
+            // SAFETY: no other thread has the stripe, so no node of its chains is freed but below, after it was read.
             while let Some(node) = unsafe { next.as_ref() } {
                 let following = node.next.load(Ordering::Relaxed, guard);
-                // SAFETY: nobody else has the stripe, and each node is in one chain, so it is dropped once.
+                // SAFETY: no other thread has the stripe, and each node is in one chain, so it is dropped once.
                 drop(unsafe { next.into_owned() });
                 next = following;
             }

@@ -81,7 +81,7 @@ fn a_large_value_fits_a_dictionary_of_a_megabyte() {
     assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), StoreOutcome::Yes(false));
 }
 
-/// Every stripe is held by another thread, and still there are answers: `get`, `ttl`, `get_keys`.
+/// Every stripe is held by another thread, and still calls return: `get`, `ttl`, `get_keys`.
 #[test]
 fn a_read_takes_no_lock() {
     let dict = SharedDict::new(1 << 16);
@@ -290,13 +290,13 @@ fn threads_share_a_dictionary() {
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Who waits may have given up.
+        // The thread that waits may have given up.
         let _ = done.send(work());
     });
     is_done.recv_timeout(std::time::Duration::from_secs(20)).ok()
 }
 
-/// A writer that lost its core in the middle of its work holds nobody up: with everything held that writers hold, all
+/// A writer that lost its core in the middle of its work blocks no thread: with everything held that writers hold, all
 /// kinds of writes go through, with and without room.
 #[test]
 fn a_write_waits_for_no_other_writer() {

@@ -1,7 +1,7 @@
 //! What entries hold. A short value is exchanged in place, any other one is replaced with the object that holds it.
 //!
-//! **No writer waits for another one**, wherever that has been stopped: whoever finds a change half done leaves it where
-//! it is, seals the object against its end, and puts another object in its place.
+//! **No writer waits for another one**, wherever that has been stopped: a thread that finds a change half done leaves
+//! it where it is, seals the object against its end, and puts another object in its place.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -85,7 +85,7 @@ impl EntryValue {
 
 /// A short text, a number or a boolean, in one of two slots: a writer marks it as [busy](BUSY), fills the slot that is not
 /// current, and makes that the current one. A reader copies what is current and looks whether it still is; so it waits for
-/// nobody, and begins again only when a whole value was written meanwhile. A writer that finds another one at work
+/// no thread, and begins again only when a whole value was written meanwhile. A writer that finds another one at work
 /// [seals](SEALED) it: that one's change fails, and what is current stays.
 pub(super) struct SmallValue {
     /// The lowest bit is the slot, then [`BUSY`] and [`SEALED`]; the rest counts.

@@ -1,4 +1,4 @@
-//! The module: its directives, and what stands in the plans of blocks that have scripts.
+//! The module: its directives, and what the plans of blocks with scripts hold.
 
 use std::rc::Rc;
 
@@ -108,14 +108,14 @@ macro_rules! scripts {
             LuaRow::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
                 .syntax("lua_package_path path")
                 .doc(
-                    "Search path of Lua modules (`package.path`); `;;` stands for the default \
+                    "Search path of Lua modules (`package.path`); `;;` means the default \
                      path, `$prefix` for the server's prefix.",
                 )
                 .example("lua_package_path \"$prefix/lua/?.lua;;\";"),
             LuaRow::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
                 .syntax("lua_package_cpath path")
                 .doc(
-                    "Search path of modules in C (`package.cpath`); `;;` stands for the \
+                    "Search path of modules in C (`package.cpath`); `;;` means the \
                      default path, `$prefix` for the server's prefix.",
                 ),
             LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
@@ -154,7 +154,7 @@ macro_rules! scripts {
                 .syntax("lua_capture_error_log size")
                 .doc(
                     "Size of each worker's buffer of error log lines for `ngx.errlog`, at \
-                     least 4k; by default there is none.",
+                     least 4k; by default there is no buffer.",
                 ),
             LuaRow::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
                 .syntax("lua_malloc_trim request-count")

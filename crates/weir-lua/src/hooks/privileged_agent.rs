@@ -38,7 +38,7 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
     std::thread::Builder::new().name("weir events".to_owned()).spawn(hear).map(drop)
 }
 
-/// In the server: answers what the agent asks on `calls`, and tells it what is published on `heard`, from threads of
+/// In the server: responds to the agent's calls on `calls`, and sends it what is published on `heard`, from threads of
 /// its own, until the agent has ended. The dictionaries are those of the configuration in force.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ struct AgentEvents(Mutex<Sender<Arc<WorkerEvent>>>);
 
 impl EventListener for AgentEvents {
     fn put(&self, event: Arc<WorkerEvent>) {
-        // Who does not take it any more is about to be removed.
+        // A receiver that does not take it any more is about to be removed.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event);
     }
 }

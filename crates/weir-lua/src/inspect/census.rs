@@ -1,6 +1,6 @@
-//! What a VM's memory consists of: its objects by type, its biggest tables and what holds those. Counted when somebody
+//! What a VM's memory consists of: its objects by type, its biggest tables and what holds those. Counted when a command
 //! asks (`weir lua objects`, `weir lua tables`), on the worker's thread between two rounds: about 20 ms for a million
-//! objects, during which it serves nobody.
+//! objects, during which the worker serves no request.
 
 use std::ffi::c_char;
 
@@ -29,7 +29,7 @@ pub(crate) struct TypeSum {
     pub(crate) bytes: u64,
 }
 
-/// A big table; without bytes there is none.
+/// A big table; 0 bytes mean an empty place.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct BigTable {

@@ -1,4 +1,5 @@
--- What the compiler does, told for `weir lua jit`: why it gives up, and where. Called when it compiles, not when code runs.
+-- What the compiler does, reported for `weir lua jit`: why it gives up, and where. Called when it compiles, not when
+-- code runs.
 local told = ngx._jit_told
 ngx._jit_told = nil
 local require, type, sub, format, pcall = require, type, string.sub, string.format, pcall

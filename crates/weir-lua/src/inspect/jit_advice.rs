@@ -1,4 +1,4 @@
-//! What to do about code that the compiler gives up: by LuaJIT's reason, as `weir lua jit` tells it.
+//! What to do about code that the compiler gives up: by LuaJIT's reason, as `weir lua jit` reports it.
 
 /// In a few words; empty where there is nothing to do.
 pub(crate) fn of(reason: &str) -> &'static str {

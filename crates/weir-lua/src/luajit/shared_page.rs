@@ -59,7 +59,7 @@ pub(crate) fn wall() -> f64 {
     })
 }
 
-/// The clock is read again when somebody asks for the time.
+/// The clock is read again when a script asks for the time.
 pub(crate) fn forget_time() {
     GLANCE.with(|glance| glance.wall.set(0.0));
 }

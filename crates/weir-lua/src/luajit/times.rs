@@ -1,4 +1,4 @@
-//! How long Lua's collector and compiler are at it: added up by LuaJIT itself (`build.rs` has the other half), told in
+//! The time Lua's collector and compiler take: added up by LuaJIT itself (`build.rs` has the other half), shown in
 //! traces and in `weir lua gc` and `jit`.
 //!
 //! Two reads of the clock, 15 ns, for each step of the collector (a microsecond and more) and each instruction that the

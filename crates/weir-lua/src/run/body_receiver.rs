@@ -23,7 +23,7 @@ impl ScriptRun {
         self.threads.pieces_of(self.receiver?).map(|(_, timer, _)| timer.clone())
     }
 
-    /// Gives it to who waits for it, who may go on with that.
+    /// Gives it to the coroutine that waits for it, which goes on.
     pub(crate) fn give_piece(&mut self, piece: BodyPiece) {
         let Some(at) = self.receiver else { return };
         let Some((ms, timer, take)) = self.threads.pieces_of(at) else { return };

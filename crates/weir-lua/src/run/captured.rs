@@ -27,7 +27,7 @@ pub(crate) fn push_captured(l: LuaState, answer: &CapturedResponse) {
     l.set_field(-2, c"header");
 }
 
-/// The number that digits stand for.
+/// The number that the digits denote.
 fn length(digits: &[u8]) -> f64 {
     digits.iter().fold(0.0, |number, digit| number * 10.0 + f64::from(digit.wrapping_sub(b'0')))
 }

@@ -38,7 +38,7 @@ pub(crate) async fn drive(
         if let Some((at, waiting)) = run.take_request_op() {
             let (lines, _) = if x.trace().is_on() { run.standing(Some(at)) } else { Default::default() };
             x.trace().enter_all(&lines);
-            // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
+            // `ngx.on_abort` handlers run when this is done: a coroutine can't be called off halfway.
             let mut nobody = None;
             let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
             // In a box: what it may come to is large, and most runs that wait do not come here.
@@ -56,7 +56,7 @@ pub(crate) async fn drive(
         } else {
             let (lines, kind) = if x.trace().is_on() { run.standing(None) } else { Default::default() };
             x.trace().enter_all(&lines);
-            // Who receives the body hears of it there.
+            // The coroutine that receives the body notices it there.
             let (mut nobody, body) = (None, run.wants_piece());
             let leaving = if body.is_some() && run.on_abort.is_some() { &mut nobody } else { &mut client };
             let ready = {

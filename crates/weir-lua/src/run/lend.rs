@@ -134,7 +134,7 @@ pub(crate) fn vm<T>(use_it: impl FnOnce(&LuaVm) -> T) -> T {
 /// Uses the request that is lent to the running script.
 ///
 /// # Errors
-/// There is none.
+/// No exchange is lent.
 pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, LuaRaise> {
     if phase().is_alone() {
         return Err(LuaRaise::text("API disabled in the current context"));
@@ -145,7 +145,7 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
 /// As [`exchange`], also where it is of no request ([`Exchange::is_alone`]): for its settings, its log, what it keeps.
 ///
 /// # Errors
-/// There is none.
+/// No exchange is lent.
 pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, LuaRaise> {
     let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
     // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API

@@ -28,7 +28,7 @@ pub(crate) enum ThreadOp {
     Wait(OpWait),
     /// The request's body.
     Body,
-    /// A piece to be added to the body that is being made, of which so many bytes may be kept in memory.
+    /// A piece to be added to the body that is being made, of which this many bytes may be buffered in memory.
     Append(Vec<u8>, usize),
     /// Pieces of the request's body, each at most so many milliseconds after the one before.
     Pieces(u64, PieceReceiver),

@@ -9,7 +9,7 @@ use crate::run::thread::RunThreads;
 #[derive(Default)]
 pub(crate) struct RunLists {
     pub(crate) threads: RunThreads,
-    /// Who goes on, with how many values on its stack as results of what it called.
+    /// The coroutine that goes on, with how many values on its stack as results of what it called.
     pub(crate) ready: VecDeque<(usize, i32)>,
 }
 
@@ -41,5 +41,5 @@ impl RunLists {
 
 /// Lists that a thread keeps: more than are in use in one turn of the loop are rare.
 const KEPT_LISTS: usize = 64;
-/// Coroutines of the largest list that is kept.
+/// Coroutines in the largest list that is kept for reuse.
 const KEPT_THREADS: usize = 16;

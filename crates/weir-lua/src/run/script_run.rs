@@ -1,4 +1,4 @@
-//! A script that runs for a request: its coroutines, who is next, and what the others wait for.
+//! A script that runs for a request: its coroutines, which of them is next, and what the others wait for.
 //!
 //! [`ScriptRun::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
 //! no future is made. What waits after that is awaited by [`drive`](crate::run::drive), in the request's own task.
@@ -29,9 +29,9 @@ pub(crate) struct ScriptRun {
     pub(crate) vm: Rc<LuaVm>,
     pub(crate) phase: ScriptPhase,
     pub(crate) threads: RunThreads,
-    /// Who goes on, with how many values on its stack as results of what it called.
+    /// The coroutine that goes on, with how many values on its stack as results of what it called.
     ready: VecDeque<(usize, i32)>,
-    /// Who waits for something the request itself must do, in the order in which it was asked for.
+    /// Coroutines that wait for something the request itself must do, in the order in which it was asked for.
     pub(crate) asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
     pub(crate) op: Option<ThreadOp>,
@@ -47,9 +47,9 @@ pub(crate) struct ScriptRun {
     /// The last error of a wrapped coroutine, and the stacks it came up through.
     raised: Option<(String, Vec<String>)>,
     sleepers: SleepingThreads,
-    /// Who waits for what is polled.
+    /// Coroutines that wait for what is polled.
     polled: Vec<usize>,
-    /// Who waits, or did, for a piece of the request's body.
+    /// The coroutine that waits, or did, for a piece of the request's body.
     pub(crate) receiver: Option<usize>,
     /// What `ngx.on_abort` was given, and its anchor.
     pub(crate) on_abort: Option<(LuaState, i32)>,
@@ -178,7 +178,7 @@ impl ScriptRun {
         let state = self.threads[at].state;
         let waiting = match self.op.take() {
             Some(ThreadOp::End(end)) => return Some(end),
-            // A C library of somebody else's that yields: as `coroutine.yield`.
+            // A third-party C library that yields: as `coroutine.yield`.
             Some(ThreadOp::Yield) | None => {
                 self.gave(at);
                 return None;
@@ -212,7 +212,7 @@ impl ScriptRun {
         None
     }
 
-    /// `coroutine.yield`: a coroutine gives its values to who resumed it; the entry and light threads let the others
+    /// `coroutine.yield`: a coroutine gives its values to its resumer; the entry and light threads let the others
     /// run.
     fn gave(&mut self, at: usize) {
         let state = self.threads[at].state;
@@ -242,7 +242,7 @@ impl ScriptRun {
         self.ready.push_front((to, count));
     }
 
-    /// `ngx.thread.spawn`: the new thread runs at once, who made it after the others.
+    /// `ngx.thread.spawn`: the new thread runs at once, its maker after the others.
     fn spawned(&mut self, at: usize, new: LuaState) {
         let state = self.threads[at].state;
         let Some(to) = self.find(new) else { return };
@@ -308,7 +308,7 @@ impl ScriptRun {
             return Some(ScriptEnd::Error);
         }
         // Below the error's value is what the function that failed had there: of `error` its argument, which is what
-        // OpenResty gives to who waits, without the place.
+        // OpenResty gives to the coroutine that waits, without the place.
         let bare = state.top() > 1
             && state.kind(1) == sys::kind::STRING
             && state.bytes(-1).zip(state.bytes(1)).is_some_and(|(whole, bare)| whole.ends_with(bare));
@@ -407,7 +407,7 @@ impl ScriptRun {
         Ok(state)
     }
 
-    /// A light thread that has ended is over; it goes with the last who holds it.
+    /// A light thread that has ended is over; it is freed with its last reference.
     fn bury(&mut self, at: usize) {
         self.threads.set(at, ThreadStatus::Dead);
         if let Some(anchor) = self.threads.get_mut(at).anchor.take() {
@@ -415,7 +415,7 @@ impl ScriptRun {
         }
     }
 
-    /// Ends a light thread that has ended and that nobody has waited for.
+    /// Ends a light thread that has ended and that was not waited for.
     pub(crate) fn dismiss(&mut self, at: usize) {
         self.bury(at);
     }
@@ -559,7 +559,7 @@ impl ScriptRun {
     /// Ends a light thread (`ngx.thread.kill`).
     pub(crate) fn kill(&mut self, at: usize) {
         let mut next = Some(at);
-        // With the coroutines it has resumed, which would have nobody to give their values to.
+        // With the coroutines it has resumed, which would have no resumer to give their values to.
         while let Some(at) = next {
             let of_it = |thread: &LuaThread| {
                 let rests = matches!(thread.status(), ThreadStatus::Suspended) || thread.status().has_ended();

@@ -32,7 +32,7 @@ impl Default for ScriptSettings {
     }
 }
 
-/// The status that a script has ended with, for a script that answers in its place (`error_page 404 = /page`): as in
+/// The status that a script has ended with, for a script that responds in its place (`error_page 404 = /page`): as in
 /// OpenResty it has that one until it says another.
 #[derive(Default)]
 pub(crate) struct ExitedStatus(pub(crate) u16);

@@ -9,7 +9,7 @@ use weir_rt::{Timer, clock};
 /// See the module.
 #[derive(Default)]
 pub(crate) struct SleepingThreads {
-    /// When they are due, in milliseconds of the worker's clock; how many slept before; who.
+    /// When they are due, in milliseconds of the worker's clock; how many slept before; the coroutine.
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     slept: u64,
     timer: Option<Timer>,
@@ -29,7 +29,7 @@ impl SleepingThreads {
             self.brief.push(at);
             return 0;
         }
-        // Not the loop's time, which stands still while a script computes: `ngx.now` goes on, too.
+        // Not the loop's time, which does not advance while a script computes: `ngx.now` goes on, too.
         let due = clock::monotonic_ms().saturating_add(ms);
         self.slept += 1;
         self.heap.push(Reverse((due, self.slept, at)));

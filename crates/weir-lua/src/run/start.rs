@@ -156,7 +156,7 @@ impl LuaVm {
         })
     }
 
-    /// `lua_package_path`: `;;` stands for what was there before, `$prefix` for the prefix.
+    /// `lua_package_path`: `;;` is replaced by what was there before, `$prefix` by the prefix.
     fn set_path(&self, field: &CStr, wanted: Option<&str>) -> Result<(), String> {
         let Some(wanted) = wanted else { return Ok(()) };
         let l = self.main;

@@ -20,14 +20,14 @@ pub(crate) struct LuaThread {
     /// What keeps Lua from collecting it; none once it is over, and then `state` only distinguishes it from others.
     pub(crate) anchor: Option<i32>,
     pub(crate) kind: ThreadKind,
-    /// Who made it (light threads), or resumed it last (coroutines).
+    /// The coroutine that made it (light threads), or resumed it last (coroutines).
     pub(crate) parent: Option<usize>,
     status: ThreadStatus,
     /// What it waits for, as traces show it.
     pub(crate) wait: WaitKind,
     /// It can be used again: it ended without an error.
     pub(crate) clean: bool,
-    /// Its errors are raised again in who resumes it (`coroutine.wrap`).
+    /// Its errors are raised again in its resumer (`coroutine.wrap`).
     pub(crate) wrap: bool,
 }
 
@@ -85,7 +85,7 @@ impl RunThreads {
         self.list.iter()
     }
 
-    /// Adds a coroutine: its place, and who was there before.
+    /// Adds a coroutine: its place, and the coroutine that was there before.
     pub(crate) fn add(&mut self, thread: LuaThread) -> (usize, Option<LuaThread>) {
         let (state, lasts) = (thread.state, thread.lasts());
         self.lasting += usize::from(lasts);
@@ -167,7 +167,7 @@ impl RunThreads {
         self.waiting > 0
     }
 
-    /// Who waits for the light thread `state`.
+    /// The coroutine that waits for the light thread `state`.
     pub(crate) fn waiter_of(&self, state: LuaState) -> Option<usize> {
         let waits = |thread: &LuaThread| matches!(&thread.status, ThreadStatus::Waiting(ThreadWait::Threads(list)) if list.contains(&state));
         // The parent alone may, and is the entry as a rule.
@@ -229,7 +229,7 @@ pub(crate) enum ThreadStatus {
     Normal,
     /// It waits.
     Waiting(ThreadWait),
-    /// It has ended, and nobody has waited for it: what it returned is on its stack, after its success flag.
+    /// It has ended and was not waited for: what it returned is on its stack, after its success flag.
     Zombie,
     Dead,
 }
@@ -266,7 +266,7 @@ impl ThreadStatus {
         matches!(self, ThreadStatus::Zombie | ThreadStatus::Dead)
     }
 
-    /// It goes on, now or once somebody resumes it.
+    /// It goes on, now or once it is resumed.
     fn is_plain(&self) -> bool {
         matches!(self, ThreadStatus::Suspended | ThreadStatus::Running | ThreadStatus::Normal)
     }

@@ -1,4 +1,4 @@
-//! Scripts: where they stand, and their functions.
+//! Scripts: where they are written, and their functions.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -34,7 +34,7 @@ pub(crate) enum ScriptCode {
 /// Why a script can't be loaded.
 #[derive(Debug)]
 pub(crate) struct LoadError {
-    /// What the request is answered with: 404 for a file that is not there, 503 for one that can't be read, else 500.
+    /// The status of the response: 404 for a file that is not there, 503 for one that can't be read, else 500.
     pub(crate) status: u16,
     /// In OpenResty's words.
     pub(crate) message: String,
@@ -104,7 +104,7 @@ pub(crate) fn load(l: LuaState, text: &[u8], name: &str) -> Result<(), String> {
     // SAFETY: text and name live during the call, which raises nothing but returns a message.
     let status = unsafe { sys::luaL_loadbuffer(l.raw(), text.as_ptr().cast(), text.len(), name.as_ptr()) };
     if status == sys::status::OK {
-        // SAFETY: the function is on top, and nobody has called it.
+        // SAFETY: the function is on top, and was not called yet.
         unsafe { sys::weir_lua_fix(l.raw()) };
         return Ok(());
     }
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!((l.boolean(-2), l.number(-1)), (dots, Some(value)), "{text}");
             l.pop(2);
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses it any more.
         unsafe { sys::lua_close(l.raw()) }
     }
 }

@@ -67,5 +67,5 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Places that are kept apart.
+/// Number of places that are counted separately.
 pub(crate) const PLACES: usize = 1000;

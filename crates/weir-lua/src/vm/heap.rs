@@ -1,4 +1,4 @@
-//! A VM's memory: what its scripts allocate is counted, and sampled when somebody asks where.
+//! A VM's memory: what its scripts allocate is counted, and sampled on request.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -67,7 +67,7 @@ pub(crate) struct LuaVm {
     pub(crate) wiring: VmWiring,
 }
 
-/// What a storey above keeps with a VM: made when it is first used, and dropped with the VM, after Lua's state. Behind a
+/// What a storey above stores with a VM: made when it is first used, and dropped with the VM, after Lua's state. In a
 /// box, and by a checked cast: what is here (timers, pools of sockets and of threads, events) costs a system call or an
 /// allocation whenever it is used.
 pub(crate) trait VmPart: Default + 'static {
@@ -92,7 +92,7 @@ impl LuaVm {
         part.downcast_ref().expect("each type has a place of its own")
     }
 
-    /// Whether it is a request's own: what is loaded is not kept beyond it.
+    /// Whether it is a request's own: what is loaded is not cached beyond it.
     pub(crate) fn is_single(&self) -> bool {
         self.main_conf.single
     }

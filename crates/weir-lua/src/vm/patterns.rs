@@ -13,7 +13,7 @@ use crate::vm::traps;
 pub(crate) struct CompiledPattern {
     pub(crate) regex: Regex,
     pub(crate) names: Vec<(String, usize)>,
-    /// The longest match is wanted (`d`), which has no groups.
+    /// The longest match is wanted (`d`), which has no capture groups.
     pub(crate) longest: bool,
 }
 
@@ -77,7 +77,7 @@ impl PatternCache {
         Ok(compiled)
     }
 
-    /// Whether one more pattern is kept; the first that is not is logged.
+    /// Whether one more pattern is cached; the first that is not is logged.
     fn has_room(&self) -> bool {
         let room = self.known.borrow().len() < self.most;
         if !room && !self.told.replace(true) {
@@ -87,8 +87,8 @@ impl PatternCache {
         room
     }
 
-    /// A number by which the pattern is known from now on, how many groups it has, and whether it is kept; one that is
-    /// not is to be [forgotten](PatternCache::forget).
+    /// A number by which the pattern is known from now on, how many groups it has, and whether it is cached; one that
+    /// is not is to be [forgotten](PatternCache::forget).
     pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), PatternError> {
         let compiled = self.get(pattern, options)?;
         let keep = Rc::strong_count(&compiled) > 1;

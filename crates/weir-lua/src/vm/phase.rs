@@ -144,7 +144,7 @@ pub(crate) const OUTPUT: u32 = ScriptPhase::ServerRewrite as u32
     | ScriptPhase::Access as u32
     | ScriptPhase::Precontent as u32
     | ScriptPhase::Content as u32;
-/// What nobody waits for.
+/// What is not waited for.
 const BY_ITSELF: u32 = ScriptPhase::Timer as u32 | ScriptPhase::InitWorkerWaits as u32;
 /// What runs without a request.
 const ALONE: u32 = BY_ITSELF | HANDSHAKE | ScriptPhase::SslSessionStore as u32;

@@ -31,7 +31,7 @@ pub(crate) fn ask<T: Send + 'static>(
     let (answer, answered) = mpsc::sync_channel(1);
     remote.run(Box::new(move || {
         if let Some(vm) = find(number) {
-            // Nobody is there any more when it took too long.
+            // The caller has gone if it took too long.
             let _ = answer.send(question(&vm));
         }
     }));

@@ -1,5 +1,6 @@
 //! What a script does to the worker it shares: calls that block it, globals that requests share, limits that it runs into.
-//! All are counted by place; of the first two each place is told when it is first come by, and at every thousandth time.
+//! All are counted by place; of the first two each place is logged when it is first reached, and at every thousandth
+//! time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// How often each place was come by, and for what, of all workers; what has no room here is not reported.
 static SEEN: Mutex<Option<HashMap<(String, String), u64>>> = Mutex::new(None);
 
-/// Places that are kept.
+/// Number of places that are remembered.
 const MOST: usize = 4096;
 
 /// How often scripts have done what where, most often first: `(times, what, file:line)`.

@@ -1,4 +1,4 @@
-//! Lines of scripts as sites of traces: where a script stands while it waits.
+//! Lines of scripts as sites of traces: where a script is while it waits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

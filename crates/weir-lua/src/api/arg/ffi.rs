@@ -8,7 +8,7 @@ use crate::vm::phase::ScriptPhase;
 
 /// `ngx.arg[number]`: a text; for a filter's second one `flag` says whether the piece is the last.
 pub(crate) unsafe extern "C" fn arg(number: f64, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call.
+    // SAFETY: the prelude lends its own result struct, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let found = match lend::phase() {

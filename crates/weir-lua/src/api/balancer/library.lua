@@ -29,7 +29,7 @@ return {
         elseif type(port) ~= "number" then
             port = tonumber(port)
         end
-        -- As the runtime of Apache APISIX has it: where the connection is kept.
+        -- As the runtime of Apache APISIX has it: where the connection is cached.
         local lane
         if type(host) == "table" then lane, host = host, host.host end
         if host ~= nil and type(host) ~= "string" then

@@ -153,7 +153,7 @@ fn refused(l: LuaState) -> CallOutcome {
 
 /// `set_current_peer`: the address, a port for one that has none, and the name that the server is known by.
 ///
-/// Found: it is set; nothing: the answer says why not; refused: `_balancer.refused` does.
+/// Found: it is set; nothing: the result says why not; refused: `_balancer.refused` does.
 pub(crate) unsafe extern "C" fn set_peer(
     addr: *const u8,
     len: usize,
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C" fn set_peer(
     host_len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes Lua strings, which its stack keeps during the call, and lends its own answer.
+    // SAFETY: the prelude passes Lua strings, which its stack keeps during the call, and lends its own result struct.
     let (addr, host, answer) = unsafe { (slice(addr, len), slice(host, host_len), &mut *answer) };
     shared_page::changed();
     guarded(|| {

@@ -1,4 +1,4 @@
--- Calls that make the worker wait, and all of its requests with it: told when a script of a request makes them.
+-- Calls that make the worker wait, and all of its requests with it: reported when a script of a request makes them.
 local warn = ngx._warn_blocking
 ngx._warn_blocking = nil
 

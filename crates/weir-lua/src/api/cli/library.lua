@@ -19,7 +19,7 @@ local function show(...)
     stdout:write(table.concat(texts, "\t"), "\n")
 end
 
--- Nobody shares the globals, and output has a place to go to.
+-- The globals are not shared, and output has a place to go to.
 local function prepare()
     setmetatable(_G, nil)
     print, ngx.say = show, say
@@ -41,7 +41,7 @@ local function told(message)
     return traceback(tostring(message), 2)
 end
 
--- Runs a chunk; false when it failed, which is told.
+-- Runs a chunk; false when it failed, which is reported.
 local function run(chunk, why, ...)
     local ok, message = chunk, why
     if chunk then

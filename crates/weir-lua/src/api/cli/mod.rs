@@ -50,7 +50,7 @@ impl CliProgram {
     }
 }
 
-/// Whether scripts are a program's: nobody's requests wait for them.
+/// Whether scripts are a program's: no requests wait for them.
 pub(crate) fn is_program() -> bool {
     PROGRAM.get().is_some()
 }

@@ -1,4 +1,4 @@
-//! `coroutine.*`. What scripts see as `coroutine.create` and the others stands in the prelude, and
+//! `coroutine.*`. What scripts see as `coroutine.create` and the others is in the prelude, and
 //! comes here where a run schedules; elsewhere Lua's own functions do.
 
 use crate::luajit::state::LuaState;

@@ -1,5 +1,5 @@
 -- `coroutine.*`: scheduled by the run where scripts can wait, so that a wait inside a coroutine is one of the whole
--- script and not seen by who resumes it; Lua's own functions elsewhere.
+-- script and not seen by its resumer; Lua's own functions elsewhere.
 local co = ngx._co
 ngx._co = nil
 local scheduled, create, resume, give, status = co.scheduled, co.create, co.resume, co.give, co.status

@@ -13,7 +13,7 @@ pub(crate) unsafe extern "C" fn text(
     option: i32,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
+    // SAFETY: the prelude passes a Lua string and its own result struct, both kept during the call.
     let (text, answer) = unsafe { (slice(at, len), &mut *answer) };
     guarded(|| {
         let made = match what {

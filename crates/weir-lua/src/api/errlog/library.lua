@@ -1,4 +1,4 @@
--- `ngx.errlog`: lines of the error log that `lua_capture_error_log` has kept.
+-- `ngx.errlog`: lines of the error log that `lua_capture_error_log` has captured.
 local _, native = ...
 local errlog = native.errlog
 local type, error = type, error

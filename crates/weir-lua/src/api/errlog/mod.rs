@@ -61,14 +61,14 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// The lines that are kept, as if they stood in a ring of memory, each in one piece: so as many are as in OpenResty.
+/// The captured lines, as if in a ring of memory, each in one piece: so they are as many as in OpenResty.
 struct LogRing {
     lines: VecDeque<LoggedLine>,
     /// Where the next line would be.
     next: usize,
     /// The ring's bytes.
     size: usize,
-    /// What is less grave is not kept.
+    /// Less severe lines are not captured.
     limit: LogLevel,
 }
 
@@ -93,7 +93,7 @@ impl LogRing {
         LogRing { lines: VecDeque::new(), next: 0, size, limit: LogLevel::Debug }
     }
 
-    /// Keeps a line; those that are in its place go, the oldest ones. One that is larger than the ring is not kept.
+    /// Keeps a line; the oldest, in whose place it is, are dropped. One that is larger than the ring is not stored.
     fn push(&mut self, mut line: LoggedLine) {
         let size = line.size();
         if line.level > self.limit || size > self.size {
@@ -120,7 +120,7 @@ thread_local! {
     static RING: RefCell<Option<LogRing>> = const { RefCell::new(None) };
 }
 
-/// From here on this thread's lines are kept in so many bytes; `None`: not any more.
+/// From here on this thread's lines are captured in a ring of this many bytes; `None`: capturing ends.
 pub(crate) fn keep(size: Option<usize>) {
     let Some(size) = size else {
         RING.set(None);
@@ -140,7 +140,7 @@ pub(crate) fn keep(size: Option<usize>) {
     })));
 }
 
-/// One result from the ring, or that there is none.
+/// One result from the ring, or that it is empty.
 fn with_ring(l: LuaState, use_it: impl FnOnce(&mut LogRing)) -> CallOutcome {
     let there = RING.with_borrow_mut(|ring| ring.as_mut().map(use_it).is_some());
     match there {
@@ -163,7 +163,7 @@ mod tests {
         for text in ["first", "second", "third"] {
             ring.push(line(LogLevel::Error, text));
         }
-        // The third begins at the front, where the first stood, and reaches into the place of none other.
+        // The third begins at the front, where the first was, and reaches into the place of no other.
         let kept = |ring: &LogRing| -> Vec<String> {
             ring.lines.iter().map(|line| String::from_utf8_lossy(&line.text).into_owned()).collect()
         };

@@ -40,7 +40,7 @@ impl WorkerEvent {
     }
 }
 
-/// Who gets events.
+/// The receivers of events.
 pub(crate) trait EventListener: Send + Sync {
     /// Takes an event, without waiting.
     fn put(&self, event: Arc<WorkerEvent>);
@@ -112,7 +112,7 @@ impl EventMailbox {
         }
     }
 
-    /// Nothing is changed in two steps, so what a panicking thread left behind is whole.
+    /// Nothing is changed in two steps, so the state a panicking thread leaves is consistent.
     fn inside(&self) -> MutexGuard<'_, MailboxQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

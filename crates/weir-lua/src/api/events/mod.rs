@@ -1,4 +1,5 @@
-//! `weir.events`: what a script of one worker tells scripts of all of them, by messages from thread to thread.
+//! `weir.events`: events that a script of one worker publishes to scripts of all workers, by messages from thread to
+//! thread.
 //!
 //! A VM that wants to hear joins the [`EventBus`]: its [`EventMailbox`] takes events from any thread and wakes the task that runs
 //! the VM's function for them, in the context of a timer. One burst runs after another, so events of one sender are heard
@@ -37,13 +38,13 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_events.take", 0, take),
 ];
 
-/// Who hears, in the whole process.
+/// The subscribers, in the whole process.
 #[derive(Default)]
 struct EventBus {
     members: Vec<EventMember>,
     /// Until when, in milliseconds of the clock of workers, a further event for one alone is the same one.
     once: HashMap<Vec<u8>, u64>,
-    /// Who had the last event for one alone.
+    /// Which subscriber had the last event that goes to one alone.
     turn: usize,
 }
 
@@ -90,7 +91,7 @@ impl EventTarget {
 }
 
 impl EventBus {
-    /// What a panicking thread left behind is whole: nothing here is changed in two steps.
+    /// The state a panicking thread leaves is consistent: nothing here is changed in two steps.
     fn with<T>(use_it: impl FnOnce(&mut EventBus) -> T) -> T {
         let mut bus: MutexGuard<'_, Option<EventBus>> = BUS.lock().unwrap_or_else(PoisonError::into_inner);
         use_it(bus.get_or_insert_default())
@@ -159,7 +160,7 @@ pub(crate) fn admit(agent: Arc<dyn EventListener>) {
     EventBus::with(|bus| bus.members.push(EventMember { worker: AGENT, ear: agent }));
 }
 
-/// Takes away who hears no more; whether it was there.
+/// Removes a subscriber; `true` if it was there.
 pub(crate) fn dismiss(ear: &Arc<dyn EventListener>) -> bool {
     EventBus::with(|bus| {
         let before = bus.members.len();
@@ -230,7 +231,8 @@ fn publish(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// Channel, source, event, data, and the number of the worker that says it, of the next event; nothing where there is none.
+/// Channel, source, event, data, and the number of the worker that published it, of the next event; nothing without
+/// one.
 fn take(l: LuaState) -> CallOutcome {
     let event = lend::vm(|vm| vm.part::<EventsPart>().0.borrow().as_ref()?.mailbox.take());
     let Some(event) = event else { return Ok(CallDone::Results(0)) };

@@ -7,7 +7,7 @@ local channel = events.channel("resty.worker.events")
 local module = { _VERSION = "2.0.1" }
 local configured, timeout = false, 2
 
--- Its handlers are told whose process it is.
+-- Its handlers get the process it belongs to.
 function channel.who() return pid end
 
 local function names(...)

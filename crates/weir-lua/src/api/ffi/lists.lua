@@ -59,7 +59,7 @@ local function gather_fields(into, count)
     return into
 end
 
--- So many at most, 0 for all; 100 unless the caller says a number that is none below zero.
+-- At most this many, 0 for all; 100 if the caller gives none or a negative number.
 local function limit(most)
     most = tonumber(most)
     if not most or most < 0 then return 100 end

@@ -10,7 +10,7 @@ use crate::api::{encode, response_fields};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
-/// A name with its value; `struct weir_pair` of the prelude. Without pointers: what stood at this place the last time.
+/// A name with its value; `struct weir_pair` of the prelude. Without pointers: what was at this place the last time.
 #[repr(C)]
 pub(crate) struct NameValue {
     name: *const u8,
@@ -57,7 +57,7 @@ thread_local! {
 }
 
 impl LastFields {
-    /// How many of the first `fields` are those that were told, of which alone is kept; if the prelude has those,
+    /// How many of the first `fields` are those that were reported, of which alone is kept; if the prelude has those,
     /// which has the strings of list number `has`.
     fn keep_same<'f>(
         &mut self,
@@ -171,7 +171,7 @@ pub(crate) unsafe extern "C" fn list(
     len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string (or nothing) and its own answer, both kept during the call.
+    // SAFETY: the prelude passes a Lua string (or nothing) and its own result struct, both kept during the call.
     let (text, answer) = unsafe { (slice(text, len), &mut *answer) };
     guarded(|| {
         if what != 3 && !lend::phase().is_in(REQUEST) {

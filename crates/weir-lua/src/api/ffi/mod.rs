@@ -1,10 +1,10 @@
-//! What compiled Lua calls without leaving its machine code: the functions behind the most used of `ngx.*`.
+//! What compiled Lua calls without leaving its machine code: the implementations of the most used of `ngx.*`.
 //!
 //! LuaJIT compiles calls of C functions through its FFI, and no others. So the prelude gets the address of one table of
-//! functions ([`FfiTable`]), which take plain numbers and pointers, never touch the VM, and answer in an [`FfiAnswer`] that it
-//! lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text) they refuse with a
-//! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
-//! it. No panic leaves them: that would end the process.
+//! functions ([`FfiTable`]), which take plain numbers and pointers, never touch the VM, and write their result into an
+//! [`FfiAnswer`] that it lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text)
+//! they refuse with a negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which
+//! knows the words for it. No panic leaves them: that would end the process.
 
 pub(crate) mod lists;
 
@@ -32,7 +32,7 @@ pub(crate) struct FfiAnswer {
     pub(crate) number: f64,
     pub(crate) flags: u32,
     pub(crate) flag: u32,
-    /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
+    /// Pairs of offsets, -1 for a capture group that took no part; they stay until the next call.
     pub(crate) spans: *const i32,
     /// A list, which stays until the next one.
     pub(crate) pairs: *const lists::NameValue,
@@ -54,13 +54,13 @@ impl FfiAnswer {
         (self.at, self.len) = (text.as_ptr(), text.len());
     }
 
-    /// Answers with a text of its own, which is kept here until the next call.
+    /// Gives a text of its own as the result, which is kept here until the next call.
     pub(crate) fn own(&mut self, text: Vec<u8>) {
         self.text(&text);
         KEPT.set(text);
     }
 
-    /// Answers with a text that is kept here until the next call.
+    /// Gives a text as the result that is kept here until the next call.
     pub(crate) fn keep(&mut self, text: &[u8]) {
         self.len = text.len();
         self.at = match self.room.get_mut(..text.len()) {

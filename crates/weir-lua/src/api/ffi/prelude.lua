@@ -1,4 +1,5 @@
--- The table of functions that compiled code calls directly, and what they answer in. Taken by the files behind this one.
+-- The table of functions that compiled code calls directly, and the struct for their results. Used by the files after
+-- this one.
 local ffi = require "ffi"
 ffi.cdef [[
 struct weir_pair {
@@ -110,7 +111,7 @@ function ngx._fast.remember(known, name, value, state)
     known.values[name], known.states[name] = value, state
 end
 
--- What was found: a text that C told, what it was `last`, or nothing.
+-- What was found: a text from C, what it was `last`, or nothing.
 function ngx._fast.taken(found, last)
     if found == 1 then
         local value = text(out.at, out.len)

@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn header(
     last_len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes Lua strings (null for no last value) and lends its own answer, all during the call.
+    // SAFETY: the prelude passes Lua strings (null for no last value) and lends its own result struct, all during the call.
     let (name, last, answer) = unsafe { (slice(name, len), LastText::new(last, last_len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {

@@ -105,7 +105,7 @@ fn get(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// As [`listed`] but for empty values, which are none.
+/// As [`listed`] but without empty values.
 pub(crate) fn values(l: LuaState, at: i32) -> Result<Vec<Vec<u8>>, LuaRaise> {
     let mut list = listed(l, at)?;
     list.retain(|value| !value.is_empty());

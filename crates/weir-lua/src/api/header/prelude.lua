@@ -17,7 +17,7 @@ local function remember_plain(name)
     plain[name], plain_count = 1, plain_count + 1
 end
 
--- A field's values as texts. What is none of Lua's strings is shown as Lua shows it.
+-- A field's values as texts. A value that is not a string is shown as Lua shows it.
 local function texts(value)
     if type(value) ~= "table" then return tostring(value) end
     local list = {}

@@ -1,5 +1,5 @@
-//! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
-//! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
+//! Modules in Lua that are built into the program, and are loaded when a script requires them: those of
+//! lua-resty-string and the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
 use crate::run::function::{ApiFunction, CallDone, expect_string, function};
 use crate::run::lend;
@@ -22,7 +22,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         Ok(CallDone::Results(1))
     }),
     function("_request", 0, |l| {
-        // Nothing that a script could follow: who asks wants to know whether there is one, and which.
+        // Nothing that a script could follow: the caller asks whether there is one, and which.
         match lend::any_exchange(|x| std::ptr::from_mut(x).cast()) {
             Ok(request) => l.push_pointer(request),
             Err(_) => l.push_nil(),
@@ -31,7 +31,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
+/// Loaded from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
 /// but for those that can (`resty.lrucache`, `resty.lock`, `resty.events` ...), which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("../balancer/library.lua")),

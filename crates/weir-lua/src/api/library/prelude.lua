@@ -2,7 +2,7 @@
 local preload = package.preload
 local rawget, setmetatable = rawget, setmetatable
 
--- Modules that stand in the program. A library that the path has goes before ours where it can run.
+-- Modules that are built into the program. A library that the path has goes before ours where it can run.
 local loadstring, assert, loaders = loadstring, assert, package.loaders
 local source = ngx._library.source
 local native = {

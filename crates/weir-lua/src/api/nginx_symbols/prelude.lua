@@ -7,7 +7,7 @@ local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type,
 local OK, ERROR = 0, -1
 ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
 
--- Reasons stay: who gets one may keep the pointer.
+-- Reasons stay: a caller that gets one may keep the pointer.
 local reasons = {}
 local function failed(err, why)
     local reason = reasons[why]
@@ -26,7 +26,7 @@ end
 
 local function bytes(data, len) return text_of(data, tonumber(len)) end
 
--- Certificates and keys by the pointers that stand for them.
+-- Certificates and keys by the pointers that represent them.
 local objects, last = {}, 0
 local function key_of(pointer) return tonumber(cast("uintptr_t", pointer)) end
 local function object_of(pointer) return pointer ~= nil and objects[key_of(pointer)] or nil end
@@ -61,7 +61,7 @@ local function told(out, len, err, value, why)
     return OK
 end
 
--- Stands for the TLS of the request's connection: no address, only a number that no object of OpenSSL's has.
+-- Represents the TLS of the request's connection: no address, only a number that no object of OpenSSL's has.
 local request_ssl = cast("void *", 1)
 ssl.of_request = request_ssl
 
@@ -76,7 +76,7 @@ end
 
 answers("SSL_session_reused", function() return ssl.is_resumed() and 1 or 0 end)
 
--- The text stays for the next 64 calls; longer than a phase of a request nobody may keep it.
+-- The text stays for the next 64 calls; it must not be kept longer than a phase of a request.
 answers("SSL_get_servername", function(kind)
     local name = kind == 0 and ssl.server_name()
     if not name then return cast("const char *", 0) end

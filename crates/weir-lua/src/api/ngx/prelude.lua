@@ -37,7 +37,7 @@ function require(name)
     return load(name)
 end
 
--- Called once `init_by_lua` is done: a global that a script writes after that is told, since all requests share it.
+-- Called once `init_by_lua` is done: a global that a script writes after that is reported, since all requests share it.
 local guarded = false
 function __weir_guard()
     guarded = true

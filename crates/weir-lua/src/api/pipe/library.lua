@@ -27,7 +27,7 @@ local meta = { __index = methods }
 
 function methods.set_timeouts(proc, ...) set_timeouts(proc, 2, ...) end
 
--- Not in tail position: an error has the place of this line at least, whoever calls.
+-- Not in tail position: an error has the place of this line at least, whatever the caller.
 local function waited(...) return ... end
 for at, name in ipairs { "stdout", "stderr" } do
     local errors, limit = at == 2, name .. "_read_timeout"

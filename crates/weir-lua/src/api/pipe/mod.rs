@@ -1,7 +1,7 @@
 //! `ngx.pipe`: other programs, whose pipes and ends coroutines wait for.
 //!
-//! Checks of arguments stand in the library (`library.lua`); here are the processes ([`PipedProcess`]) and the
-//! pipes to them ([`ProcessPipe`]). What is there at once is answered at once; else the coroutine waits for it.
+//! Checks of arguments are in the library (`library.lua`); here are the processes ([`PipedProcess`]) and the
+//! pipes to them ([`ProcessPipe`]). What is there already is returned at once; else the coroutine waits for it.
 
 mod stream;
 
@@ -154,7 +154,7 @@ fn limit(l: LuaState, at: i32) -> Result<Option<Duration>, LuaRaise> {
     Ok((ms > 0.0).then(|| Duration::from_secs_f64(ms / 1000.0)))
 }
 
-/// Says so as OpenResty does, for who looks into the debug log.
+/// Logs it at `debug`, as OpenResty does.
 fn tell(process: &PipedProcess, doing: &str, limit: Option<Duration>) {
     let (at, pid) = (std::ptr::from_ref(process), process.pid);
     if let Some(limit) = limit {
@@ -334,7 +334,8 @@ impl PipedProcess {
         self.end.get()
     }
 
-    /// Whether others receive what it has left in its pipes: they go first, since these are closed when its end is told.
+    /// Whether others receive what it has left in its pipes: they go first, since these are closed when its end is
+    /// reported.
     fn is_read(&self) -> bool {
         let errors = self.stderr.as_ref().is_some_and(|pipe| pipe.has_news());
         self.stdout.has_news() || errors

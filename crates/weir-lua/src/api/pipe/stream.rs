@@ -1,4 +1,4 @@
-//! One pipe of a process: what was read and not taken yet, and who waits.
+//! One pipe of a process: what was read and not taken yet, and the coroutine that waits.
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -114,7 +114,7 @@ impl ProcessPipe {
         }
     }
 
-    /// Whether more, or the end, has come for who waits for it.
+    /// Whether more, or the end, has come for the coroutine that waits for it.
     pub(super) fn has_news(&self) -> bool {
         let fd = self.fd.borrow();
         let Some(fd) = fd.as_ref().filter(|_| self.busy.get() && !self.eof.get()) else { return false };
@@ -215,15 +215,15 @@ fn take(buffer: &mut Vec<u8>, kind: ReadKind) -> Option<Vec<u8>> {
     Some(taken)
 }
 
-/// Somebody is at it.
+/// A coroutine uses it.
 pub(super) struct PipeBusy {
     flag: Rc<Cell<bool>>,
-    /// What is logged when who waits is called off.
+    /// What is logged when the wait is called off.
     say: Option<&'static str>,
 }
 
 impl PipeBusy {
-    /// `None`: somebody else is.
+    /// `None`: another one waits already.
     pub(super) fn begin(flag: &Rc<Cell<bool>>) -> Option<PipeBusy> {
         (!flag.replace(true)).then(|| PipeBusy { flag: flag.clone(), say: None })
     }

@@ -19,7 +19,7 @@ return {
         if connections ~= nil and (type(connections) ~= "number" or connections < 0) then
             return nil, "bad 'connections' argument: number expected and greater than 0"
         end
-        -- Without a master there is none in OpenResty, either.
+        -- Without a master it does not exist in OpenResty, either.
         if not single then process.enable() end
         return true
     end,

@@ -7,12 +7,12 @@ use crate::run::lend;
 use crate::vm::patterns::PatternError;
 
 thread_local! {
-    /// Offsets of the last match, two for each group.
+    /// Offsets of the last match, two for each capture group.
     static SPANS: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A pattern's number, with how many groups it has in `number`, how many names in `flags`, and whether it is to be kept in `flag`; -2 and PCRE2's
-/// words for a wrong one; refused for an option that does not exist.
+/// A pattern's number, with how many groups it has in `number`, how many names in `flags`, and whether it is to be
+/// cached in `flag`; -2 and PCRE2's words for a wrong one; refused for an option that does not exist.
 pub(crate) unsafe extern "C" fn compile(
     pattern: *const u8,
     pattern_len: usize,
@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn compile(
     options_len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes Lua strings and its own answer, all kept during the call.
+    // SAFETY: the prelude passes Lua strings and its own result struct, all kept during the call.
     let (pattern, options, answer) =
         unsafe { (slice(pattern, pattern_len), slice(options, options_len), &mut *answer) };
     guarded(|| {
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn compile(
     })
 }
 
-/// Forgets a pattern that is not kept.
+/// Forgets a pattern that is not cached.
 pub(crate) extern "C" fn free(number: i32) {
     let _ = guarded(|| {
         lend::vm(|vm| vm.patterns.forget(number));
@@ -48,8 +48,8 @@ pub(crate) extern "C" fn free(number: i32) {
     });
 }
 
-/// The first match from byte `start` on: how many groups there are, with their places in `spans`; 0 for none; -2 and
-/// PCRE2's number.
+/// The first match from byte `start` on: how many capture groups there are, with their places in `spans`; 0 for none;
+/// -2 and PCRE2's number.
 pub(crate) unsafe extern "C" fn exec(
     number: i32,
     subject: *const u8,
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn exec(
     start: f64,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string and lends its own answer, both during the call.
+    // SAFETY: the prelude passes a Lua string and lends its own result struct, both during the call.
     let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };
     guarded(|| {
         lend::vm(|vm| {

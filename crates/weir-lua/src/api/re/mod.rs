@@ -40,7 +40,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// The names of a pattern's groups, each with the numbers it stands for; nil without names.
+/// The names of a pattern's groups, each with the numbers of its groups; nil without names.
 fn names(l: LuaState) -> CallOutcome {
     let number = expect_number(l, 1, "names")? as i32;
     let compiled =

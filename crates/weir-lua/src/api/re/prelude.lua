@@ -81,7 +81,7 @@ local function fill(res, number, subject)
     return res
 end
 
--- Behind an empty match that ends at `to`: a character further.
+-- After an empty match that ends at `to`: a character further.
 local function further(subject, number, to)
     to = to + 1
     if moves[number] then
@@ -140,7 +140,7 @@ end
 
 function ngx.re.gmatch(subject, regex, options)
     subject, regex, options = string_of(subject, 1, "gmatch"), string_of(regex, 2, "gmatch"), options or ""
-    -- What is wrong with the pattern is told at once.
+    -- What is wrong with the pattern is reported at once.
     local number, once = compiled(regex, options)
     if not number then return nil, once end
     if once then C.re_free(number) end
@@ -232,8 +232,8 @@ local function substitute(name, everywhere)
 end
 ngx.re.sub, ngx.re.gsub = substitute("sub", false), substitute("gsub", true)
 
--- Whether a pattern stands for itself: most separators do. Which bytes do is asked of a table, made when the first text
--- is split.
+-- Whether a pattern matches only itself: most separators do. Which bytes do is asked of a table, made when the first
+-- text is split.
 local itself
 local simple = { [""] = true, j = true, o = true, jo = true, oj = true }
 local function is_plain(regex, options)
@@ -249,7 +249,7 @@ local function is_plain(regex, options)
     return true
 end
 
--- What is left of a subject behind its last separator, and the end of the list; empty texts at its end count for nothing
+-- What is left of a subject after its last separator, and the end of the list; empty texts at its end count for nothing
 -- unless a number of texts was wanted.
 local function finish(res, size, rest, most)
     size = size + 1
@@ -264,7 +264,7 @@ local function finish(res, size, rest, most)
     return res
 end
 
--- From behind the first `copied` bytes.
+-- From after the first `copied` bytes.
 local function split_plainly(subject, by, copied, most, res)
     local size = 0
     while copied < #subject and (most <= 0 or size < most - 1) do

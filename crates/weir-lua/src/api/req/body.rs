@@ -65,7 +65,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("req.get_post_args", REQUEST, get_post_args),
 ];
 
-/// Nobody gets the body any more.
+/// The body is not available any more.
 #[derive(Default)]
 struct BodyDiscarded(bool);
 
@@ -130,7 +130,7 @@ fn set_body_file(l: LuaState) -> CallOutcome {
 fn init_body(l: LuaState) -> CallOutcome {
     expect_count(l, 0..=1, "0 or 1 argument but seen")?;
     lend::exchange(|x| {
-        // Who receives a body may make it again from what comes.
+        // A script that receives a body may make it again from what comes.
         if receives_body(x) { Ok(()) } else { check_read(x) }
     })??;
     let wanted = if l.top() == 0 { None } else { Some(expect_number(l, 1, "init_body")?) };

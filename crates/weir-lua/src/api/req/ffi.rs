@@ -11,7 +11,7 @@ use crate::vm::phase::REQUEST;
 /// What of the request is a number or a text, by number: 0 its method; 1 when it began, 2 its version, 3 whether it is
 /// internal.
 pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call.
+    // SAFETY: the prelude lends its own result struct, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) {
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
         if !lend::phase().is_in(REQUEST) || value.is_some_and(bad) {
             return REFUSED;
         }
-        // No value is a field that is not there; a length that is none is refused elsewhere.
+        // No value means an absent field; an invalid length is refused elsewhere.
         let value = value.filter(|value| !value.is_empty());
         if value.is_some() && classify(name) == KnownField::ContentLength {
             return REFUSED;
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
 
 /// The value of a field of the request that it has once.
 pub(crate) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude passes a Lua string and lends its own answer, both during the call.
+    // SAFETY: the prelude passes a Lua string and lends its own result struct, both during the call.
     let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
     guarded(|| {
         let found = lend::exchange(|x| match x.request_field(name) {

@@ -19,7 +19,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("req._add_header", REQUEST, add_request),
 ];
 
-/// `add_header` of `ngx.req`: its values stand beside those that are there, unless a request has but one of the name.
+/// `add_header` of `ngx.req`: its values are added to those that are there, unless a request has but one of the name.
 fn add_request(l: LuaState) -> CallOutcome {
     let name = safe_name(&expect_string(&l, 1, "add_header")?);
     let mut list = listed(l, 2)?;

@@ -13,7 +13,7 @@ req.get_query_args = req.get_uri_args
 
 local get_method, start_time, http_version, is_internal =
     req.get_method, req.start_time, req.http_version, req.is_internal
--- Not by tail calls: an error has the place of who called these.
+-- Not by tail calls: an error has the place of the caller of these.
 function req.get_method()
     if C.request(0, out) == 1 then return text(out.at, out.len) end
     return (get_method())

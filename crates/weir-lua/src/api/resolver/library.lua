@@ -8,7 +8,7 @@ local function checked(name, at)
     return name
 end
 
--- A list and the answer it is part of, or `nil`, why not and the number of it.
+-- A list and the answer it is part of, or `nil`, the reason and its number.
 local function listed(key, answer, why, number)
     if not answer then
         if number then return nil, why, number end

@@ -1,7 +1,7 @@
 //! The server's resolver, for scripts: below `weir.resolver`.
 //!
 //! It is that of `resolver` in the block the script belongs to: one cache for all workers, name servers that fail asked
-//! last, answers that have expired where nobody says anything newer.
+//! last, expired answers where no server has a newer one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn question(kind: &[u8], name: &str) -> Option<DnsQuestion> {
     }
 }
 
-/// A question, and who is asked for how many milliseconds.
+/// A question, the servers that are asked, and for how many milliseconds.
 type NameLookup = (DnsQuestion, Arc<Resolver>, u64);
 
 /// What the arguments ask; or why that can't be asked.

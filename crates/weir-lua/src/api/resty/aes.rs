@@ -163,7 +163,7 @@ struct CipherContext(*mut evp::EVP_CIPHER_CTX);
 
 impl Drop for CipherContext {
     fn drop(&mut self) {
-        // SAFETY: it came from EVP_CIPHER_CTX_new, and nobody else has it.
+        // SAFETY: it came from EVP_CIPHER_CTX_new, and nothing else refers to it.
         unsafe { evp::EVP_CIPHER_CTX_free(self.0) }
     }
 }

@@ -1,4 +1,4 @@
-//! What `resty.md5`, `resty.sha1` and their like, `resty.random` and `resty.string` stand on.
+//! What `resty.md5`, `resty.sha1` and their like, `resty.random` and `resty.string` are built on.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 -- `resty.lrucache` and `resty.lrucache.pureffi`: a table of so many entries, of which the least used goes. Entries are
--- numbers, their neighbours in the order of use stand in arrays: a get makes no garbage and stays compiled.
+-- numbers, their neighbours in the order of use are in arrays: a get makes no garbage and stays compiled.
 local new_table = require "table.new"
 local ffi = require "ffi"
 local now = ngx.now
@@ -11,7 +11,7 @@ local links = ffi.typeof("int32_t[?]")
 local times = ffi.typeof("double[?]")
 local numbers = ffi.typeof("uint32_t[?]")
 
--- Entry 0 is the ring's head: behind it the last used one, before it the next to go. Free entries are a list.
+-- Entry 0 is the ring's head: after it the last used one, before it the next to be evicted. Free entries are a list.
 local function empty(self)
     local size, after = self.size, self.after
     for at = 1, size - 1 do after[at] = at + 1 end
@@ -96,7 +96,7 @@ function methods:count() return self.used end
 function methods:capacity() return self.size end
 function methods:flush_all() empty(self) end
 
--- The last used first; `into` ends with a nil behind them.
+-- The last used first; `into` ends with a nil after them.
 function methods:get_keys(most, into)
     most = (not most or most <= 0) and self.used or most
     into = into or new_table(most + 1, 0)

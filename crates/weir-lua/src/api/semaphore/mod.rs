@@ -40,7 +40,7 @@ pub(crate) struct Semaphore {
     waiting: RefCell<VecDeque<Rc<SemaphoreWaiter>>>,
 }
 
-/// Who waits.
+/// The coroutines that wait.
 #[derive(Default)]
 struct SemaphoreWaiter {
     /// A unit was given to it.

@@ -42,7 +42,7 @@ impl FfiValue {
         EvictionRule::of(self.evict as u64)
     }
 
-    /// The value, whose text is passed beside; `None`: there is to be none.
+    /// The value, whose text is passed beside; `None`: the key gets no value.
     pub(crate) fn value<'t>(&self, text: &'t [u8]) -> Option<call::GivenValue<'t>> {
         match self.kind {
             0 => Some(call::GivenValue::Text(text)),
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn get(
     stale: i32,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes what `place` gave, a Lua string and its own answer, all kept during the call.
+    // SAFETY: the prelude passes what `place` gave, a Lua string and its own result struct, all kept during the call.
     let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
     guarded(|| {
         let FfiAnswer { at, len, number, flags, flag, mark, version, expires, room, .. } = answer;
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn set(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes what `place` gave, Lua strings, a value and an answer of its own, all kept during the
+    // SAFETY: the prelude passes what `place` gave, Lua strings, a value and a result struct of its own, all kept during the
     // call.
     let (dict, key, text, given, answer) =
         unsafe { (&*dict, slice(key, len), slice(text, text_len), &*given, &mut *answer) };
@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn incr(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes what `place` gave, a Lua string, a value and an answer of its own, all kept during the
+    // SAFETY: the prelude passes what `place` gave, a Lua string, a value and a result struct of its own, all kept during the
     // call.
     let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
     guarded(|| {
@@ -171,7 +171,7 @@ pub(crate) unsafe extern "C" fn incr(
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
 pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude passes what `place` gave, which stays for ever, and lends its own answer during the call.
+    // SAFETY: the prelude passes what `place` gave, which stays for ever, and lends its own result struct during the call.
     let (dict, answer) = unsafe { (&*dict, &mut *answer) };
     guarded(|| {
         match what {

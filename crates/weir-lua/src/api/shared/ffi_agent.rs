@@ -8,7 +8,7 @@ use crate::dict::SharedDict;
 use crate::dict::call::{DictCall, DictReply};
 use crate::run::lend;
 
-/// The number stands for the dictionary, which is nowhere in this process.
+/// The number identifies the dictionary, which is not in this process.
 pub(crate) extern "C" fn place(number: i32) -> *const SharedDict {
     std::ptr::without_provenance(number as usize)
 }
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn get(
     stale: i32,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
+    // SAFETY: the prelude passes a Lua string and its own result struct, both kept during the call.
     let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
     guarded(|| {
         let reply = ask(dict, &DictCall::Get(key));
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn set(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes Lua strings (or null for no text), a value and an answer of its own, all kept during
+    // SAFETY: the prelude passes Lua strings (or null for no text), a value and a result struct of its own, all kept during
     // the call.
     let (key, text, given, answer) =
         unsafe { (slice(key, len), slice(text, text_len), &*given, &mut *answer) };
@@ -75,14 +75,14 @@ pub(crate) unsafe extern "C" fn incr(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string, a value and an answer of its own, all kept during the call.
+    // SAFETY: the prelude passes a Lua string, a value and a result struct of its own, all kept during the call.
     let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
     guarded(|| tell(ask(dict, &DictCall::Incr(key, given.incr())), answer))
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
 pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call; the dictionary's number is not followed.
+    // SAFETY: the prelude lends its own result struct, exclusively during the call; the dictionary's number is not followed.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let call = match what {

@@ -1,4 +1,4 @@
--- `ngx.shared`: a table for each dictionary, whose number stands at 0.
+-- `ngx.shared`: a table for each dictionary, whose number is at 0.
 local dict = ngx._dict
 ngx._dict = nil
 local C, out, given, text = ngx._fast.C, ngx._fast.out, ngx._fast.value, ngx._fast.string

@@ -1,4 +1,4 @@
-//! A connection of a socket, while it is used or kept.
+//! A connection of a socket, while it is used or kept alive.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -23,13 +23,13 @@ pub(super) struct SocketConnection {
     pub(super) write_timer: Timer,
     /// TCP_NODELAY is set, or not to be.
     pub(super) nodelay: Cell<bool>,
-    /// How often it was kept and used again.
+    /// How often it was kept alive and reused.
     pub(super) reused: Cell<u32>,
-    /// Its place in a pool, kept or not.
+    /// Its place in a pool, idle or in use.
     pub(super) seat: RefCell<Option<PoolSeat>>,
-    /// The pool that has it while it is kept.
+    /// The pool that has it while it is idle.
     pub(super) kept_by: RefCell<Weak<SocketPool>>,
-    /// Until when it is kept.
+    /// Until when it is kept alive.
     pub(super) idle: Timer,
     /// What TLS can be resumed with.
     pub(super) session: RefCell<Option<Rc<SocketTlsSession>>>,
@@ -108,7 +108,7 @@ impl SocketConnection {
         }
     }
 
-    /// From now on, whenever it is kept: takes it out of its pool when the peer closes it or its time is over.
+    /// From now on, whenever it is idle: takes it out of its pool when the peer closes it or its time is over.
     pub(super) fn watch(self: &Rc<Self>) {
         if self.watched.replace(true) {
             return;
@@ -147,7 +147,7 @@ impl SocketConnection {
 
 impl Drop for SocketConnection {
     fn drop(&mut self) {
-        // Who watches it ends.
+        // The task that watches it ends.
         if let Some(watcher) = self.watcher.take() {
             watcher.wake();
         }
@@ -196,5 +196,5 @@ impl SocketInput {
     }
 }
 
-/// Memory beyond this is not kept for a connection; and bytes that were taken are not kept in front of others.
+/// A connection retains no more memory than this (bytes), and no bytes that were taken in front of others.
 const LARGE: usize = 64 * 1024;

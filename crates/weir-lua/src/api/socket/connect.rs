@@ -123,7 +123,7 @@ fn connect(l: LuaState) -> CallOutcome {
     begin(l, socket, wanted, block)
 }
 
-/// Takes a kept connection, or has the coroutine wait for a new one.
+/// Takes an idle connection, or has the coroutine wait for a new one.
 fn begin(
     l: LuaState,
     socket: Rc<TcpSocket>,
@@ -223,7 +223,7 @@ impl DialTarget {
                 self.error(&message);
                 return Err("timeout".to_owned());
             };
-            // In the place that has become free another connection may be kept.
+            // In the place that has become free another idle connection may be kept.
             if let Some(conn) = seat.pool().take() {
                 seat.leave();
                 return Ok(conn);
@@ -265,7 +265,7 @@ impl DialTarget {
         if addresses.is_empty() {
             return Err(not_found());
         }
-        // Any first, as those who ask often should not all ask the same.
+        // Begins with a random one, so that frequent callers do not all use the same address.
         let first = weir_rt::clock::monotonic_ns() as usize / 1000 % addresses.len();
         addresses.rotate_left(first);
         Ok(addresses)

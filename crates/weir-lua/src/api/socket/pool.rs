@@ -1,8 +1,8 @@
-//! Kept connections: `setkeepalive`, `getreusedtimes`, and who waits for a place among so many.
+//! Connections kept alive: `setkeepalive`, `getreusedtimes`, and the queue of connects that wait for a place.
 //!
-//! A pool of a VM has a name, usually `host:port`, a size, and counts its connections, used and kept: each has a [`PoolSeat`].
-//! With a backlog a connect beyond the size waits until a connection is closed or kept; each waits in a seat of its own. A
-//! pool without connections goes.
+//! A pool of a VM has a name, usually `host:port`, a size, and counts its connections, used and idle: each has a
+//! [`PoolSeat`]. With a backlog a connect beyond the size waits until a connection is closed or given back; each waits
+//! in a seat of its own. A pool without connections goes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +40,7 @@ pub(super) struct SocketPool {
     backlog: Option<usize>,
     /// Seats that are taken.
     connections: Cell<usize>,
-    /// Kept connections, the one that was used last in front.
+    /// Idle connections, the one that was used last in front.
     idle: RefCell<VecDeque<Rc<SocketConnection>>>,
     waiting: RefCell<VecDeque<Rc<PoolWaiter>>>,
     home: Weak<SocketPools>,
@@ -90,7 +90,7 @@ impl SocketPools {
 }
 
 impl Drop for SocketPools {
-    /// Kept connections hold their pool, and the other way round.
+    /// Idle connections hold their pool, and the other way round.
     fn drop(&mut self) {
         for (_, pool) in self.known.get_mut().drain() {
             let kept = pool.idle.take();
@@ -100,12 +100,12 @@ impl Drop for SocketPools {
 }
 
 impl SocketPool {
-    /// How many there are, used and kept, and connects that wait.
+    /// The number of connections, used and idle, and of connects that wait.
     pub(super) fn connections(&self) -> usize {
         self.connections.get()
     }
 
-    /// The kept connection that was used last, if it is still good.
+    /// The idle connection that was used last, if it is still good.
     pub(super) fn take(&self) -> Option<Rc<SocketConnection>> {
         lend::log_plain(LogLevel::Debug, &"lua tcp socket pool get keepalive peer");
         loop {
@@ -209,7 +209,7 @@ impl PoolSeat {
         QueuedConnect { seat: Some(self), waiter }
     }
 
-    /// Gives it up without a place becoming free: a kept connection is used in place of a new one.
+    /// Gives it up without a place becoming free: an idle connection is used in place of a new one.
     pub(super) fn leave(mut self) {
         self.passed_on = false;
     }
@@ -232,7 +232,7 @@ impl Drop for PoolSeat {
     }
 }
 
-/// A place in the queue, by one who sits there.
+/// A place in the queue, held by the connect that waits in it.
 pub(super) struct QueuedConnect {
     seat: Option<PoolSeat>,
     waiter: Rc<PoolWaiter>,
@@ -272,7 +272,7 @@ impl Drop for QueuedConnect {
     }
 }
 
-/// The peer has not closed it, and has sent nothing that nobody asked for.
+/// The peer has not closed it, and has sent nothing unexpected.
 fn is_good(conn: &SocketConnection) -> bool {
     conn.stream().error().is_none() && !conn.stream().is_eof() && conn.stream().try_recv().is_none()
 }
@@ -345,7 +345,7 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-/// The pool of the object that is the first argument, made when there is none: with `size`, the last of `top` arguments.
+/// The pool of the object that is the first argument, made if absent: with `size`, the last of `top` arguments.
 fn pool_of(l: LuaState, top: i32, size: i64) -> Result<Option<Rc<SocketPool>>, LuaRaise> {
     l.raw_get_index(1, place::KEY);
     let Some(name) = l.bytes(-1).map(<[u8]>::to_vec) else { return Ok(None) };

@@ -24,7 +24,7 @@ registry.__tcp_raw_req_cosocket_mt = class {
     "receive", "receiveany", "receiveuntil", "send", "settimeout", "settimeouts", "getoption", "setoption", "getfd",
 }
 
--- Sessions of TLS are `void *`, as scripts expect that print them. A session stays as long as one of those does; behind
+-- Sessions of TLS are `void *`, as scripts expect that print them. A session stays as long as one of those does; after
 -- `ffi.gc` since what a weak table's key leads to would outlive it by a collection.
 local ffi = require "ffi"
 local cast, gc, istype, pointer, tonumber, type = ffi.cast, ffi.gc, ffi.istype, ffi.typeof "void *", tonumber, type

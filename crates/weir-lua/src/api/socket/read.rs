@@ -360,7 +360,7 @@ fn source(socket: &TcpSocket) -> Option<ReadSource> {
     socket.open(&socket.read_closed).map(ReadSource::Conn)
 }
 
-/// Where to receive from, for who may.
+/// Where to receive from, for a coroutine that may.
 fn receiver(l: LuaState, socket: Option<Rc<TcpSocket>>) -> Result<(Rc<TcpSocket>, ReadSource), CallOutcome> {
     if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[SocketDirection::Dial])) {
         return Err(fail(l, busy));

@@ -83,7 +83,7 @@ impl TcpSocket {
         if !self.is_of(&owner) {
             *self.owner.borrow_mut() = Rc::downgrade(&owner);
             let mut sockets = owner.sockets.borrow_mut();
-            // A request that makes many leaves many behind.
+            // A request that makes many leaves many to be collected.
             if sockets.len() == sockets.capacity() {
                 sockets.retain(|socket| socket.strong_count() > 0);
             }
@@ -100,7 +100,7 @@ impl TcpSocket {
         std::ptr::eq(self.owner.borrow().as_ptr(), Rc::as_ptr(owner))
     }
 
-    /// The connection, unless there is none any more in the direction `closed`.
+    /// The connection, unless it is closed in the direction `closed`.
     pub(super) fn open(&self, closed: &Cell<bool>) -> Option<Rc<SocketConnection>> {
         if closed.get() { None } else { self.conn.borrow().clone() }
     }
@@ -124,7 +124,7 @@ impl TcpSocket {
         }
     }
 
-    /// What somebody is doing with it, of `busy`.
+    /// What a coroutine is doing with it, of `busy`.
     pub(super) fn busy(&self, busy: &[SocketDirection]) -> Option<&'static str> {
         busy.iter().find(|direction| self.flag(**direction).get()).map(|direction| match direction {
             SocketDirection::Connect | SocketDirection::Dial => "socket busy connecting",
@@ -170,7 +170,8 @@ pub(super) enum SocketDirection {
 pub(super) const OPEN: &[SocketDirection] =
     &[SocketDirection::Dial, SocketDirection::Read, SocketDirection::Write];
 
-/// Somebody waits in one direction. Dropped before [`SocketBusy::over`] the wait was called off, and the socket is closed.
+/// A coroutine waits in one direction. Dropped before [`SocketBusy::over`] the wait was called off, and the socket is
+/// closed.
 pub(super) struct SocketBusy {
     pub(super) socket: Rc<TcpSocket>,
     direction: SocketDirection,

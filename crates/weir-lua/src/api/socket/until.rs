@@ -13,7 +13,7 @@ pub(crate) struct UntilPattern {
     pub(super) inclusive: bool,
 }
 
-/// How far a search has come in bytes that nobody has taken yet.
+/// How far a search has come in bytes that are not taken yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UntilProgress {
     /// Bytes that are not the pattern's.
@@ -29,7 +29,7 @@ pub(crate) enum UntilSearch {
     More,
     /// As many bytes as wanted are there, and perhaps some more that turned out not to be the pattern's.
     Enough,
-    /// The pattern follows behind [`UntilProgress::given`].
+    /// The pattern follows after [`UntilProgress::given`].
     Found,
 }
 

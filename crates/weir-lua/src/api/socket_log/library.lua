@@ -1,4 +1,4 @@
--- `weir.log`: lines for a log server; who writes never waits.
+-- `weir.log`: lines for a log server; a writer never waits.
 local _, native = ...
 local log = native.log
 local open, write, state = log.open, log.write, log.state

@@ -16,7 +16,7 @@ pub(crate) const TABLE: &[ApiFunction] =
 /// `open(server)`
 fn open(l: LuaState) -> CallOutcome {
     let name = expect_string(&l, 1, "open")?;
-    // Asking the system for a name holds the worker; before it serves nobody waits.
+    // A look-up by the system blocks the worker; before it serves requests that is harmless.
     let names = match lend::phase() {
         ScriptPhase::Init | ScriptPhase::InitWorker => HostNames::LookedUp,
         _ => HostNames::Refused,

@@ -5,7 +5,7 @@
 //! they call notes wishes in the [`ClientHandshake`], and [`ClientScripts`](crate::hooks::tls::clients::ClientScripts) makes them the handshake's choice when
 //! they are over. So they may wait as long as they like, and no key is used while they run.
 //!
-//! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and behind the handshake with
+//! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and after the handshake with
 //! its server ([`upstream`]).
 
 pub(crate) mod client_pair;

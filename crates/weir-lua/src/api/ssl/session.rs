@@ -1,4 +1,4 @@
-//! `ngx.ssl.session`: sessions of TLS 1.2 that have identifiers. Those of tickets need nobody who keeps them.
+//! `ngx.ssl.session`: sessions of TLS 1.2 that have identifiers. Tickets need no store.
 
 use aws_lc_rs::digest::{SHA256, digest};
 

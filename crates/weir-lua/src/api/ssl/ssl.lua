@@ -47,7 +47,7 @@ for name, what in pairs {
     end
 end
 
--- What stands for the connection's TLS, for functions of this module.
+-- What represents the connection's TLS, for functions of this module.
 function module.get_req_ssl_pointer()
     local random, err = ssl.client_random()
     if not random then return nil, err end

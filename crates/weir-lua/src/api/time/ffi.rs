@@ -8,7 +8,7 @@ use crate::luajit::shared_page;
 
 /// A time as a text, by number: as HTTP, as cookies have it; now: today, local, UTC.
 pub(crate) unsafe extern "C" fn date(what: i32, time: f64, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call.
+    // SAFETY: the prelude lends its own result struct, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let (now, _) = clock::unix_time();
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn update_time() {
     shared_page::forget_time();
 }
 
-/// Seconds of a clock that nobody sets.
+/// Seconds of the monotonic clock.
 pub(crate) extern "C" fn monotonic() -> f64 {
     clock::monotonic_ns() as f64 / 1e9
 }

@@ -1,7 +1,7 @@
 //! `ngx.timer`: functions that run by themselves, later, with no request.
 //!
 //! What is pending costs an entry of a sorted map and its arguments on Lua's side: no coroutine, no task and no timer of
-//! the runtime, of which one task per VM has one, set to the first of all. Who runs is a task with an
+//! the runtime, of which one task per VM has one, set to the first of all. A timer that runs is a task with an
 //! [exchange of no request](weir_engine::exchange::StandaloneRun).
 
 pub(crate) mod functions;
@@ -40,7 +40,7 @@ pub(crate) struct VmTimers {
     changed: Notify,
     /// The task that waits for the first one is there.
     awaited: Cell<bool>,
-    /// The configuration tells when it leaves.
+    /// The configuration notifies it when it is replaced.
     told: Cell<bool>,
 }
 
@@ -71,7 +71,7 @@ impl VmTimers {
     }
 
     fn add(&self, delay: u64, timer: PendingTimer) {
-        // The loop's clock may stand behind; by it what is due at once is due in this turn, the worker's last one perhaps.
+        // The loop's clock may lag; by it what is due at once is due in this turn, perhaps the worker's last one.
         let now = if delay == 0 { weir_rt::now_ms() } else { weir_rt::clock::monotonic_ms() };
         let (due, made) = (now + delay, self.made.get());
         self.made.set(made + 1);

@@ -1,4 +1,4 @@
-//! What is told of a VM's timers (`weir lua timers`).
+//! What is reported of a VM's timers (`weir lua timers`).
 
 use std::collections::BTreeMap;
 

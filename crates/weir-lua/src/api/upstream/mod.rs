@@ -1,7 +1,7 @@
-//! Groups of servers, seen and changed by scripts: below `ngx.upstream` and `weir.upstream`.
+//! Upstreams, seen and changed by scripts: below `ngx.upstream` and `weir.upstream`.
 //!
 //! What is known of servers is shared by all workers (`weir_upstream`), so what one script changes holds for all of
-//! them at once. The groups are those of the configuration the VM belongs to.
+//! them at once. The upstreams are those of the configuration the VM belongs to.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn with_group(
     let name = expect_string(&l, 1, function)?;
     let group = groups(|all| {
         let named = |group: &&Arc<Upstream>| group.name.as_bytes() == name;
-        // As elsewhere the case of names does not matter; one of an address is none of a block.
+        // As elsewhere the case of names does not matter; the name of an address is not that of an `upstream` block.
         let found = all.iter().find(named).or_else(|| all.find(std::str::from_utf8(&name).ok()?));
         found.cloned()
     });

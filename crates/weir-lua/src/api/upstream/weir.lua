@@ -1,4 +1,4 @@
--- `weir.upstream`: groups of servers in one shape with the admin listener's `/upstreams`.
+-- `weir.upstream`: upstreams in the same shape as the admin listener's `/upstreams`.
 local _, native = ...
 local upstream = native.upstream
 local cjson = require("cjson").new()

@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn variable(
     len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call, and passes a Lua string, or null.
+    // SAFETY: the prelude lends its own result struct, exclusively during the call, and passes a Lua string, or null.
     let (last, answer) = unsafe { (LastText::new(last, len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) {

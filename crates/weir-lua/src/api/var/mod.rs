@@ -17,7 +17,8 @@ pub(super) const TABLE: &[ApiFunction] =
 fn get(l: LuaState) -> CallOutcome {
     if l.kind(1) == kind::NUMBER {
         let number = l.number(1).unwrap_or_default() as usize;
-        // Of all that a script may do with the bytes, copying them is the first. The whole match is none of the captures.
+        // Of all that a script may do with the bytes, copying them is the first. The whole match is not one of the
+        // captures.
         let value = lend::exchange(|x| {
             let span = x.captures.get(number).filter(|_| number > 0)?;
             Some(x.arena.get(span).to_vec())

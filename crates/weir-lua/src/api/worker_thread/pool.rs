@@ -25,12 +25,12 @@ pub(super) struct ThreadCall {
 /// What it has returned, or why it failed.
 pub(super) type ThreadResult = Result<Vec<LuaValue>, Vec<u8>>;
 
-/// Where a call's answer comes.
+/// Where a call's result arrives.
 #[derive(Default)]
 pub(super) struct ResultSlot(Mutex<(Option<ThreadResult>, Option<Waker>)>);
 
 impl ResultSlot {
-    /// Ready with the answer, once.
+    /// Ready with the result, once.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<ThreadResult> {
         let mut slot = lock(&self.0);
         match slot.0.take() {
@@ -95,7 +95,7 @@ impl LuaThreadPool {
         }))
     }
 
-    /// Has a thread make the call. One that nobody waits for any more when its turn comes is not made.
+    /// Has a thread make the call. A call that is no longer waited for when its turn comes is not made.
     ///
     /// # Errors
     /// Too many wait, or no thread can be started.
@@ -198,7 +198,7 @@ fn protected(vm: &LuaVm, args: i32, results: i32) -> Result<(), Vec<u8>> {
     }
 }
 
-/// What a panicking thread left behind is whole: nothing here is changed in two steps.
+/// The state a panicking thread leaves is consistent: nothing here is changed in two steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

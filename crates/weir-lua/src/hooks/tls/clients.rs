@@ -95,7 +95,7 @@ impl ClientScripts {
         }
         self.tell_skipped(&handshake);
         let wishes = handshake.wishes.take();
-        // Also who only fetches must give sessions identifiers to be fetched by.
+        // Sessions need identifiers also where a script only fetches them.
         let keeps = self.session_store.is_some() || self.session_fetch.is_some();
         match choice(wishes, keeps).await {
             Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
@@ -198,7 +198,7 @@ pub(crate) fn goes_on(x: &mut Exchange, phase: ScriptPhase, end: Option<&ScriptE
     good
 }
 
-/// Logs what concerns nobody but who reads debug lines.
+/// Logs at `debug`.
 fn debug(greeting: &ClientGreeting, message: &dyn std::fmt::Display) {
     greeting.connection.log(LogLevel::Debug, message);
 }
@@ -232,7 +232,7 @@ impl HelloHandler for ClientScripts {
 async fn choice(wishes: HandshakeWishes, keeps: bool) -> Result<HandshakeChoice, String> {
     let certificates = parsed::certificates(&wishes.chains, &wishes.keys).await?;
     Ok(HandshakeChoice {
-        // A certificate whose key is missing is not answered for by the server's.
+        // A certificate whose key is missing is not used with the server's key.
         cleared: wishes.cleared || certificates.is_none(),
         certificates: certificates.unwrap_or_default(),
         status: wishes.status,
@@ -252,7 +252,7 @@ impl ClientHandshake {
         self.version() == 0x0303 && !hello.session_id.is_empty() && !ticket
     }
 
-    /// The random bytes of the ServerHello, chosen now if they were not yet. `None`: there are none.
+    /// The random bytes of the ServerHello, chosen now if they were not yet. `None`: the handshake has none.
     pub(crate) fn random(&self) -> Option<[u8; 32]> {
         let (known, offered) = (self.wishes.borrow().random, self.offered());
         let mut random = known.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What VMs tell of themselves: `weir lua` and `weir dict`.
+//! What VMs report of themselves: `weir lua` and `weir dict`.
 
 mod metrics;
 
@@ -23,7 +23,7 @@ use crate::vm::traps;
 
 static VMS: Mutex<Vec<Weak<VmFigures>>> = Mutex::new(Vec::new());
 
-/// Shows the VM as long as its figures are kept.
+/// Shows the VM in reports as long as `figures` lives.
 pub(crate) fn show(figures: &Arc<VmFigures>) {
     figures::register("lua", tell_lua);
     figures::register("dict", tell_dicts);
@@ -40,7 +40,7 @@ fn ask<T: Send + 'static>(figures: &VmFigures, question: fn(&LuaVm) -> T) -> Opt
 
 pub(crate) const TABLE: &[ApiFunction] = &[function("_jit_told", 0, |l| {
     let what = expect_string(&l, 1, "_jit_told")?;
-    // The event may come when the VM is closed, with nobody's loan.
+    // The event may come when the VM is closed, while no exchange is lent.
     if lend::main().is_some() {
         lend::vm(|vm| match (&vm.figures, &*what) {
             (Some(figures), b"stop") => drop(figures.traces.fetch_add(1, Relaxed)),

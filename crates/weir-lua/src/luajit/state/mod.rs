@@ -129,7 +129,8 @@ impl LuaState {
     }
 
     pub(crate) fn push_nil(self) {
-        // SAFETY: a C function has room for 20 values more than it was given; who pushes more asks `reserve`.
+        // SAFETY: a C function has room for 20 values more than it was given; a caller that pushes more calls
+        // `reserve`.
         unsafe { sys::lua_pushnil(self.0) }
     }
 
@@ -170,7 +171,7 @@ impl LuaState {
     /// A pointer that is nothing but itself: `cjson.empty_array`.
     pub(crate) fn push_mark(self) {
         static MARK: u8 = 0;
-        // SAFETY: one value: a C function has room for 20 more than it was given; nobody follows the pointer, and the
+        // SAFETY: one value: a C function has room for 20 more than it was given; nothing follows the pointer, and the
         // static stays.
         unsafe { sys::lua_pushlightuserdata(self.0, (&raw const MARK).cast_mut().cast()) }
     }
@@ -372,7 +373,7 @@ impl LuaState {
         };
         place.push(b':');
         append_whole(&mut place, f64::from(about.line_defined));
-        // Not by formatting: timers tell theirs, each time that one runs.
+        // Not by formatting: timers report theirs, each time that one runs.
         String::from_utf8(place)
             .unwrap_or_else(|place| String::from_utf8_lossy(place.as_bytes()).into_owned())
     }

@@ -146,7 +146,7 @@ mod tests {
         for number in [0.5, 1e14, -1e15, f64::NAN, f64::INFINITY] {
             assert!(!append_whole(&mut Vec::new(), number), "{number}");
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses it any more.
         unsafe { sys::lua_close(l.raw()) }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         l.raw_set_index(-2, 4);
         assert!(!l.gather(-1, &mut out), "not a text");
         assert_eq!(out.len(), 318);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses it any more.
         unsafe { sys::lua_close(l.raw()) }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         l.push_boolean(true);
         l.set_field(-2, c"name");
         assert_eq!(l.sequence(-1), None);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses it any more.
         unsafe { sys::lua_close(l.raw()) }
     }
 }

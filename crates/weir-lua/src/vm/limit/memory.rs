@@ -1,6 +1,6 @@
 //! `lua_memory_limit`: what a VM may allocate.
 //!
-//! LuaJIT's own allocator does the work; this one stands before it and counts. An allocation of a *script* that goes
+//! LuaJIT's own allocator does the work; this one wraps it and counts. An allocation of a *script* that goes
 //! beyond the limit fails, which LuaJIT makes an error of the script. Rust's functions work on Lua's stacks, too, and must
 //! not be left by such an error halfway: while one of them runs the limit does not hold, and when it is done, the script gets
 //! the error in its place. What goes beyond is what one such function pushes: texts that the server has in memory

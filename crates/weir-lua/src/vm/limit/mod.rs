@@ -114,7 +114,7 @@ thread_local! {
 /// What is left for a call that was let through: LuaJIT's buffers take 8 KB each, our own functions less than 100 KB.
 const RESERVE: usize = 512 << 10;
 
-/// Tells LuaJIT where this thread's stack ends.
+/// Sets, for LuaJIT, where this thread's stack ends.
 fn guard_stack() {
     let floor = match weir_rt::alarm::stack_floor() {
         Ok(floor) => floor,

@@ -1,8 +1,8 @@
 //! `ngx.socket.udp`: datagrams to one peer and back, over IP and over unix sockets.
 //!
 //! What is there is taken at once; else the coroutine waits, woken by the thread that watches such descriptors
-//! ([`weir_rt::process::watch`]): one receive is one datagram, whatever its length, and an error (nobody listens there) is told and
-//! forgotten.
+//! ([`weir_rt::process::watch`]): one receive is one datagram, whatever its length, and an error (nothing listens
+//! there) is reported and forgotten.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -111,7 +111,7 @@ impl UdpLink {
         UdpLink::new(DatagramSocket::Ip(socket), peer)
     }
 
-    /// To the unix socket `path`. It has a name of its own, so that it can be answered.
+    /// To the unix socket `path`. It has a name of its own, so that a reply can be sent to it.
     fn unix(path: &str, peer: SocketPeer) -> io::Result<UdpLink> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("weir-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -272,7 +272,7 @@ fn bind(l: LuaState) -> CallOutcome {
     }
 }
 
-/// The peer, or `None` where it is said that there is none.
+/// The peer; `None` if the socket is not connected.
 fn linked(udp: &ScriptUdpSocket, doing: &str) -> Option<Rc<UdpLink>> {
     let link = udp.link.borrow().clone();
     if link.is_none() && logs_errors() {

@@ -8,7 +8,7 @@ ngx._udp_here = nil
 local methods = {}
 local meta = { __index = methods }
 
--- Calls stand in tail position, so that errors name the script's line.
+-- Calls are in tail position, so that errors name the script's line.
 local function of(self, name)
     if type(self) ~= "table" or not self.udp then
         error("bad argument #1 to '" .. name .. "' (table expected, got " .. type(self) .. ")", 3)
