@@ -14,8 +14,8 @@ use crate::responses;
 use crate::responses::reply::{ReplyFailure, ReplySink};
 use crate::source::ServerSource;
 
-/// Answers on `listener` until the process ends. Only root and the user whom this process runs as are answered, whatever
-/// the socket's permissions have become.
+/// Responds on `listener` until the process ends. Only root and the user whom this process runs as get responses,
+/// whatever the socket's permissions have become.
 ///
 /// # Errors
 /// No thread can be started.
@@ -30,8 +30,8 @@ fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
-                // Without descriptors the call fails though nobody asks: it takes one before it waits. The clients that have
-                // them all are told of by their own messages.
+                // Without descriptors the call fails even if no client connects: it takes one before it waits. The
+                // clients that have them all are logged by their own messages.
                 log::cycle(LogLevel::Info, &format_args!("accept() on the control socket failed: {error}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
@@ -78,7 +78,7 @@ fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     let mut line = String::new();
     let mut input = BufReader::new((&stream).take(LONGEST_QUESTION));
     input.read_line(&mut line)?;
-    // Who is quick to stop may have said so already.
+    // A client that stops at once may have sent `stop` already.
     let stopped = !input.buffer().is_empty();
     let mut reply = FrameReply { stream, stopped };
     let (kind, text) = match responses::answer(source, &ControlQuestion::parse(&line), &mut reply) {
@@ -118,7 +118,7 @@ impl ReplySink for FrameReply {
     }
 }
 
-/// Conversations at once; more are closed unanswered.
+/// Conversations at once; more are closed without a response.
 const MOST: usize = 64;
 /// How long a client may take to send its question, or to make room for the response.
 const PATIENCE: Duration = Duration::from_secs(10);

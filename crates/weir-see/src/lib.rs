@@ -1,9 +1,9 @@
-//! What is seen of a running server: the commands that ask it, what answers them, and the formats they come in.
+//! What is seen of a running server: the commands that ask it, the code that responds, and the output formats.
 //!
-//! Two sides of one crate. In the server, the [`control`] socket and the `admin` listener (`http`) answer from threads of
-//! their own, out of what workers publish without being asked, so they answer while a worker is stuck. In the `weir`
-//! command, [`commands`] ask over the control socket, give addresses names ([`symbols`]) and write files ([`formats`]):
-//! what costs memory or time happens there, not in the server.
+//! Two sides of one crate. In the server, the [`control`] socket and the `admin` listener (`http`) respond from threads
+//! of their own, out of what workers publish without being asked, so they respond while a worker is stuck. In the
+//! `weir` command, [`commands`] ask over the control socket, give addresses names ([`symbols`]) and write files
+//! ([`formats`]): what costs memory or time happens there, not in the server.
 //!
 //! Nothing leaves with arguments, cookies or authorization in it: records never hold them.
 #![forbid(unsafe_code)]
@@ -31,7 +31,7 @@ pub use http::{AdminListeners, BoundListeners};
 pub use source::{ServerSource, scale};
 pub use stacks::{FrameOrigin, StackFrame, StackSet, WeightUnit};
 
-/// Headline and tree of a kept request, as `weir trace` prints them.
+/// Headline and tree of a retained request, as `weir trace` prints them.
 #[must_use]
 pub fn show(kept: &weir_trace::KeptRequest) -> String {
     responses::trace::text(kept)

@@ -1,5 +1,5 @@
 //! `/metrics`: everything that is counted, for Prometheus: its text format 0.0.4, or OpenMetrics 1.0 with exemplars that
-//! name a kept request.
+//! name a retained request.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -39,7 +39,7 @@ impl ExpositionFormat {
     }
 }
 
-/// A kept request as an example of a histogram's bucket.
+/// A retained request as an example of a histogram's bucket.
 #[derive(Clone, Copy, Debug)]
 struct BucketExemplar {
     id: weir_trace::RequestId,
@@ -65,7 +65,7 @@ pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> Stri
     out.text
 }
 
-/// Kept requests by location, from the workers that say at once.
+/// Retained requests by location, from the workers that respond in time.
 fn exemplars(source: &ServerSource) -> HashMap<Site, Vec<BucketExemplar>> {
     let said = source.ask(BRIEFLY, |worker| {
         let recorder = worker.recorder.borrow();

@@ -14,7 +14,7 @@ use crate::symbols::SymbolSource;
 pub struct RawStacks {
     /// What was collected: `cpu`, `wait`.
     pub kind: String,
-    /// Nanoseconds between two samples; 0 where there are none.
+    /// Nanoseconds between two samples; 0 without samples.
     pub period_ns: u64,
     /// Nanoseconds of collecting.
     pub duration_ns: u64,

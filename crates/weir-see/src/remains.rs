@@ -2,8 +2,8 @@
 //!
 //! A thread of the server writes them there as a timeline for Perfetto: every five seconds if requests were kept, so that they
 //! are there also after a SIGKILL, and once more when a signal is about to end the process, with the requests that were
-//! in flight. The memory is a file without a name, opened before the fork; a record is begun behind the one before it and
-//! counts when the header names it, so one that was interrupted changes nothing.
+//! in flight. The memory is a file without a name, opened before the fork; a record is begun after the one before it
+//! and counts when the header names it, so one that was interrupted changes nothing.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -150,7 +150,7 @@ impl RemainsKeeper {
         self.write(in_flight, Some(signal));
     }
 
-    /// Asks the workers for the requests they have kept since; whether there were any.
+    /// Asks the workers for the requests they have retained since; `true` if there were any.
     fn gather(&mut self) -> bool {
         let (since, now) = (self.since, clock::ticks());
         let said = self.source.ask(BRIEFLY, move |worker| {

@@ -12,7 +12,7 @@ use weir_trace::{RecorderReader, Site, SiteTotals};
 
 pub(crate) use weir_server::WorkerThread;
 
-/// A running server, seen from the threads that answer questions about it.
+/// A running server, seen from the threads that respond to queries about it.
 pub struct ServerSource {
     crew: WorkerThreads,
     configuration: InForce,
@@ -81,7 +81,7 @@ impl ServerSource {
     }
 
     /// What `f` gives on each worker; those that do not come to it in `patience` are counted as stuck and run it later
-    /// for nobody.
+    /// for no caller.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -91,7 +91,7 @@ impl ServerSource {
         let workers = self.workers();
         let count = workers.len();
         ServerSource::tell_these(&workers, move |worker| {
-            // Who asked may have given up waiting.
+            // The caller may have given up waiting.
             let _ = said.send((worker.id, f(worker)));
         });
         let until = Instant::now() + patience;

@@ -50,7 +50,7 @@ pub struct StackFrame {
     pub name: String,
     /// Where it comes from: colours, and the categories of the Firefox Profiler.
     pub origin: FrameOrigin,
-    /// Its source file; empty when it is not known or there is none.
+    /// Its source file; empty when it is not known or absent.
     pub file: String,
     /// The line in there; 0 when it is not known.
     pub line: u32,
@@ -67,7 +67,7 @@ impl StackFrame {
 /// Where a frame comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub enum FrameOrigin {
-    /// The location that answers.
+    /// The location that serves the request.
     Route,
     /// A phase, or a step of the connection.
     Phase,

@@ -208,7 +208,7 @@ impl Server {
     /// are bound first, workers added; when anything fails nothing has changed. Returns when all workers have it.
     ///
     /// # Errors
-    /// As [`Server::start`]; a worker that does not answer in time; the server is ending.
+    /// As [`Server::start`]; a worker that does not respond in time; the server is ending.
     pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
         let sockets = self.sockets().reopen(&configuration, self.options.workers(&configuration))?;
         self.reload_with(configuration, sockets)
@@ -291,7 +291,7 @@ impl Server {
             let (everyone, dealer) = (everyone.clone(), dealer.clone());
             move || thread::commit(everyone, dealer)
         };
-        // It happens all the same, as soon as a worker that does not answer does.
+        // It happens all the same, as soon as the worker responds.
         if on_each(&called, self.options.patience, commit).is_err() {
             log::cycle(LogLevel::Alert, &"a worker is late in taking the configuration");
         }
@@ -299,7 +299,7 @@ impl Server {
             // Once the workers know the sockets, and before those that end are asked to.
             acceptor.update(configuration, dealt, self.crew.players(count));
         }
-        // The workers have it: what a check takes back of the configuration before nobody sees any more.
+        // The workers have it: what a check takes back of the configuration before is no longer visible.
         if let Some(checker) = &state.checker {
             checker.check(configuration);
         }
@@ -313,7 +313,7 @@ impl Server {
         let mut state = self.state();
         state.quitting = true;
         state.checker = None;
-        // A socket that anybody holds goes on taking connections, which nobody would accept.
+        // A socket that any process holds goes on taking connections, which would never be accepted.
         state.sockets = InheritedSockets::default();
         let limit = self.configuration().main.shutdown_timeout();
         self.crew.on_all(move || thread::quit(limit));
@@ -414,5 +414,5 @@ fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result
     (0..count).map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
 }
 
-/// How long a worker may take to answer, or to end, before it counts as stuck.
+/// How long a worker may take to respond, or to end, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);

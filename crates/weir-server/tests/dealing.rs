@@ -1,7 +1,7 @@
 //! The dealing of connections, simulated: 2 to 128 workers on a machine that has none of them.
 //!
 //! Workers are loops: a turn takes what lies in the worker's queue, serves what is ready, and ends. Connections come by
-//! chance or in bursts, stay for a number of requests with a heavy tail, and some are kept for the whole run. Some workers
+//! chance or in bursts, stay for a number of requests with a heavy tail, and some stay for the whole run. Some workers
 //! are stuck for half a second. What is measured: the largest share of open connections over the mean, among workers that
 //! turn, and how long new connections wait until a worker takes them. The policy is the server's own
 //! ([`WorkerChoice`]); beside it those that it replaced, which must fail here. `--nocapture` prints the table.
@@ -13,15 +13,16 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use weir_server::workers::dealing::{LATE_US, WorkerChoice, WorkerLoad};
 
-/// Who takes a new connection.
+/// Which worker takes a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     /// The server's.
     Dealt,
-    /// One socket for all, polled by all, the kernel wakes the first that waits; whoever ends its turn meanwhile takes
-    /// what it finds (epoll with EPOLLEXCLUSIVE).
+    /// One socket for all, polled by all, the kernel wakes the first that waits; a worker that ends its turn meanwhile
+    /// takes what it finds (epoll with EPOLLEXCLUSIVE).
     WhoeverWakes,
-    /// One socket for all, and the wake-up goes to who asked first, whatever it does (a multishot accept on a ring).
+    /// One socket for all, and the wake-up goes to the worker that asked first, whatever it does (a multishot accept on
+    /// a ring).
     WhoeverAskedFirst,
 }
 
@@ -122,7 +123,7 @@ struct Simulation {
     chance: Chance,
     choice: WorkerChoice,
     workers: Vec<Worker>,
-    /// Accepted by nobody yet, where the socket is shared.
+    /// Not accepted yet, where the socket is shared.
     backlog: VecDeque<usize>,
     connections: Vec<Connection>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -302,7 +303,7 @@ impl Simulation {
     }
 
     /// Shares are looked at where dealing can make them even: soon after new connections, and not while a worker that was
-    /// stuck still has fewer than the others, whose connections nobody can move.
+    /// stuck still has fewer than the others, whose connections can't be moved.
     fn sample(&mut self) {
         let evening_out = STUCK_AT + STUCK_FOR..STUCK_AT + 2 * STUCK_FOR;
         if self.now < WARM || self.scenario.stuck > 0 && evening_out.contains(&self.now) {
@@ -360,7 +361,8 @@ const STUCK_FOR: u64 = 500_000;
 const RATE: f64 = 190.0;
 /// Microseconds from a burst until it has been taken.
 const SOON: u64 = 3_000;
-/// How many of the connections are kept for good: after the first second 20 a worker and more, as many as the others.
+/// How many of the connections stay open for the whole run: after the first second 20 a worker and more, as many as the
+/// others.
 const KEPT: f64 = 0.1;
 /// Microseconds of accepting, and of serving a request on average.
 const ACCEPT: u64 = 20;

@@ -13,7 +13,8 @@ use crate::{der, facts, pem, revocation};
 pub enum KeyEffort {
     /// Below half a millisecond: anywhere.
     Short,
-    /// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long: where nobody waits for it.
+    /// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long: where no connection
+    /// waits for it.
     Long,
     /// As long as a device takes, which is waited for.
     Device,

@@ -1,4 +1,4 @@
-//! Whether a certificate is trusted, with OpenSSL's verdicts: nginx shows them, and answers by them.
+//! Whether a certificate is trusted, with OpenSSL's verdicts: nginx shows them, and decides about the response by them.
 //!
 //! A path is built from the peer's certificate over those it sent and those that are trusted, up to a trusted one that
 //! signed itself, or as far as it goes. Then everything along it is checked, in OpenSSL's order. nginx lets OpenSSL go on
@@ -94,7 +94,7 @@ struct CertificatePath<'p, 'c>(Vec<&'p X509Certificate<'c>>);
 const MAX_PATH: usize = 100;
 
 impl<'p, 'c> CertificatePath<'p, 'c> {
-    /// The path, and why it leads to nobody who is trusted.
+    /// The path, and why it leads to no trusted authority.
     fn build(
         sent: &'p [X509Certificate<'c>],
         trusted: &'p [X509Certificate<'c>],
@@ -164,7 +164,7 @@ impl<'p, 'c> CertificatePath<'p, 'c> {
         self.signatures_and_times(now, problems);
     }
 
-    /// From the far end. That end's own signature is nobody's proof (many old roots have one of SHA-1), and it is not
+    /// From the far end. That end's own signature proves nothing (many old roots have one of SHA-1), and it is not
     /// looked at where the path breaks off.
     fn signatures_and_times(&self, now: ASN1Time, problems: &mut Vec<VerifyProblem>) {
         let path = &self.0;
@@ -242,7 +242,7 @@ fn leaf_purpose(
         Ok(Some(usage)) => {
             let signs = usage.value.digital_signature() || usage.value.key_agreement();
             let server = purpose == CertificatePurpose::Server && usage.value.key_encipherment();
-            // A root that stands for itself signs certificates.
+            // A self-signed root signs certificates.
             if signs || server || (alone && usage.value.key_cert_sign()) {
                 Ok(())
             } else {

@@ -25,7 +25,7 @@ pub struct ClientSettings {
     pub protocols: ProtocolVersions,
     /// `proxy_ssl_ciphers`
     pub suites: Vec<SupportedCipherSuite>,
-    /// Groups of the key exchange, in order.
+    /// Key exchange groups, in order of preference.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
     /// `proxy_ssl_certificate`
     pub certificate: Option<Certificate>,
@@ -33,7 +33,7 @@ pub struct ClientSettings {
     pub alpn: Vec<Vec<u8>>,
     /// `proxy_ssl_server_name`: the server gets the name (SNI).
     pub tell_name: bool,
-    /// `proxy_ssl_session_reuse`: sessions kept, by name of the server; 0: none.
+    /// `proxy_ssl_session_reuse`: number of sessions stored, by name of the server; 0: none.
     pub sessions: usize,
     /// `lua_ssl_key_log`
     pub key_log: Option<Arc<KeyLogFile>>,

@@ -10,7 +10,7 @@ pub(crate) struct ZlibCompressor;
 
 impl CertCompressor for ZlibCompressor {
     fn compress(&self, input: Vec<u8>, level: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
-        // rustls keeps what it is told to be amortized.
+        // rustls caches compressed certificates of the amortized level.
         let level = if level == CompressionLevel::Amortized { 9 } else { 6 };
         let mut output = vec![0; zlib_rs::compress_bound(input.len())];
         match zlib_rs::compress_slice(&mut output, &input, DeflateConfig::new(level)) {

@@ -1,4 +1,4 @@
-//! The few pieces of DER that are read here and by no library: containers of keys, auxiliary data behind certificates.
+//! The few pieces of DER that are read here and by no library: containers of keys, auxiliary data after certificates.
 
 /// An element: its tag, its content, and what follows it.
 pub(crate) struct DerElement<'b> {

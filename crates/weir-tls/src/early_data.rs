@@ -1,10 +1,10 @@
-//! Early data that is not taken. It is skipped (RFC 8446, section 4.2.10), and only a key tells its records from those of the
-//! handshake that follow it.
+//! Early data that is not taken. It is skipped (RFC 8446, section 4.2.10), and only a key distinguishes its records
+//! from those of the handshake that follow it.
 //!
 //! rustls skips as much as its configuration would take, looks at skipped records again with each receive, counts them each
 //! time, and takes early data as soon as that number is above what a server without it could use. So the records of a client
 //! that announces early data are looked at here first, each once; rustls sees those that are no refused early data. Which ones
-//! these are the client's handshake key says: rustls tells its secret to a key log, on the thread that runs a step.
+//! these are the client's handshake key says: rustls gives its secret to a key log, on the thread that runs a step.
 
 use std::cell::RefCell;
 use std::fmt;

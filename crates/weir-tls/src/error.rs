@@ -1,4 +1,4 @@
-//! What goes wrong with TLS, in words that fit behind nginx's.
+//! What goes wrong with TLS, in words that fit after nginx's.
 
 use std::fmt;
 

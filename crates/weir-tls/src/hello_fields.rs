@@ -15,7 +15,7 @@ pub struct HelloFields {
     pub server_name: Option<String>,
     /// Protocols offered.
     pub alpn: Vec<Vec<u8>>,
-    /// Groups of the key exchange offered, in order.
+    /// Key exchange groups offered, in order of preference.
     pub groups: Vec<u16>,
     /// Signature schemes offered, in order.
     pub signature_schemes: Vec<u16>,

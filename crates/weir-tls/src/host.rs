@@ -38,7 +38,7 @@ pub fn matches_address(der: &[u8], ip: IpAddr) -> bool {
     alternatives.value.general_names.iter().any(is)
 }
 
-/// A star stands for the whole first label, of at least two others after it.
+/// A star matches the whole first label, of at least two others after it.
 fn fits(pattern: &str, name: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     if pattern == name {

@@ -19,7 +19,7 @@ pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, E
     Ok(any_supported_type(&encoded(text, passwords)?)?)
 }
 
-/// As [`read`], but the key is made when it is used first, if its public half can be told without that.
+/// As [`read`], but the key is made when it is used first, if its public half is known without that.
 ///
 /// # Errors
 /// As [`read`]; what is wrong within a key may be found out when it is used.

@@ -1,6 +1,6 @@
-//! The group of a session's key exchange, kept with the session: in TLS 1.2 one that is resumed has no key exchange of its
-//! own, and OpenSSL names the earlier one's group (`$ssl_curve`). rustls keeps no such thing in its sessions, so the number of
-//! the group goes before them in tickets and caches.
+//! The key exchange group of a session, stored with the session: in TLS 1.2 one that is resumed has no key exchange of
+//! its own, and OpenSSL names the earlier one's group (`$ssl_curve`). rustls keeps no such thing in its sessions, so
+//! the number of the group goes before them in tickets and caches.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! A file of secrets, with which recorded connections can be read (`SSLKEYLOGFILE`, draft-ietf-tls-keylogfile). For
-//! looking for faults only: lines are written by whoever shakes hands.
+//! looking for faults only: lines are written by the thread that makes the handshake.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module. Opened with the first line, by whom the configuration serves: who only checks it leaves no file.
+/// See the module. Opened with the first line, by the process that serves with the configuration: one that only checks
+/// it leaves no file.
 #[derive(Debug)]
 pub struct KeyLogFile {
     path: PathBuf,

@@ -1,9 +1,9 @@
 //! Keys that are made when they are used first.
 //!
 //! Making an ECDSA key from its file takes a tenth of a millisecond, most of it to see that its halves fit, and a kilobyte.
-//! Who has a hundred thousand certificates uses few of them, and wants to start now. So here the public half is taken as
-//! the file has it, which is enough to tell another certificate's key; a file whose halves don't fit is noticed by the
-//! first handshake.
+//! A server with a hundred thousand certificates uses few of them, and must start at once. So here the public half is
+//! taken as the file has it, which is enough to recognize another certificate's key; a file whose halves don't fit is
+//! noticed by the first handshake.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -1,9 +1,10 @@
 //! TLS without I/O: bytes come in, bytes go out, and what is to be decided in between is a state.
 //!
 //! This is the one place that knows rustls. Its shape is that of the library's coming sans-IO interface: an
-//! [`HelloAcceptor`] reads a [`ReceivedHello`], whoever owns the connection chooses a configuration for it (and may take its time),
-//! a [`ServerHandshake`] goes on from there and ends in a [`TlsSession`], which seals and opens. All of them are `Send`: a
-//! handshake whose key is slow is moved to another thread and back. The client's side is the same without the choice.
+//! [`HelloAcceptor`] reads a [`ReceivedHello`], the owner of the connection chooses a configuration for it (and may
+//! take its time), a [`ServerHandshake`] goes on from there and ends in a [`TlsSession`], which seals and opens. All of
+//! them are `Send`: a handshake whose key is slow is moved to another thread and back. The client's side is the same
+//! without the choice.
 //!
 //! Everything else here is what a configuration needs: certificates and keys as OpenSSL's users write them
 //! ([`Certificate`], [`key`]), the names of ciphers and curves ([`suites`]), tickets ([`TicketKeys`]), and what

@@ -48,7 +48,7 @@ pub struct OcspAnswer {
 pub enum OcspSigner {
     /// Anybody whose certificate is in the response or among the known ones: the caller checks that.
     Any,
-    /// The certificate's issuer, or somebody whom it has appointed (RFC 6960, section 4.2.2.2).
+    /// The certificate's issuer, or a delegated responder (RFC 6960, section 4.2.2.2).
     Issuer,
 }
 
@@ -194,7 +194,7 @@ impl<'b> BasicResponse<'b> {
         Some(BasicResponse { signed: data.all, responder, singles, oid, signature, certificates })
     }
 
-    /// Whether somebody who may do so has signed.
+    /// Whether an authorized responder has signed.
     fn verify(
         &self,
         issuer: &[u8],
@@ -282,7 +282,7 @@ fn seconds(element: &[u8]) -> Option<u64> {
     u64::try_from(time.timestamp()).ok()
 }
 
-/// Whether `issuer` has appointed the owner of `signer` to answer for it.
+/// Whether `issuer` has authorized `signer` as its responder.
 fn appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>, now: u64) -> bool {
     let usage = signer.extended_key_usage().ok().flatten();
     let validity = signer.validity();

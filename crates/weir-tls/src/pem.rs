@@ -66,7 +66,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut over = false;
     for group in text.chunks(4) {
         if over {
-            return None; // padding stands at the end
+            return None; // padding is at the end
         }
         let [a, b, c, d] = *<&[u8; 4]>::try_from(group).ok()?;
         match [a, b, c, d].map(value) {
@@ -88,7 +88,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The six bits that a character stands for; 255: none.
+/// The six bits that a character encodes; 255: not a base64 character.
 fn value(b: u8) -> u8 {
     VALUES[usize::from(b)]
 }

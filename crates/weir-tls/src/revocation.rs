@@ -2,9 +2,9 @@
 //!
 //! Of the lists of a certificate's issuer the one that fits best is taken: it has no critical extension that is not
 //! understood, it is in force, and its scope has the certificate in it; of several the newest. What is wrong with that one
-//! is the verdict, so a file without a list that fits lets nobody in. Indirect lists, and those of some reasons only, are
-//! not taken, as OpenSSL without its extended support has it. Delta lists do not stand for a whole one; what they revoke
-//! beside it counts.
+//! is the verdict, so a file without a list that fits lets no client in. Indirect lists, and those of some reasons
+//! only, are not taken, as OpenSSL without its extended support has it. Delta lists do not replace a whole one; what
+//! they revoke beside it counts.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{ParsedExtension, X509Extension};
@@ -127,7 +127,7 @@ impl<'c, 'l> CandidateList<'c, 'l> {
     }
 }
 
-/// Whether `issuer` is who the list names, by the identifier of its key where both have one.
+/// Whether `issuer` is the issuer that the list names, by the identifier of its key where both have one.
 fn is_from(list: &CertificateRevocationList<'_>, issuer: &X509Certificate<'_>) -> bool {
     if list.issuer().as_raw() != issuer.subject().as_raw() {
         return false;

@@ -1,7 +1,7 @@
 //! What a server's handshake has agreed upon in secret, and keys derived from it for other purposes (exporters: RFC 5705; RFC
-//! 8446, section 7.5). rustls' connections without buffers have no exporter, and tell no random bytes; but a key log is told
-//! secrets, and bytes are asked of a source that is the configuration's. Both work on the thread that runs a step, as
-//! [`crate::session::HandshakeNotes`] do.
+//! 8446, section 7.5). rustls' connections without buffers have no exporter, and do not show the random bytes; but a
+//! key log gets secrets, and bytes are asked of a source that is the configuration's. Both work on the thread that runs
+//! a step, as [`crate::session::HandshakeNotes`] do.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

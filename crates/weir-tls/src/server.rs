@@ -32,7 +32,7 @@ pub struct ServerSettings {
     pub protocols: ProtocolVersions,
     /// `ssl_ciphers`: suites of TLS 1.2 and 1.3, in order.
     pub suites: Vec<SupportedCipherSuite>,
-    /// `ssl_ecdh_curve`: groups of the key exchange, in order.
+    /// `ssl_ecdh_curve`: key exchange groups, in order of preference.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
     /// `ssl_prefer_server_ciphers`
     pub prefer_own_order: bool,
@@ -40,7 +40,7 @@ pub struct ServerSettings {
     pub prioritize_chacha: bool,
     /// Application protocols, in order; none: what the client offers is not looked at.
     pub alpn: Vec<Vec<u8>>,
-    /// Where sessions are kept that are not in tickets.
+    /// Where sessions are stored that are not in tickets.
     pub cache: Option<Arc<SessionCache>>,
     /// Keys of tickets; `None`: none are given out.
     pub tickets: Option<ServerTickets>,
@@ -59,9 +59,9 @@ pub struct ServerConfig {
     effort: KeyEffort,
     protocols: ProtocolVersions,
     prioritize_chacha: bool,
-    /// Where sessions are kept that are not in tickets.
+    /// Where sessions are stored that are not in tickets.
     sessions: Arc<dyn StoresServerSessions>,
-    /// Who is asked for certificates, if clients are.
+    /// Verifies clients' certificates, if clients are asked for them; `None`: they are not.
     clients: Option<Arc<verify::AnyClient>>,
 }
 
@@ -72,7 +72,7 @@ pub struct HandshakeWishes {
     pub protocols: Option<ProtocolVersions>,
     /// Clients are asked for certificates, issued by one of these names (as encoded).
     pub client_subjects: Option<Vec<Vec<u8>>>,
-    /// Who keeps its session.
+    /// Where its session is stored.
     pub sessions: Option<Arc<ExternalSessions>>,
 }
 
@@ -91,7 +91,8 @@ impl ServerConfig {
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
         config.max_early_data_size = settings.early_data;
-        // Early data may be answered before the client's last word, but nobody whose certificate was asked for.
+        // Requests in early data may have a response before the client's Finished, but not where a client certificate
+        // was requested.
         config.send_half_rtt_data = settings.early_data > 0 && settings.client_subjects.is_none();
         if settings.compress {
             config.cert_compressors = vec![&ZlibCompressor];
@@ -276,7 +277,7 @@ impl ResolvesServerCert for CertificateResolver {
 pub enum HandshakeProgress {
     /// More bytes of the peer are needed.
     NeedsInput,
-    /// It is complete, or as good: requests may be answered.
+    /// It is complete, or as good: responses may be sent.
     Complete,
 }
 
@@ -286,7 +287,7 @@ pub struct ServerHandshake {
     input: Vec<u8>,
     /// Early data that has come.
     early: Vec<u8>,
-    /// It is answered before the handshake is over.
+    /// The response goes out before the handshake is over.
     answers_early: bool,
     /// Records, while some may be early data that is not taken.
     early_records: Option<Box<EarlyRecords>>,

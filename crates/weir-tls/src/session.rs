@@ -40,13 +40,14 @@ pub(crate) enum SessionSide {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// The signature schemes and the group that a handshake uses, by their numbers; 0: none. rustls does not tell the schemes, nor
-/// the group of an earlier session, so those who see them note them: all of that happens on the thread that runs a step.
+/// The signature schemes and the group that a handshake uses, by their numbers; 0: none. rustls does not show the
+/// schemes, nor the group of an earlier session, so the code that sees them notes them: all of that happens on the
+/// thread that runs a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandshakeNotes {
     pub(crate) own: u16,
     pub(crate) peer: u16,
-    /// Of a server only: the group of the key exchange, or that of the earlier session that was looked at last.
+    /// Of a server only: the key exchange group, or that of the earlier session that was looked at last.
     pub(crate) group: u16,
 }
 
@@ -88,11 +89,11 @@ pub struct SessionFacts {
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
     pub cipher: &'static str,
-    /// OpenSSL's name of the group of the key exchange; empty where there was none.
+    /// OpenSSL's name of the key exchange group; empty without a key exchange.
     pub curve: &'static str,
-    /// The scheme of our own signature; empty where there was none.
+    /// The scheme of our own signature; empty if it signed nothing.
     pub signature: &'static str,
-    /// The scheme of the peer's signature; empty where there was none.
+    /// The scheme of the peer's signature; empty if it signed nothing.
     pub peer_signature: &'static str,
     /// The session is an earlier one.
     pub resumed: bool,
@@ -156,8 +157,8 @@ impl TlsSession {
         facts(common, self.notes)
     }
 
-    /// The secrets a server's handshake agreed upon. `None` when they were not kept, for a client, and once they were
-    /// taken.
+    /// The secrets a server's handshake agreed upon. `None` when they were not recorded, for a client, and once they
+    /// were taken.
     pub fn take_secrets(&mut self) -> Option<Box<HandshakeSecrets>> {
         self.secrets.take()
     }
@@ -276,7 +277,7 @@ pub(crate) fn run<C: RecordConnection>(
     Ok(step)
 }
 
-/// After an error: what rustls wants to tell the peer.
+/// After an error: the alert that rustls wants to send to the peer.
 fn alert<C: RecordConnection>(conn: &mut C, out: &mut Vec<u8>) {
     loop {
         match conn.process(&mut []).state {

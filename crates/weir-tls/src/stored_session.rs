@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 #[derive(Clone, Default)]
 pub struct KeptSession(Arc<SessionStore>);
 
-/// Behind a lock since handshakes may run on other threads; nobody else has it meanwhile.
+/// In a lock since handshakes may run on other threads; it is never contended.
 #[derive(Default)]
 struct SessionStore(Mutex<StoredSession>);
 
@@ -53,7 +53,7 @@ impl SessionStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is kept for `name`; another server's is forgotten.
+    /// The session stored for `name`; another server's is forgotten.
     fn of(&self, name: ServerName<'static>) -> MutexGuard<'_, StoredSession> {
         let mut kept = self.lock();
         if kept.name.as_ref() != Some(&name) {
@@ -112,5 +112,6 @@ impl ClientSessionStore for SessionStore {
     }
 }
 
-/// Tickets of TLS 1.3 that are kept, each for one handshake; as many as servers usually give at once, and some.
+/// Number of TLS 1.3 tickets that are stored, each for one handshake; as many as servers usually give at once, and
+/// some.
 const TICKETS: usize = 4;

@@ -97,7 +97,7 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
     Ok(tls13.chain(chosen.iter().filter_map(|legacy| by_number(legacy.number))).collect())
 }
 
-/// The ciphers that a list in OpenSSL's words and one of TLS 1.3's names choose together; all where there is none.
+/// The ciphers that a list in OpenSSL's words and one of TLS 1.3's names choose together; all where neither is given.
 ///
 /// # Errors
 /// As [`select`] and [`select_tls13`].

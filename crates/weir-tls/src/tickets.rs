@@ -1,4 +1,4 @@
-//! Sessions that clients bring along (tickets), and those that are kept here.
+//! Sessions that clients bring along (tickets), and those that are stored here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,8 +12,8 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 
 use crate::error::{Error, content};
 
-/// Keys of tickets, shared by all workers. Keys that nobody gave are replaced every lifetime of a session; the last ones
-/// still open tickets, so that one made just before is good for its whole time.
+/// Keys of tickets, shared by all workers. Keys that are not configured are replaced every lifetime of a session; the
+/// last ones still open tickets, so that one made just before is good for its whole time.
 #[derive(Clone)]
 pub struct TicketKeys(Arc<TicketKeySource>);
 
@@ -181,7 +181,7 @@ impl ProducesTickets for ServerTickets {
     }
 }
 
-/// Sessions kept for clients that bring none along (`ssl_session_cache shared:`), the oldest making room.
+/// Sessions stored for clients that bring none along (`ssl_session_cache shared:`), the oldest making room.
 pub struct SessionCache {
     sessions: Mutex<SessionTable>,
     max: usize,
@@ -267,7 +267,7 @@ pub struct ServerSessions {
     cache: Arc<SessionCache>,
     /// Which server's.
     context: Vec<u8>,
-    /// How long its sessions are kept, whatever other servers' are.
+    /// How long its sessions are valid, whatever other servers' are.
     lifetime: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What rustls is told of a peer's certificate: that it is fine, if the peer has its key. Whether it is trusted is
-//! found out behind the handshake ([`crate::chain`]), since nginx answers a request of an untrusted client.
+//! What rustls sees of a peer's certificate: that it is fine, if the peer has its key. Whether it is trusted is
+//! checked after the handshake ([`crate::chain`]), since nginx responds to requests of an untrusted client.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};

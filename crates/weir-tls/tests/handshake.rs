@@ -59,7 +59,7 @@ fn client_settings(protocols: ProtocolVersions) -> ClientSettings {
 const TLS12: ProtocolVersions = ProtocolVersions { tls12: true, tls13: false };
 const TLS13: ProtocolVersions = ProtocolVersions { tls12: false, tls13: true };
 
-/// A server up to and behind its choice.
+/// A server before and after its choice.
 enum Server {
     Hello(HelloAcceptor),
     Going(Box<ServerHandshake>),

@@ -41,7 +41,7 @@ pub trait PassTarget: 'static {
     fn choose(&self, x: &mut Exchange) -> impl Future<Output = Result<Rc<LocalUpstream>, Verdict>>;
 }
 
-/// Has the location's requests answered by the servers of `target`, which speak `protocol`: the content handler of the
+/// Has the location's requests served by the servers of `target`, which speak `protocol`: the content handler of the
 /// module `name`.
 pub fn pass_to(
     plan: &mut PlanBuilder<'_>,
@@ -65,7 +65,7 @@ struct PassHandler<T> {
 
 impl<T: PassTarget> Handler for PassHandler<T> {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        // An error page of another location may have been kept.
+        // An error page of another location may have been stored.
         part(x).cached.clear();
         let Some(caching) = &self.caching else {
             return match self.target.chosen(x) {

@@ -1,7 +1,7 @@
-//! Upstreams: groups of servers, the choice among them, tries, connections kept, and responses on their way back.
+//! Upstreams: lists of peers, the choice among them, attempts, connections kept alive, and responses on their way back.
 //!
-//! What speaks to a server (HTTP, FastCGI, ...) is a [`UpstreamProtocol`]: it composes a request and reads the head of an
-//! response. Everything else is here and is the same for all of them:
+//! What speaks to a server (HTTP, FastCGI, ...) is an [`UpstreamProtocol`]: it composes a request and reads the head of
+//! a response. Everything else is here and is the same for all of them:
 //!
 //! ```text
 //!  handler ── Upstream::run ──► Group ── Balancer::pick ──► Peer

@@ -116,7 +116,7 @@ pub enum HeadProgress {
     /// An interim response of so many bytes; another head follows.
     Interim(usize),
     /// So many bytes were taken and are not shown again; the head is not over. They may be more than the longest
-    /// head: what is kept of them is the protocol's to bound.
+    /// head: the protocol bounds what is stored of them.
     Taken(usize),
     /// More bytes are needed.
     Incomplete,
@@ -125,7 +125,7 @@ pub enum HeadProgress {
 /// How the body of a request is framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestFraming {
-    /// There is none.
+    /// It is absent.
     #[default]
     None,
     /// As it is.
@@ -155,7 +155,7 @@ pub struct OutgoingRequest {
     pub framing: RequestFraming,
     /// The URI in it, for messages; of the exchange's arena.
     pub uri: Span,
-    /// The connection may be kept, as far as the request says.
+    /// The connection may be kept alive, as far as the request says.
     pub keep_alive: bool,
 }
 

@@ -44,62 +44,164 @@ impl Module for UpstreamModule {
     const NAME: &'static str = "upstream";
     type Conf = UpstreamConf;
     const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
-        DirectiveRow::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
+        DirectiveRow::new("server", UPSTREAM, MORE, UpstreamConf::set_server)
+            .syntax(
+                "server address [weight=number] [max_conns=number] [max_fails=number] \
+                 [fail_timeout=time] [backup] [down] [resolve] [service=name] [route=string] \
+                 [slow_start=time] [drain] [bind=address]",
+            )
+            .doc(
+                "A server of the upstream: a host name, an IP address with an optional port (80), or a \
+                 UNIX-domain socket (`unix:path`). With `resolve` the peers follow DNS at run time; see \
+                 docs/upstreams.md and docs/names.md for Weir's own parameters.",
+            ),
         DirectiveRow::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
-            .doc("Asks the server with the fewest connections for its weight."),
+            .syntax("least_conn")
+            .doc(
+                "Balances by the number of active connections: a request goes to the peer with the \
+                 fewest, relative to its weight.",
+            ),
         DirectiveRow::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
-            .doc("Asks the server that answers soonest for its weight and its connections."),
+            .syntax("least_time header | last_byte | upload")
+            .doc(
+                "Balances by response time: a request goes to the peer with the least product of its \
+                 average response time and its requests in flight, relative to its weight. The time is \
+                 measured to the response's head (`header`) or its end (`last_byte`); with `upload`, for \
+                 requests with a body of 64 KB and more, it is the time their body takes.",
+            ),
         DirectiveRow::new("peak_ewma", UPSTREAM, ArgCount::range(0, 1), UpstreamConf::set_peak_ewma)
-            .doc("As least_time, where slow answers count at once and are forgotten slowly."),
+            .syntax("peak_ewma [decay=time]")
+            .doc(
+                "Like `least_time header`, but a response slower than the average counts fully at once; \
+                 the average falls to a third in `decay` (10s).",
+            ),
         DirectiveRow::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::IpHash))
-            .doc("Chooses by the client's address."),
-        DirectiveRow::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
-        DirectiveRow::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
+            .syntax("ip_hash")
+            .doc(
+                "Balances by the client's address: requests of one client (of one /24 network with IPv4) \
+                 go to the same peer as long as it is available.",
+            ),
+        DirectiveRow::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash)
+            .syntax("hash key [consistent]")
+            .doc(
+                "Balances by a hash of the key, which may contain variables. With `consistent` (ketama) \
+                 few keys change their peer when a peer is added or removed.",
+            ),
+        DirectiveRow::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random)
+            .syntax("random [two [least_conn | least_time=header | least_time=last_byte]]")
+            .doc(
+                "Chooses a random peer, in proportion to the weights; with `two` the better of two random \
+                 peers, by active connections or by response time.",
+            ),
         DirectiveRow::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
-            .doc("A name for what workers share; they share it with or without."),
-        DirectiveRow::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+            .syntax("zone name [size]")
+            .doc(
+                "Names the upstream's shared memory, as in nginx, which needs it for `resolve`. The state \
+                 of peers is always shared by all workers in Weir; the size is only checked.",
+            ),
+        DirectiveRow::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky)
+            .syntax(
+                "sticky cookie name [expires=time] [domain=domain] [path=path] [secure] [httponly] \
+                 [samesite=value] | route $variable ... | learn create=$variable lookup=$variable \
+                 zone=name:size [timeout=time] [header]",
+            )
+            .doc(
+                "Binds clients to peers: by a cookie that Weir sets, by the `route` of a peer found in \
+                 variables, or by sessions that are learned from responses.",
+            ),
         DirectiveRow::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
-            .doc("Where the servers come from at run time: a file, a URL, etcd or Consul."),
-        DirectiveRow::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
-            .doc("A file in which servers that come and go at run time are kept."),
+            .syntax(
+                "source file path | url url | etcd url key=key | etcd url prefix=key | consul url \
+                 service=name [parameters]",
+            )
+            .doc(
+                "Where the list of peers is read from at run time: a file, a URL, etcd or Consul; see \
+                 docs/upstreams.md for the parameters.",
+            ),
+        DirectiveRow::new("state", UPSTREAM, ONE, UpstreamConf::set_state).syntax("state file").doc(
+            "File that stores the list of peers as changed at run time, so that it survives a \
+                 restart; used in place of `server` lines.",
+        ),
         DirectiveRow::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
-            .doc("Asks servers now and then whether they are well."),
+            .syntax(
+                "health_check [type=http|tcp|grpc] [interval=time] [jitter=time] [timeout=time] \
+                 [fails=number] [passes=number] [uri=uri] [host=name] [status=codes] [match=name] \
+                 [mandatory] [grpc_service=name] [grpc_status=code]",
+            )
+            .doc(
+                "Checks the peers periodically. A peer that fails `fails` (1) checks in a row gets no \
+                 requests until it has passed `passes` (1); the defaults are `interval=5s uri=/ \
+                 status=200-399`. See docs/upstreams.md.",
+            ),
         DirectiveRow::new("outlier", UPSTREAM, ArgCount::range(1, 4), |c, l| {
             let outlier = OutlierLimits::parse(l)?;
             l.once(&mut c.outlier, outlier)
         })
-        .doc("How many times slower than the others' median a server is that is left out for a while; min=, answers=, time=."),
+        .syntax("outlier factor [min=time] [answers=number] [time=time]")
+        .doc(
+            "Leaves a peer out for `time` (10s) if its average time to the response's head, over \
+                 `answers` (20) responses, is at least `factor` times the median of the other peers' and \
+                 at least `min` (100ms).",
+        ),
         DirectiveRow::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
-            .doc("What the answer to a health_check must be: status, header and body lines."),
+            .syntax("match name { ... }")
+            .doc(
+                "Conditions for the response to a `health_check`: lines `status`, `header` and `body`, \
+                 which must all hold.",
+            ),
         DirectiveRow::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
-            .doc("How many requests wait for a server when none is free."),
+            .syntax("queue number [timeout=time]")
+            .doc(
+                "Number of requests that may wait when no peer can take one (`max_conns`), each for up to \
+                 `timeout` (60s); further requests, and those whose time is over, get 502.",
+            ),
         DirectiveRow::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
             let budget = RetryBudget::parse(l)?;
             l.once(&mut c.retry_budget, budget)
         })
-        .doc("How many requests may be tried at another server, as a part of all; min=: each second whatever comes."),
+        .syntax("retry_budget percent% [min=number]")
+        .doc(
+            "Limits retries (requests passed to another peer after a failure) to this share of each \
+                 worker's requests; `min` (10) retries per second are allowed in any case.",
+        ),
         DirectiveRow::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
-            .doc("How many idle connections all workers together keep."),
-        DirectiveRow::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
-            .doc("After how many requests a connection is closed."),
+            .syntax("keepalive connections [local]")
+            .default("32")
+            .doc("Number of idle connections to the upstream that all workers together keep alive."),
+        DirectiveRow::new("keepalive_requests", UPSTREAM, ONE, |c, l| {
+            l.number(&mut c.keepalive_requests, ..)
+        })
+        .syntax("keepalive_requests number")
+        .default("1000")
+        .doc("Number of requests after which a connection to a peer is closed."),
         DirectiveRow::new("keepalive_time", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_time))
-            .doc("The age from which on a connection takes no further request."),
+            .syntax("keepalive_time time")
+            .default("1h")
+            .doc("Time after which a connection to a peer takes no further request."),
         DirectiveRow::new("keepalive_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_timeout))
-            .doc("How long an idle connection is kept."),
+            .syntax("keepalive_timeout time")
+            .default("60s")
+            .doc("Time for which an idle connection to a peer is kept alive."),
         DirectiveRow::new("resolver", UPSTREAM, MORE, |c, l| {
             let resolver = weir_engine::resolver::parse(l)?;
             l.once(&mut c.resolver, resolver)
         })
-        .doc("The name servers that know the group's names."),
+        .syntax("resolver address ... [valid=time] [ipv4=on|off] [ipv6=on|off] [parameters]")
+        .doc(
+            "Name servers that resolve the names of this upstream's servers; by default those of \
+                 `http`. See docs/names.md.",
+        ),
         DirectiveRow::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
-            .doc("How long name servers are waited for; 30s."),
+            .syntax("resolver_timeout time")
+            .default("30s")
+            .doc("Time in which a name must be resolved."),
     ];
     const VARIABLES: &'static [Variable] = attempt_records::VARIABLES;
     const HOOKS: BuildHooks<UpstreamConf> =
         BuildHooks { end_upstream: Some(UpstreamConf::define), end_http: Some(end_http), ..BuildHooks::NONE };
 }
 
-/// Upstreams get the resolver of `http`; what they name and is not there is an error.
+/// Upstreams get the resolver of `http`; a name without a resolver, or a `match` block that does not exist, is an error.
 fn end_http(http: &ModuleConfs, registry: &mut ConfRegistry) -> Vec<Error> {
     let core = http.get::<HttpCoreConf>();
     let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
@@ -109,7 +211,7 @@ fn end_http(http: &ModuleConfs, registry: &mut ConfRegistry) -> Vec<Error> {
     errors
 }
 
-/// A plain average of the times until a head has come.
+/// A plain average of the times to the response's head.
 fn average() -> TimeMeasure {
     TimeMeasure { last_byte: false, peak: false, upload: false, decay: DECAY * 1_000_000 }
 }
@@ -121,13 +223,13 @@ const UPLOAD_DECAY: u64 = 600_000;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;
 
-/// None and more.
+/// Any number of arguments, also none.
 const ANY_NUMBER: ArgCount = ArgCount::range(0, 32);
 
-/// Tells the closures of the table what they are given.
+/// Gives the types of the arguments of the table's closures.
 type DirectiveRow = Directive<UpstreamConf>;
 
-/// What one `upstream` block says.
+/// The settings of one `upstream` block.
 #[derive(Debug, Default)]
 pub struct UpstreamConf {
     servers: Vec<ServerEntry>,
@@ -143,10 +245,10 @@ pub struct UpstreamConf {
     keepalive_timeout: Option<u64>,
     resolver: Option<Arc<Resolver>>,
     resolver_timeout: Option<u64>,
-    /// `zone` is there.
+    /// True when the block has `zone`.
     zone: bool,
     source: Option<ServerSource>,
-    /// Where the list is kept; `Some(None)`: nowhere.
+    /// Where the list is stored; `Some(None)`: nowhere; `None`: not configured.
     kept: Option<Option<PathBuf>>,
 }
 

@@ -18,11 +18,15 @@ impl Module for Mirror {
     type Conf = MirrorConf;
     const DIRECTIVES: &'static [Directive<MirrorConf>] = &[
         Directive::new("mirror", ANY, ONE, MirrorConf::add)
-            .doc("The URI of a copy of each request, whose response is discarded; `off` disables it."),
+            .syntax("mirror uri | off")
+            .default("off")
+            .doc("Sends a copy of each request, as a background subrequest, to this URI; its response is discarded."),
         Directive::<MirrorConf>::new("mirror_request_body", ANY, FLAG, |conf, line| {
             line.flag(&mut conf.body)
         })
-        .doc("The copies have the body, too, which is read before; on."),
+        .syntax("mirror_request_body on | off")
+        .default("on")
+        .doc("Includes the request's body in the copies; it is then read before the request is processed."),
     ];
 
     fn inherit(conf: &mut MirrorConf, parent: &MirrorConf) {

@@ -1,7 +1,7 @@
 //! What a request of nginx is: read out of its memory, whose layout depends on version and build.
 //!
-//! So fields are recognised by what stands in them. A request that was forgotten can be read until its memory is used
-//! for the next one; whoever reads has to make sure that this had not happened yet.
+//! So fields are recognised by their content. A request that was forgotten can be read until its memory is used
+//! for the next one; the reader has to make sure that this had not happened yet.
 
 use super::memory::ProcessMemory;
 

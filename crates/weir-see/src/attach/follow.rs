@@ -2,7 +2,7 @@
 //!
 //! nginx runs one function of one request at a time, so the functions that are open form a stack, and what is on top of
 //! it is charged. What the probes themselves take between two hits is known ([`ProbeFloor`]) and left out of all times: the
-//! clock here stands still for so long.
+//! clock here is stopped for as long.
 
 use std::collections::HashMap;
 

@@ -3,7 +3,7 @@
 //!
 //! Exported (its modules need them): the cycle with its list of modules, the phases' checkers, and the variables that
 //! hold the first filter. Not exported: handlers and filters. A filter is a function that its module's
-//! `postconfiguration` stores as the first one, and a phase's handler stands in the phase engine; which module it
+//! `postconfiguration` stores as the first one, and a phase's handler is in the phase engine; which module it
 //! belongs to, the module's own code says, by taking its address. Content handlers that a directive sets
 //! (`proxy_pass`) are stored by the directive's function into one field of the location, which is found by vote.
 

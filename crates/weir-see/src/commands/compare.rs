@@ -1,7 +1,7 @@
 //! `weir compare`: two sides on the same traffic, in rounds.
 //!
 //! Two locations (or other choices of requests) of one server are watched at once. With `--load` this command makes the
-//! requests, all over one connection, so that one worker answers them, and a coin says for each which side it is for.
+//! requests, all over one connection, so that one worker serves them, and a coin decides for each which side it is for.
 //! Two servers are watched and loaded in turn, each first in every other round.
 
 use std::path::{Path, PathBuf};

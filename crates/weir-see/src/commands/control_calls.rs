@@ -73,7 +73,7 @@ pub(super) fn print_as_is(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One line that the next one overwrites; nothing when nobody would see it.
+/// One line that the next one overwrites; nothing when standard error is not a terminal.
 pub(super) fn note(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stderr().lock();
     if !out.is_terminal() {

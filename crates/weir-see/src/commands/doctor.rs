@@ -156,8 +156,8 @@ fn even(shares: &[u64]) -> Option<DoctorFinding> {
     ))
 }
 
-/// Whether workers had a core whenever they could run, between two answers of the server that are `window` apart. `None` of
-/// a server that does not say.
+/// Whether workers had a core whenever they could run, between two responses of the server that are `window` apart.
+/// `None` of a server that does not say.
 fn cores(before: &str, after: &str, window: Duration) -> Option<DoctorFinding> {
     let before: Vec<CoreWait> = before.lines().filter_map(CoreWait::parse).collect();
     let waited = |now: &CoreWait| {

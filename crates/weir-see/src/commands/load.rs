@@ -58,7 +58,7 @@ impl LoadConnection {
     /// No response comes, or it is an error: what is compared would not be what is meant.
     pub(super) fn get(&mut self, path: &str) -> Result<(), String> {
         let status = match self.exchange(path) {
-            // A kept connection may have been closed while nothing was asked.
+            // A connection kept alive may have been closed while no request was sent.
             Err(_) => {
                 self.stream = None;
                 self.exchange(path)

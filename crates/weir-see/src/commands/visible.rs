@@ -1,7 +1,7 @@
 //! What others have written, as a terminal may show it.
 //!
-//! Paths of requests, names of functions and files, and whatever whoever made a socket says can hold escape sequences:
-//! they move the cursor, set titles, and make some terminals type.
+//! Paths of requests, names of functions and files, and whatever the process behind a socket sends can hold escape
+//! sequences: they move the cursor, set titles, and make some terminals type.
 
 use std::borrow::Cow;
 

@@ -37,7 +37,7 @@ struct JoinedRound {
 }
 
 impl JoinedNode {
-    /// Of these rounds. `same` says which names of B stand for which of A, `(a, b)`: they are one line.
+    /// Of these rounds. `same` says which names of B correspond to which of A, `(a, b)`: they are one line.
     pub(crate) fn new(rounds: &[(MeasuredNode, MeasuredNode)], same: &[(String, String)]) -> JoinedNode {
         let mut joined =
             JoinedNode { rounds: vec![JoinedRound::default(); rounds.len()], ..JoinedNode::default() };
@@ -95,7 +95,8 @@ impl JoinedNode {
         }
     }
 
-    /// The number of the child that stands for `node`; a new one comes where `node` has it, after its elder sibling.
+    /// The index of the child that corresponds to `node`; a new one is inserted where `node` has it, after its elder
+    /// sibling.
     fn child(
         &mut self,
         node: &MeasuredNode,

@@ -1,4 +1,4 @@
-//! An average as a server tells it: `weir trace --avg N --json`.
+//! An average as a server reports it: `weir trace --avg N --json`.
 
 use weir_http::json::JsonValue;
 

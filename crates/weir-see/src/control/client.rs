@@ -20,7 +20,7 @@ pub(crate) struct ControlClient {
 /// What came of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QuestionOutcome {
-    /// The answer is whole.
+    /// The response is complete.
     Whole,
     /// The user stopped it; what was collected until then has come.
     Stopped,
@@ -30,7 +30,7 @@ impl ControlClient {
     /// Connects to the control socket at `path`.
     ///
     /// # Errors
-    /// Nobody listens there, or this user may not connect.
+    /// Nothing listens there, or this user may not connect.
     pub(crate) fn connect(path: &Path) -> Result<ControlClient, String> {
         let fail = |error: io::Error| format!("no server answers at \"{}\": {error}", path.display());
         let stream = connected(path.to_path_buf()).map_err(fail)?;
@@ -121,12 +121,12 @@ pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8], most: u64) -> io::Result<(
     Ok(())
 }
 
-/// A connection, made by a thread of its own: where a listener's queue is full because nobody accepts, connecting to a
+/// A connection, made by a thread of its own: where a listener's queue is full because nothing accepts, connecting to a
 /// UNIX socket waits without an end. The thread ends with the process.
 fn connected(path: PathBuf) -> io::Result<UnixStream> {
     let (sender, receiver) = mpsc::sync_channel(1);
     std::thread::Builder::new().name("connect".to_owned()).spawn(move || {
-        // Who does not wait any more needs no connection.
+        // A caller that does not wait any more needs no connection.
         let _ = sender.send(UnixStream::connect(path));
     })?;
     receiver.recv_timeout(CONNECT_TIME).unwrap_or_else(|_| Err(late("nobody accepts connections")))
@@ -169,7 +169,7 @@ impl InterruptWatch {
     }
 }
 
-/// From here on SIGINT and SIGTERM go to a thread that tells the server to stop; a second one ends the process, as
+/// From here on SIGINT and SIGTERM go to a thread that asks the server to stop; a second one ends the process, as
 /// either would have.
 fn interrupts(stream: &UnixStream) -> io::Result<InterruptWatch> {
     let signals = Signals::new(&[signal::SIGINT, signal::SIGTERM])?;
@@ -202,7 +202,7 @@ const LONGEST_TEXT: u64 = 64 << 20;
 mod tests {
     use super::*;
 
-    /// A client of a server that says `answer` again and again until nobody reads it any more.
+    /// A client of a server that sends `answer` again and again until it is not read any more.
     fn client_of(answer: &'static [u8]) -> ControlClient {
         let (stream, mut server) = UnixStream::pair().expect("two sockets");
         std::thread::spawn(move || while server.write_all(answer).is_ok() {});

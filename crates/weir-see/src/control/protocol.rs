@@ -1,7 +1,7 @@
 //! What is spoken on the control socket.
 //!
 //! The client sends one line: a verb and `key=value` pairs, separated by spaces, `%XX` for what is not plain. The server
-//! answers in frames: a line `KIND LENGTH` and as many bytes. `out` is part of the response, `note` says how far it is
+//! responds in frames: a line `KIND LENGTH` and as many bytes. `out` is part of the response, `note` says how far it is
 //! (for people), `done` ends a response, `fail` ends one with the reason. A client that sends `stop` gets what there is
 //! so far, then `done`; one that closes gets nothing more.
 
@@ -167,7 +167,7 @@ pub(crate) fn unescape(word: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What is answered when requests have come, or time has passed.
+/// A query whose response comes when requests have come, or time has passed.
 const WAITING: &[&str] =
     &["trace", "average", "compare", "blocked", "queue", "use", "flame", "record", "top"];
 /// Bytes of a frame at most.

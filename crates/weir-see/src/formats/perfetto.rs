@@ -2,7 +2,7 @@
 //!
 //! <https://github.com/google/perfetto/tree/main/protos/perfetto/trace>: `trace.proto`, `trace_packet.proto`,
 //! `track_event/track_event.proto`, `track_descriptor.proto`, `process_descriptor.proto`, `thread_descriptor.proto`,
-//! `debug_annotation.proto`. Names are written out, never interned, so that every packet stands alone.
+//! `debug_annotation.proto`. Names are written out, never interned, so that every packet can be read by itself.
 
 use super::protobuf::ProtobufMessage;
 
@@ -129,7 +129,7 @@ impl PerfettoTimeline {
 
 /// The track of the process is the first.
 const PROCESS: u64 = 1;
-/// Tracks of what follows have numbers that nobody else has.
+/// Tracks of what follows have unique numbers.
 const BEHIND: u64 = 1 << 32;
 /// All packets come from one writer.
 const SEQUENCE: u64 = 1;

@@ -130,7 +130,7 @@ const BOTTOM: usize = 30;
 const ROW: usize = 17;
 /// A letter's, on average.
 const LETTER: f64 = 6.4;
-/// Narrower frames are left out: nobody can see or hit them.
+/// Narrower frames are left out: they can be neither seen nor clicked.
 const NARROWEST: f64 = 0.1;
 const SCRIPT: &str = include_str!("flame.js");
 

@@ -1,4 +1,4 @@
-//! A connection of the admin listener: heads in, answers out, until either side has enough.
+//! A connection of the admin listener: heads in, responses out, until either side closes.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) struct AdminRequest {
     pub(super) keep_alive: bool,
 }
 
-/// What is answered at once.
+/// A request whose response takes no time.
 pub(super) struct AdminResponse {
     pub(super) status: u16,
     pub(super) media_type: &'static str,
@@ -76,7 +76,7 @@ pub(super) fn run(stream: Box<dyn AdminStream>, door: &ListenerState, place: &Ad
 /// Why there is no request.
 enum RequestRefusal {
     Broken(io::Error),
-    /// It is answered with this status.
+    /// The response has this status.
     Bad(u16),
 }
 
@@ -123,7 +123,8 @@ impl BufferedConnection {
         Ok(Some(request))
     }
 
-    /// Reads, up to the end of the request's time: who sends a byte now and then keeps no place for longer than others.
+    /// Reads, up to the end of the request's time: a client that sends a byte now and then keeps no place for longer
+    /// than others.
     fn read(&mut self) -> io::Result<usize> {
         uninterrupted(|| {
             let left = self.until.saturating_duration_since(Instant::now());
@@ -201,7 +202,7 @@ pub(super) struct ResponseWriter<'a> {
 }
 
 impl ResponseWriter<'_> {
-    /// The request may be answered: its connection counts among those that do. `false`: there are too many.
+    /// The request may have a response: its connection counts among those that do. `false`: there are too many.
     pub(super) fn keep_place(&self) -> bool {
         self.place.keep()
     }
@@ -324,7 +325,7 @@ fn is_timeout(error: &io::Error) -> bool {
 const LIMITS: HeadLimits = HeadLimits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100 };
 /// Bytes of a body at most: addresses to be named, lists of servers.
 const BODY: u64 = 256 * 1024;
-/// Bytes a client may send ahead while it is answered.
+/// Bytes a client may send ahead while its response is made.
 const AHEAD: usize = 64 * 1024;
 /// How long a connection may wait for a request, or for the rest of one.
 const IDLE: Duration = Duration::from_secs(30);

@@ -26,7 +26,7 @@ pub(super) struct ListenerState {
     address: SockAddr,
     token: Mutex<Option<String>>,
     closed: AtomicBool,
-    /// Connections open, of which nobody knows yet whether they may ask.
+    /// Open connections that have not been authorized yet.
     open: AtomicUsize,
     /// Those that have shown that they may.
     known: AtomicUsize,
@@ -78,7 +78,7 @@ impl Drop for AdminListener {
             Ok(AdminAddress::Tcp(address)) => drop(TcpStream::connect_timeout(&address, SHORTLY)),
             Ok(AdminAddress::Unix(address)) => {
                 drop(UnixStream::connect_addr(&address));
-                // Where this user may not, the next server finds that nobody listens behind the name.
+                // Where this user may not, the next server finds that nothing listens on that path.
                 let _ = address.as_pathname().map(std::fs::remove_file);
             }
             Err(_) => {}
@@ -169,7 +169,7 @@ impl ListenerState {
         }
         drop(strangers);
         if open >= 2 * MOST {
-            // Who does not even read this has nothing to complain about.
+            // A client that does not even read this is just closed.
             let _ = stream.write_all(
                 b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             );
@@ -188,8 +188,8 @@ impl ListenerState {
 }
 
 /// One of the places for connections; given back when dropped. There are [`MOST`] for those that have not shown yet that they
-/// may ask, each for [`connection`]'s time of a head at most, and as many others for those that have: who may not ask
-/// takes no place from who may.
+/// may ask, each for [`connection`]'s time of a head at most, and as many others for those that have: a client without
+/// authorization takes no place from one that has it.
 pub(super) struct AdminPermit {
     door: Arc<ListenerState>,
     id: u64,
@@ -278,9 +278,9 @@ pub(super) enum AdminSocket {
 }
 
 impl AdminSocket {
-    /// Binds; a unix socket is `owner`'s then, if one is named, and nobody else's.
+    /// Binds; a unix socket is `owner`'s then, if one is named, and no other user's.
     pub(super) fn bind(address: &SockAddr, owner: Option<u32>) -> io::Result<AdminSocket> {
-        // One that nobody listens on was left by a server that was killed.
+        // One that nothing listens on was left by a server that was killed.
         weir_rt::net::remove_stale(address)?;
         let address = match AdminAddress::of(address)? {
             AdminAddress::Tcp(address) => return TcpListener::bind(address).map(AdminSocket::Tcp),

@@ -1,7 +1,8 @@
-//! The admin listener: everything the commands answer, as HTTP, for browsers, Prometheus, `go tool pprof` and curl.
+//! The admin listener: everything the commands show, as HTTP, for browsers, Prometheus, `go tool pprof` and curl.
 //!
-//! It has threads of its own and plain blocking sockets, so it answers while every worker is stuck. It is reached over a
-//! unix socket or loopback, or from anywhere with a token; at most [`listener::MOST`] connections at once that may ask.
+//! It has threads of its own and plain blocking sockets, so it responds while every worker is stuck. It is reached over
+//! a unix socket or loopback, or from anywhere with a token; at most [`listener::MOST`] connections at once that may
+//! ask.
 
 mod connection;
 mod listener;
@@ -22,7 +23,7 @@ pub struct AdminListeners {
     doors: Mutex<Vec<AdminListener>>,
 }
 
-/// Doors that are opened while this process may still do it, and at which nobody stands yet.
+/// Listeners that are bound while this process still may, and not served yet.
 pub struct BoundListeners(Vec<(weir_engine::trace::AdminLine, io::Result<AdminSocket>)>);
 
 impl BoundListeners {
@@ -35,7 +36,7 @@ impl BoundListeners {
         BoundListeners(configuration.trace().admin().iter().map(bind).collect())
     }
 
-    /// Answers there, out of `source`. What could not be bound is logged and tried again, since an older server may
+    /// Serves them, out of `source`. What could not be bound is logged and tried again, since an older server may
     /// still have the address: a server without its admin listener serves all the same.
     #[must_use]
     pub fn open(self, source: &Arc<ServerSource>) -> AdminListeners {

@@ -23,7 +23,7 @@ use crate::responses::{self, flame};
 use crate::source::ServerSource;
 use crate::symbols::{BareAddresses, ProcessSymbols, SymbolSource};
 
-/// Answers `request`.
+/// Responds to `request`.
 pub(super) fn answer(
     door: &ListenerState,
     request: &AdminRequest,
@@ -79,7 +79,7 @@ pub(super) fn answer(
     }
 }
 
-/// Why this client is not answered.
+/// Why this client gets no data.
 fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse> {
     match door.token() {
         Some(token) => {
@@ -91,7 +91,7 @@ fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse
                 ));
             }
         }
-        // A page of somebody's web site could have a name of its own point to this machine.
+        // A hostile web page could point a host name of its own to this machine (DNS rebinding).
         None if door.is_tcp() && !is_local(&request.host) => {
             return Some(AdminResponse::text(
                 403,

@@ -1,4 +1,5 @@
-//! `blocked`: turns of a loop that took too long, what was going on, and who had to wait; also while one lasts.
+//! `blocked`: turns of a loop that took too long, what was going on, and which requests had to wait; also while one
+//! lasts.
 
 use std::collections::HashMap;
 use std::time::Duration;

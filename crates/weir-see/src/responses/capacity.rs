@@ -16,7 +16,7 @@ pub(super) struct ServerCapacity {
     devices: PoolStats,
     /// Receive buffers in use, and all.
     buffers: (u64, u64),
-    /// Connections to servers, kept for later requests.
+    /// Idle connections to servers, kept alive for later requests.
     idle: u64,
     /// Those of them that any worker may take.
     common: u64,

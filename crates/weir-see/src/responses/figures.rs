@@ -1,4 +1,4 @@
-//! `lua` and `dict`: tables that modules tell of themselves.
+//! `lua` and `dict`: tables that modules report of themselves.
 
 use weir_engine::figures::{self, FigureValue};
 

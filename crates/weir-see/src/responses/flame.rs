@@ -288,7 +288,7 @@ const NOWHERE: &str = "(no request)";
 const SPARE: Duration = Duration::from_secs(2);
 /// How often the time that is left is shown.
 const TELL: Duration = Duration::from_millis(500);
-/// Locations that stand by themselves.
+/// Locations that have a line of their own.
 const ROUTES: usize = 24;
 /// More requests than can come; the sum of all must not overflow.
 const ALL: usize = usize::MAX / 64;

@@ -1,4 +1,4 @@
-//! `slow` and `explain`: the trees that were kept.
+//! `slow` and `explain`: the traces that were retained.
 
 use weir_trace::{KeptRequest, RequestId, SiteTable};
 
@@ -9,7 +9,7 @@ use crate::filter::RequestFilter;
 use crate::source::{PATIENCE, ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
-/// The slowest kept requests.
+/// The slowest retained requests.
 pub(crate) fn slow(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let count = question.number("n", 20)?.min(MOST) as usize;
@@ -57,7 +57,7 @@ fn listed(all: &[KeptRequest]) -> String {
     report.text()
 }
 
-/// The tree of the kept request that `id` names, or begins to name.
+/// The tree of the retained request whose identifier is, or begins with, `id`.
 pub(crate) fn explain(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let id = question.value("id").unwrap_or("").to_ascii_lowercase();
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -80,8 +80,8 @@ pub(crate) fn explain(source: &ServerSource, question: &ControlQuestion) -> Resu
     }
 }
 
-/// Why it was kept, and the blocked loops it had to do with: whose fault a delay was that its own tree shows as queueing
-/// only.
+/// Why it was retained, and the blocked loops it had to do with: the cause of a delay that its own tree shows as
+/// queueing only.
 fn story(source: &ServerSource, kept: &KeptRequest) -> String {
     let id = kept.record().id;
     let mut text = format!("kept as {}\n", kept.why().as_str());

@@ -13,9 +13,9 @@ use crate::filter::duration_ns;
 use crate::source::{PATIENCE, ServerSource};
 use crate::table::{TableCell, TableColumn, TableReport};
 
-/// Changes the level, if one is given, for the time that `for` says or for good. The answer has a line a worker, taken
-/// at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be compared under
-/// load.
+/// Changes the level, if one is given, for the time that `for` says or for good. The response has a line for each
+/// worker, taken at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be
+/// compared under load.
 pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let wanted = question.value("set").map(named).transpose()?;
     let cpu = question.value("cpu").map(switch).transpose()?;
@@ -80,7 +80,7 @@ fn current(source: &ServerSource) -> Option<TraceLevel> {
     source.ask(PATIENCE, |worker| worker.recorder.borrow().settings().level).answers.first().copied()
 }
 
-/// Goes back to `before` after `limit`, unless somebody changes the level first.
+/// Goes back to `before` after `limit`, unless the level is changed first.
 fn back_after(source: &ServerSource, limit: Duration, before: TraceLevel) {
     let change = CHANGES.load(Ordering::Relaxed);
     let workers = source.workers();

@@ -51,7 +51,7 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
     let of_configuration = configuration.source.files().iter().find(|known| known.path == Path::new(file));
     let bytes = match of_configuration {
         Some(known) => known.text.to_vec(),
-        // Who may look into the server may read what it runs, and no other file of the machine.
+        // A client of this interface may read the scripts the server runs, and no other file of the machine.
         None if file.ends_with(".lua") && names::is_known(format!("@{file}").as_bytes()) => {
             std::fs::read(file).map_err(|error| format!("\"{file}\": {error}"))?
         }
@@ -76,7 +76,7 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
     Ok(text + "\n")
 }
 
-/// A line without the tokens of `admin` listeners: who may ask one of them may not ask all.
+/// A line without the tokens of `admin` listeners: a client of one of them may not ask all.
 fn without_secret(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -139,7 +139,7 @@ fn serves(line: &DirectiveLine, name: &str) -> bool {
     lines.filter(|line| line.name.is("server_name")).any(|line| line.args.iter().any(|word| word.is(name)))
 }
 
-/// Whether a `location` block is the one that is called so: as it is written, behind the name of its server where
+/// Whether a `location` block is the one of that name: as it is written, after the name of its server where
 /// several have one of that name.
 fn called(line: &DirectiveLine, name: &str, above: &[&DirectiveLine]) -> bool {
     let written = shown_words(line.args.iter().map(|word| word.str()));

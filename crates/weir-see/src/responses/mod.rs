@@ -1,4 +1,4 @@
-//! Answers: what a question finds in the server, as text for people or as JSON.
+//! Responses: what a query finds in the server, as text for people or as JSON.
 
 pub(crate) mod average;
 pub(crate) mod blocked;
@@ -26,7 +26,7 @@ use crate::source::ServerSource;
 
 use reply::{ReplyFailure, ReplySink};
 
-/// Answers `question`.
+/// Responds to `question`.
 pub(crate) fn answer(
     source: &ServerSource,
     question: &ControlQuestion,

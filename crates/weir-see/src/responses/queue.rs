@@ -1,5 +1,6 @@
-//! `queue`: where requests wait before anybody has seen them, in listeners, in sockets and for the loop, and where answers
-//! wait for their clients. Who waits for the loop because of whom is told by `blocked` and `reqs`.
+//! `queue`: where requests wait before the server has read them, in listeners, in sockets and for the loop, and where
+//! responses wait for their clients. Which request waits for the loop because of which is shown by `blocked` and
+//! `reqs`.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ pub(crate) fn answer(
     Ok(reply.out(text.as_bytes())?)
 }
 
-/// Queues are watched as long as this is kept.
+/// Queues are watched as long as this value lives.
 struct QueueWatch(Vec<WorkerThread>);
 
 impl QueueWatch {

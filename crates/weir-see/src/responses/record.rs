@@ -1,6 +1,6 @@
 //! `record`: what the workers did in the last seconds, or in the next, as a timeline for Perfetto.
 //!
-//! A worker is a thread, with what it ran: stretches of requests, and the turns that were too long. Requests stand below
+//! A worker is a thread, with what it ran: stretches of requests, and the turns that were too long. Requests are below
 //! in lanes, as many as there were at once, each with its phases, filters and waits inside.
 
 use std::sync::mpsc::RecvTimeoutError;
@@ -17,7 +17,7 @@ use crate::filter::{RequestFilter, duration_ns};
 use crate::formats::perfetto::{PerfettoTimeline, TrackNumber};
 use crate::source::{PATIENCE, ServerSource, ticks};
 
-/// The timeline of what was kept of the last `for`; with `next` of every request that ends in it.
+/// The timeline of the requests retained in the last `for` (a time); with `next` of every request that ends in it.
 pub(crate) fn answer(
     source: &ServerSource,
     question: &ControlQuestion,
@@ -45,7 +45,7 @@ pub(crate) fn stalls(source: &ServerSource, since: u64) -> Vec<(u16, LoopStall)>
     stalls
 }
 
-/// The requests that were kept and ended after `since`.
+/// The retained requests that ended after `since`.
 fn last(source: &ServerSource, filter: &RequestFilter, since: u64) -> Vec<KeptRequest> {
     let filter = filter.clone();
     let said = source.ask(PATIENCE, move |worker| {

@@ -1,4 +1,4 @@
-//! Where a response goes, why there is none, and waiting that ends when the client has enough.
+//! Where a response goes, why it is absent, and waits that end when the client leaves.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ pub(crate) trait ReplySink {
     fn is_stopped(&mut self) -> bool;
 }
 
-/// Why there is no (whole) answer.
+/// Why there is no (complete) response.
 #[derive(Debug)]
 pub(crate) enum ReplyFailure {
     /// The client has gone.
     Gone(io::Error),
-    /// The question can't be answered: why.
+    /// The query has no response, for this reason.
     Wrong(String),
 }
 

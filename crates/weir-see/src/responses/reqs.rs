@@ -1,4 +1,4 @@
-//! `reqs`: the requests that are being answered at this moment, also those of stuck workers.
+//! `reqs`: the requests in flight at this moment, also those of stuck workers.
 
 use weir_rt::clock;
 use weir_trace::{InFlight, Site, SiteTable};

@@ -1,4 +1,4 @@
-//! `top`: who gets the requests, and where their time goes, over the last moments.
+//! `top`: which locations get the requests, and where their time goes, over the last seconds.
 
 mod sites;
 mod window;

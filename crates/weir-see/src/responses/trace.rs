@@ -75,5 +75,5 @@ pub(crate) fn json(kept: &KeptRequest) -> String {
 
 /// Trees at once at most: each is sent as it comes, so more is another question.
 const MOST: u64 = 10_000;
-/// A trace that nobody's request ends is given up after this long.
+/// A trace that no request ends is given up after this long.
 const PATIENCE: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! `/upstreams`: groups of servers, what is known of each server, and changes of them.
+//! `/upstreams`: upstreams, what is known of each peer, and changes of them.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ struct UsageMoment {
     connections: u64,
     /// Of them those that wait for a request.
     idle: u64,
-    /// `worker_connections` of all workers that answer.
+    /// `worker_connections` of all workers that respond.
     room: u64,
     /// Bytes of responses.
     sent: u64,

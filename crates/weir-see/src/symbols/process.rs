@@ -204,7 +204,7 @@ fn parameters(name: &str) -> Option<usize> {
     None
 }
 
-/// What stands for a mapping whose symbols are not known.
+/// What represents a mapping whose symbols are not known.
 fn short(path: &str) -> String {
     match path {
         "" => "[jit]".to_owned(),

@@ -1,4 +1,4 @@
-//! What the server keeps with each worker: who deals connections to it, and which of them leave it.
+//! What the server keeps with each worker: what deals connections to it, and which of them leave it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) trait ConnectionDealer: Send + Sync {
     /// Keeps an idle connection until its client asks or its time is over.
     ///
     /// # Errors
-    /// It is given back where none is kept: the server ends, or has a single worker.
+    /// It is given back where no dealer is registered: the server ends, or has a single worker.
     fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>>;
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn set_dealer(worker: &Worker, dealer: Option<Arc<dyn ConnectionDeale
     *part(worker).dealer.borrow_mut() = dealer;
 }
 
-/// Who deals connections to `worker`.
+/// What deals connections to `worker`.
 pub(crate) fn dealer(worker: &Worker) -> Option<Arc<dyn ConnectionDealer>> {
     part(worker).dealer.borrow().clone()
 }

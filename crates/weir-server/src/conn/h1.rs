@@ -102,7 +102,7 @@ async fn is_sent(wire: &ClientWire, ms: u64) -> bool {
     wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && wire.stream.unsent() == 0
 }
 
-/// How long a connection without a request is kept, in milliseconds (`keepalive_timeout`).
+/// How long an idle connection is kept alive, in milliseconds (`keepalive_timeout`).
 #[derive(Clone, Copy)]
 struct IdleTimeout(u64);
 
@@ -214,7 +214,7 @@ struct BusyConnection<'c> {
     worker: &'c Rc<Worker>,
     connection: &'c Rc<ClientConnection>,
     x: Option<Box<Exchange>>,
-    /// Requests answered since the connection was idle.
+    /// Requests served since the connection was idle.
     batch: u32,
 }
 
@@ -262,11 +262,11 @@ enum RequestWait {
     Upgrade(Vec<u8>),
     /// What the engine waits for.
     Engine(ServeWait),
-    /// It is over, and its body is not read or its connection not kept.
+    /// It is over, and its body is not read or its connection not kept alive.
     Ending,
 }
 
-/// One request, as far as that goes without waiting; how long its connection is kept. The rest is left to
+/// One request, as far as that goes without waiting; how long its connection is kept alive. The rest is left to
 /// [`finish_request`].
 fn try_request(x: &mut Exchange, wire: &Rc<ClientWire>) -> Progress<IdleTimeout, RequestWait> {
     begin(x, wire);
@@ -301,7 +301,7 @@ fn try_serve(
     }
 }
 
-/// After the response to a request that had a head: whether its connection is kept.
+/// After the response to a request that had a head: whether its connection is kept alive.
 fn try_keep(x: &Exchange, wire: &ClientWire) -> Progress<IdleTimeout, RequestWait> {
     x.worker.counters.writing.sub(1);
     settle(x, wire);
@@ -315,7 +315,7 @@ fn try_keep(x: &Exchange, wire: &ClientWire) -> Progress<IdleTimeout, RequestWai
 /// delivered).
 async fn finish_request(x: &mut Exchange, wire: &Rc<ClientWire>, wait: RequestWait) -> Option<IdleTimeout> {
     let mut wait = wait;
-    // After wrong framing the rest of the body can't be told from anything else.
+    // After wrong framing the rest of the body can't be distinguished from anything else.
     let mut unread = false;
     loop {
         let progress = match wait {

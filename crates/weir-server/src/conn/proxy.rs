@@ -10,8 +10,8 @@ use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 
 /// Reads the header within `client_header_timeout` and notes what it says; bytes after it stay in the input. The
-/// header may come in any number of pieces. `false`: there is none, the reason is logged, the connection is to be
-/// closed without a response.
+/// header may come in any number of pieces. `false`: it is absent or invalid, the reason is logged, the connection is
+/// to be closed without a response.
 pub(crate) async fn read(connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>) -> bool {
     wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
     loop {
@@ -47,7 +47,7 @@ fn attempt(connection: &ClientConnection, wire: &ClientWire) -> Option<bool> {
     }
 }
 
-/// Keeps the addresses; a header without any (`UNKNOWN`, `LOCAL`) leaves the connection to stand for itself.
+/// Keeps the addresses; a header without any (`UNKNOWN`, `LOCAL`) leaves the connection's own addresses in place.
 fn note(connection: &ClientConnection, header: &ProxyProtocolHeader, bytes: &[u8]) {
     let Some(ProxiedEnds { source, destination }) = header.addresses else { return };
     let tlvs = header.tlvs.of(bytes).into();

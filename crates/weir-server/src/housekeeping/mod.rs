@@ -2,7 +2,7 @@
 //! scale right, and adds up what is only known over time. It never runs on a worker's loop and asks none of them
 //! anything, so all it knows is there while every worker is stuck.
 //!
-//! [`handle`] is the way in for commands and exports. They are answered on the asker's own thread.
+//! [`handle`] is the way in for commands and exports. Responses are made on the caller's own thread.
 //!
 //! Its price: a look at a few words per worker every third [`HousekeepingSettings::blocked`] under load, and nothing while all
 //! loops sleep (their first turn wakes it).
@@ -168,7 +168,7 @@ pub(crate) fn watch(watched: WatchedWorker) -> WatchGuard {
     WatchGuard { serial }
 }
 
-/// A worker is watched as long as this is kept.
+/// A worker is watched as long as this value lives.
 pub(crate) struct WatchGuard {
     serial: u64,
 }
@@ -480,7 +480,7 @@ fn drain_every(hz: u32) -> Duration {
     SECOND * 60 / hz.max(60)
 }
 
-/// What a panicking thread left behind is whole: nothing here is changed in two steps.
+/// The state a panicking thread leaves is consistent: nothing here is changed in two steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -493,7 +493,7 @@ const SLACK_NS: u32 = 4_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 /// How long it sleeps while all loops do.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often rings are emptied while somebody collects: at 10 kHz they are full after 45 ms.
+/// How often rings are emptied while samples are collected: at 10 kHz they are full after 45 ms.
 const COLLECTING: Duration = Duration::from_millis(20);
 /// The highest rate: a sample of 15 to 20 µs (measured in a guest) is then a fifth of the time.
 const MAX_HZ: u32 = 10_000;

@@ -31,12 +31,12 @@ pub struct SampledStack {
     pub frames: Vec<u64>,
 }
 
-/// How often a stack was seen, and for how long that stands.
+/// How often a stack was seen, and how much time the samples represent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackWeight {
     /// How many samples showed the stack.
     pub samples: u64,
-    /// Nanoseconds that these samples stand for.
+    /// Nanoseconds that these samples represent.
     pub ns: u64,
 }
 
@@ -84,7 +84,7 @@ impl SampledStacks {
     /// Counts a sample.
     pub(super) fn add(&mut self, worker: u16, sample: &StackSample) {
         if sample.source == SampleSource::Asked {
-            // It stands for no time: the watchdog's, or somebody's who wants to know where a worker is.
+            // It represents no time: the watchdog's, or a query's for where a worker is.
             self.asked.insert(worker, sample.clone());
             return;
         }
@@ -156,7 +156,7 @@ impl SampledStacks {
         tally
     }
 
-    /// Whether somebody collects.
+    /// Whether samples are collected.
     pub(super) fn is_collecting(&self) -> bool {
         !self.collections.is_empty()
     }
@@ -214,7 +214,7 @@ impl SampledStacks {
         self.known.len() >= STACKS || self.words + self.scratch.frames.len() > WORDS
     }
 
-    /// Lets go of stacks that nobody counts any more.
+    /// Drops stacks that are not counted any more.
     fn sweep(&mut self) {
         self.swept = Some(Instant::now());
         self.known.retain(|stack| Arc::strong_count(stack) > 1);
@@ -308,7 +308,7 @@ fn sorted(counts: &StackCounts) -> Vec<(Arc<SampledStack>, StackWeight)> {
     all
 }
 
-/// The mean time that a sample stands for.
+/// The mean time, in nanoseconds, that a sample represents.
 fn period<'w>(weights: impl Iterator<Item = &'w StackWeight>) -> u64 {
     let (samples, ns) = weights.fold((0, 0), |(n, ns), weight| (n + weight.samples, ns + weight.ns));
     ns.checked_div(samples).unwrap_or(0)

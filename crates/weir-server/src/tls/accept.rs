@@ -35,7 +35,7 @@ use weir_upstream::tls_client::layer::TlsLayer;
 use weir_upstream::tls_client::{effort, files};
 
 /// Completes the handshake within `client_header_timeout`; bytes after it are read through the layer. `Some`: what to
-/// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
+/// speak. `None`: it failed, the reason is logged, the connection is to be closed. How long it held the loop, and how
 /// long it was away, is counted (`weir sites`: tls).
 pub(crate) async fn run(
     worker: &Rc<Worker>,
@@ -177,7 +177,7 @@ async fn configured(
     })
 }
 
-/// What else is otherwise in this handshake; who is told of its sessions.
+/// What else is otherwise in this handshake; what is notified of its sessions.
 fn otherwise(
     config: ServerConfig,
     choice: &mut HandshakeChoice,

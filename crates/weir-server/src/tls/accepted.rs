@@ -1,4 +1,4 @@
-//! What a request on an address with TLS needs to be answered.
+//! What a request on an address with TLS needs of it for its response.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,10 +83,10 @@ pub(super) fn verdict(x: &Exchange, tls: &ConnectionTls) -> Result<(), &'static 
 
 /// Whose trust a client's certificate needs for a request.
 ///
-/// A server that the handshake's name chose, or the default one if there was none, judges by its own settings. Another
+/// A server that the handshake's name chose, or the default one without a name, judges by its own settings. Another
 /// server, which `Host` names in a handshake without a name that is known, needs the verdict of the handshake's server
-/// (as in nginx) and its own: an authority of the default server opens nobody else. A server that does not ask for
-/// certificates says what the handshake's server, which did, makes of them.
+/// (as in nginx) and its own: an authority of the default server gives access to no other server. A server that does
+/// not ask for certificates says what the handshake's server, which did, makes of them.
 struct ClientJudges {
     handshake: Arc<ClientTrust>,
     own: Option<Arc<ClientTrust>>,
@@ -120,7 +120,7 @@ impl ClientJudges {
     }
 }
 
-/// A host other than the name of the handshake: a server that asks for certificates does not answer there.
+/// A host other than the name of the handshake: a server that asks for certificates does not respond there.
 fn misdirected(x: &Exchange) -> bool {
     let asks = client_policy(&x.server).asks();
     if asks {

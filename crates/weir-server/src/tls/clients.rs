@@ -1,7 +1,7 @@
 //! Whom a server takes clients' certificates from.
 //!
 //! Each server judges by its own settings, also one that has no `ssl_certificate` of its own and completes handshakes with
-//! the default server's. There is no absent policy: a server that names nobody trusts nobody.
+//! the default server's. There is no absent policy: a server that names no authority trusts no client.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ pub struct ClientPolicy {
     /// `ssl_verify_depth`: certificates a chain may have between the client's and a trusted one.
     pub depth: usize,
     /// Whom certificates must come from. Of a server that does not ask for any: whatever its directives name, if it has
-    /// certificates of its own, else nobody.
+    /// certificates of its own, else none.
     pub(super) trust: Arc<ClientTrust>,
 }
 
@@ -55,7 +55,7 @@ impl ClientTrust {
         Ok(ClientTrust { settings: settings.clone(), trust: trust(settings)?, issuers: issuers(settings) })
     }
 
-    /// Nobody is trusted.
+    /// No client is trusted.
     pub(super) fn nobody() -> Arc<ClientTrust> {
         static NOBODY: OnceLock<Arc<ClientTrust>> = OnceLock::new();
         let nobody = || {

@@ -1,5 +1,5 @@
 //! Handlers between the ClientHello and the choice of certificates. They may wait: no byte of the handshake has been
-//! answered yet.
+//! complete yet.
 
 use std::rc::Rc;
 
@@ -60,7 +60,7 @@ pub struct HandshakeChoice {
 /// Whose certificates are asked for and taken.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedClients {
-    /// The names of issuers that the client is told, as encoded.
+    /// The names of issuers that are sent to the client, as encoded.
     pub subjects: Vec<Vec<u8>>,
     /// What is trusted.
     pub trust: TrustStore,
@@ -71,7 +71,7 @@ pub struct TrustedClients {
 /// Why a handshake is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeRefusal {
-    /// Nobody of the name that the client wants is here.
+    /// No server has the name that the client asks for.
     Name,
     /// A handler of the ClientHello does not want it, or has failed.
     Hello,
@@ -112,8 +112,8 @@ pub trait HelloHandler {
     /// Looks at what the client said.
     fn handle<'h>(&'h self, greeting: &'h ClientGreeting) -> LocalFuture<'h, HelloVerdict>;
 
-    /// The handshake, which is complete, has made a session of TLS 1.2, which is kept nowhere else but perhaps in the server's
-    /// own cache. Called if the handler's [`HandshakeChoice`] says so.
+    /// The handshake, which is complete, has made a session of TLS 1.2, which is stored nowhere else but perhaps in the
+    /// server's own cache. Called if the handler's [`HandshakeChoice`] says so.
     fn made(&self, _greeting: &ClientGreeting, _id: &[u8], _session: &[u8]) {}
 }
 

@@ -1,5 +1,5 @@
 //! TLS in the server: what is configured (nginx's `ngx_http_ssl_module`), how a connection begins ([`accept`]), what
-//! requests are told of it.
+//! requests learn of it.
 //!
 //! The protocol is `weir-tls`; here are its directives ([`settings`]), the files they name ([`files`]), the handshake on a
 //! socket, and the layer that a connection keeps afterwards ([`layer`]).

@@ -117,7 +117,7 @@ impl ServerTls {
             Some(at) => fixed[at] = new,
             None => fixed.push(new),
         }
-        // A person who gives a certificate without a responder's address has said so with it.
+        // A certificate without a responder's address is given that way on purpose.
         let stapling = self.common().stapling(&fixed, &mut |_| {});
         *self.current() = CurrentCertificates { fixed, configs: None, stapling };
     }

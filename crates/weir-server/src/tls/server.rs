@@ -41,7 +41,7 @@ pub(super) struct CommonTls {
     tickets: Option<TicketKeys>,
     /// Where sessions are cached that are not in tickets.
     cache: Option<Arc<SessionCache>>,
-    /// Names that clients are told, as encoded.
+    /// Names that are sent to clients, as encoded.
     subjects: Vec<Vec<u8>>,
     pub(super) passwords: Vec<Vec<u8>>,
     /// Those with computed names that were read.
@@ -340,7 +340,7 @@ impl ServerTlsBuild {
     }
 }
 
-/// The names that clients are told of who may have issued their certificates.
+/// The names of accepted issuers, which are sent to clients.
 fn subjects(conf: &SslSettings) -> Result<Vec<Vec<u8>>, String> {
     let mut subjects: Vec<Vec<u8>> = Vec::new();
     if let Some(path) = &conf.client_certificate {

@@ -25,7 +25,7 @@ pub fn server_tls(server: &VirtualServer) -> Option<&Arc<ServerTls>> {
 }
 
 /// What the server asks of clients' certificates; also of a server that uses another's side of handshakes.
-/// Without the module `ssl` there is no address with TLS, and nobody is asked.
+/// Without the module `ssl` there is no address with TLS, and no handshake.
 pub fn client_policy(server: &VirtualServer) -> &ClientPolicy {
     static OFF: OnceLock<ClientPolicy> = OnceLock::new();
     match server.part::<ServerTlsPart>() {

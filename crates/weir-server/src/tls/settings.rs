@@ -87,7 +87,7 @@ pub enum ClientVerify {
 /// `ssl_ocsp`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OcspMode {
-    /// Nobody is asked about clients' certificates.
+    /// No responder is asked about clients' certificates.
     Off,
     /// About all of the path but the trusted end.
     On,
@@ -107,7 +107,7 @@ pub(super) enum KeyPolicy {
 /// `ssl_session_cache`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SessionCacheSetting {
-    /// `off`, `none`: nothing is kept here.
+    /// `off`, `none`: no sessions are cached here.
     None,
     /// `builtin`: this server's own, of so many bytes.
     Own(u64),
@@ -259,7 +259,7 @@ impl SslSettings {
         self.check_issuers()
     }
 
-    /// Clients need a certificate that is trusted, and nobody is.
+    /// Clients need a trusted certificate, but no authority is configured.
     fn lacks_authority(&self) -> bool {
         let asks = !matches!(self.verify, None | Some(ClientVerify::Off | ClientVerify::OptionalNoCa));
         asks && self.client_certificate.is_none() && self.trusted_certificate.is_none()

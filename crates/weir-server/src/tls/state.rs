@@ -21,7 +21,7 @@ pub(super) struct ClientJudgement {
     verdicts: RefCell<Vec<(Arc<ClientTrust>, ClientVerdict)>>,
     /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked, and for whom.
     status: OnceCell<(Arc<ClientTrust>, Result<(), &'static str>)>,
-    /// Who is trusted in this handshake otherwise than its server says, and the verdict.
+    /// Authorities trusted in this handshake in place of its server's, and the verdict.
     clients: OnceCell<(TrustedClients, OnceCell<ClientVerdict>)>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn path(
     chain::verified(&tls.facts.peer, trusted, depth, CertificatePurpose::Client, now)
 }
 
-/// Notes who is trusted in this handshake.
+/// Notes the authorities trusted in this handshake.
 pub(super) fn set_clients(tls: &ConnectionTls, clients: TrustedClients) {
     let _first = of(tls).clients.set((clients, OnceCell::new()));
 }

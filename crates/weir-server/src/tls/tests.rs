@@ -88,7 +88,7 @@ fn pair(name: &str) -> (Certificate, String, String) {
     (Certificate::new(chain, own, None).expect("they fit"), text, key.serialize_pem())
 }
 
-/// The subject of the certificate that a client who asks for `name` gets; `None`: the handshake is refused.
+/// The subject of the certificate that a client gets that asks for `name`; `None`: the handshake is refused.
 fn served(name: &str) -> Option<String> {
     let options =
         RuntimeOptions { driver: DriverChoice::Epoll, worker: 0, buffers: 8, name: "test".to_owned() };

@@ -31,7 +31,7 @@ pub struct WorkerThread {
     pub counters: Arc<WorkerCounters>,
     /// Its histograms.
     pub recorder: RecorderReader,
-    /// Its requests in flight, and who made whom wait.
+    /// Its requests in flight, and which of them made others wait.
     pub now: NowReader,
     /// Its loop's account.
     pub stats: Arc<weir_rt::LoopStats>,
@@ -78,7 +78,7 @@ struct WorkerSeat {
 }
 
 struct RunningWorker {
-    /// Tells the thread from others that had the seat.
+    /// Distinguishes the thread from others that had the seat.
     number: u64,
     thread: WorkerThread,
     stage: Arc<WorkerStage>,
@@ -173,7 +173,7 @@ impl WorkerCrew {
         Ok(called)
     }
 
-    /// The threads that run; retired ones are kept from ending.
+    /// The threads that run; retired ones are prevented from ending.
     fn hold(&self) -> Vec<CalledWorker> {
         let mut called = Vec::new();
         let mut seats = self.threads.seats();
@@ -300,7 +300,7 @@ pub(crate) struct WorkerExit {
 
 impl Drop for WorkerExit {
     fn drop(&mut self) {
-        // Nobody waits for it any more: the server is gone.
+        // It is not waited for any more: the server is gone.
         let _ = self.exit.send(self.number);
     }
 }

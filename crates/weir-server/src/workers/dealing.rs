@@ -16,7 +16,7 @@ pub struct WorkerLoad {
     pub parked: u64,
     /// Connections in its queue: accepted, and not taken yet.
     pub queued: u64,
-    /// Requests being answered.
+    /// Requests in flight.
     pub in_flight: u64,
     /// How long its turn has taken so far, in microseconds; 0 while it waits for events, or is about to stop waiting.
     pub turn_us: u64,

@@ -1,4 +1,4 @@
-//! The workers' threads, and who deals connections to them: listening sockets, the acceptor, parked connections.
+//! The workers' threads, and what deals connections to them: listening sockets, the acceptor, parked connections.
 
 pub(crate) mod acceptor;
 pub(crate) mod affinity;

@@ -1,4 +1,4 @@
-//! The listening sockets: opened once, kept over reloads, lent to workers as duplicates, passed between processes.
+//! The listening sockets: opened once, retained over reloads, lent to workers as duplicates, passed between processes.
 //!
 //! An address has one socket, or with `reuseport` as many as there are workers. The only worker accepts from all of
 //! them by itself; for several one thread does ([`acceptor`](super::acceptor)), whichever socket the kernel has chosen.
@@ -83,7 +83,7 @@ pub(crate) struct WorkerSocket {
     /// A duplicate of the only worker's own; `None`: another thread accepts, and deals to the workers.
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) address: usize,
-    /// Tells sockets apart, whatever duplicates they come as.
+    /// Distinguishes sockets; duplicates of one socket have the same.
     pub(crate) cookie: u64,
 }
 
@@ -260,8 +260,8 @@ impl SocketGroup {
     }
 }
 
-/// Listens. A unix socket's file that nobody listens on any more was left by a server that was killed, and is no reason
-/// not to start.
+/// Listens. A unix socket's file that nothing listens on any more was left by a server that was killed, and is no
+/// reason not to start.
 fn listen(address: &ListenAddress) -> std::io::Result<OwnedFd> {
     let listen = || net::listen(&address.addr, &address.options);
     match listen() {
@@ -288,7 +288,7 @@ impl SocketName {
 impl Drop for SocketName {
     fn drop(&mut self) {
         if self.own.load(Relaxed) {
-            // That somebody removed it already is fine.
+            // If it is removed already, that is fine.
             let _ = net::unlink(&self.addr);
         }
     }

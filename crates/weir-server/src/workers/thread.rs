@@ -468,7 +468,7 @@ impl WorkerLocal {
         });
     }
 
-    /// What waits for a time to come is notified that there is none.
+    /// What waits for a time to come is notified that it will not come.
     fn leave(&self) {
         if let Some(generation) = self.worker.generation() {
             generation.leave();

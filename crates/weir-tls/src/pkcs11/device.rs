@@ -114,7 +114,7 @@ impl OpenDevice {
         match self.find(&session) {
             Ok(key) => Ok(DeviceSession { session, key, of: library.set_up }),
             Err(error) => {
-                let _ = session.close(); // what failed is told
+                let _ = session.close(); // what failed is reported
                 Err(error)
             }
         }
@@ -229,7 +229,8 @@ fn set_up_anew(path: &Path) -> bool {
     }
     library.since = Instant::now();
     library.set_up.number += 1;
-    // Nobody is within the library: who is holds the lock. One that can't be ended is set up in vain.
+    // No thread is within the library: a thread that is holds the lock. If it can't be finalized, setting it up again
+    // fails.
     let _ = library.context.clone().finalize();
     initialize(&library.context).is_ok()
 }

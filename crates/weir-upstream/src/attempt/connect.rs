@@ -157,7 +157,7 @@ const LOADING: &str = "loading proxy ssl certificate by lua";
 /// OpenSSL's words for a handler that does not want the handshake.
 const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)";
 
-/// Who the client is and what it connected to. A unix socket has no such addresses.
+/// The client's address and the one it connected to. A unix socket has no such addresses.
 fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     let ends = x.client().to_socket_addr().zip(x.connection.local().to_socket_addr());
@@ -165,7 +165,7 @@ fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {
         (ProxyHeader::V1, Some((client, server))) => proxy_protocol::write_v1(&mut out, client, server),
         (ProxyHeader::V1, None) => out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
         (ProxyHeader::V2, ends) => {
-            // Addresses of two families stand for none.
+            // Addresses of two families count as none.
             let none = (SocketAddr::from(([0, 0, 0, 0], 0)), SocketAddr::from(([0u16; 8], 0)));
             let (client, server) = ends.unwrap_or(none);
             proxy_protocol::write_v2(&mut out, client, server);

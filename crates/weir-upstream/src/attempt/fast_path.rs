@@ -1,5 +1,5 @@
-//! The usual try, without a future: a request without a body, sent whole on a connection that is kept, and answered by a
-//! head that comes in one piece.
+//! The usual try, without a future: a request without a body, sent whole on a connection kept alive, with a response
+//! from a head that comes in one piece.
 //!
 //! [`UpstreamLocation::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks
 //! whether the response is there. What is in any way unusual (a connection to be made, a body to be sent, a response
@@ -30,7 +30,7 @@ use weir_engine::progress::Progress;
 
 impl UpstreamLocation {
     /// Sends `x` to a server of `group`, as far as that goes without waiting; it is done only where the request can't be
-    /// composed. The rest is left to [`poll_attempt`] and, where its flight is kept with `x`, to
+    /// composed. The rest is left to [`poll_attempt`] and, where its flight is stored with `x`, to
     /// [`finish_attempt`](crate::attempt::finish_attempt).
     pub(crate) fn try_attempt(
         self: &Rc<Self>,

@@ -93,7 +93,7 @@ impl Attempt {
         !self.body_begun || x.body.is_read()
     }
 
-    /// A session with room for a call: one that is there, one that somebody is about to open, or a new one.
+    /// A session with room for a call: one that is there, one that another task is about to open, or a new one.
     async fn session(
         &self,
         x: &mut Exchange,

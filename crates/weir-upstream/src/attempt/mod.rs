@@ -1,4 +1,4 @@
-//! A request's way through the servers of an upstream: try after try, until one answers or no other may be asked.
+//! A request's way through the servers of an upstream: try after try, until one responds or no other may be asked.
 
 pub(crate) mod choose;
 pub(crate) mod connect;
@@ -250,7 +250,7 @@ impl Attempt {
     }
 
     /// One attempt, up to its response's head. Statuses that another server may do better than are failures. It may have
-    /// begun on a `connection` that was kept.
+    /// begun on a `connection` that was kept alive.
     async fn ask_peer(
         &mut self,
         x: &mut Exchange,
@@ -405,7 +405,7 @@ impl Attempt {
         reason.0 | if sent && !request_body::is_idempotent(x) { FailureReason::NON_IDEMPOTENT.0 } else { 0 }
     }
 
-    /// Whether the request reached a server: a connection stood.
+    /// Whether the request reached a server: a connection was open.
     fn tries_sent(&self) -> bool {
         self.records.was_connected()
     }

@@ -41,9 +41,9 @@ pub trait WorkerBalancerHook {
 pub struct UpstreamDraft {
     /// A method was chosen, or `keepalive` set.
     pub chosen: bool,
-    /// Who is asked before the method is.
+    /// What is asked before the balancing method is.
     pub guide: Option<Arc<dyn BalancerHook>>,
-    /// Idle connections kept, where `keepalive` does not say.
+    /// Idle connections kept alive, where `keepalive` does not say.
     pub keepalive: Option<usize>,
 }
 
@@ -61,13 +61,13 @@ pub struct BalancerChoice<'a> {
     /// What became of the last try at a server that it named.
     pub failure: Option<BalancerFailure>,
     pub(crate) peer: Option<Arc<Peer>>,
-    /// The name that the server is told and must have (TLS); what the location says otherwise.
+    /// The name that is sent to the server (SNI) and its certificate must have; `None`: as the location says.
     pub host: Option<Box<str>>,
     /// How many more tries may follow.
     pub more_tries: i64,
     /// Milliseconds for connecting, sending, reading, of this try and those after it.
     pub timeouts: [Option<u64>; 3],
-    /// How the connection is kept.
+    /// How the connection is kept alive.
     pub keep: Option<OwnKeepalive>,
     /// Whether TLS is spoken.
     pub tls: Option<bool>,
@@ -75,7 +75,7 @@ pub struct BalancerChoice<'a> {
     pub can_tls: bool,
     /// The local address.
     pub local: Option<SockAddr>,
-    /// Where the connection is kept, if not with others to the same server.
+    /// Where the connection is pooled, if not with others to the same server.
     pub lane: Option<ConnectionLane>,
     /// The request is composed again.
     pub recreate: bool,
@@ -84,9 +84,9 @@ pub struct BalancerChoice<'a> {
 /// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalancerFailure {
-    /// The server is as well as before: it has refused somebody, or not had something.
+    /// The server's health is as before: it has refused a client, or not had a resource.
     pub next: bool,
-    /// The status of the response, or the one that stands for there being none.
+    /// The status of the response, or the one that means there is none.
     pub status: u16,
 }
 
@@ -118,7 +118,8 @@ pub(crate) struct BalancerServers {
     known: RefCell<KnownPeers>,
     /// The one that was named last: mostly the next one, too.
     last: RefCell<Option<Rc<NamedPeer>>>,
-    /// Those that are asked from an address of this machine's, or by connections kept apart, as the chooser has said.
+    /// Those that are asked from an address of this machine's, or by connections pooled separately, as the chooser has
+    /// said.
     bound: RefCell<Vec<Arc<Peer>>>,
 }
 
@@ -166,7 +167,7 @@ impl BalancerServers {
         Ok(peer)
     }
 
-    /// The same server, asked from `local`, by connections that are kept in `lane`.
+    /// The same server, asked from `local`, by connections that are pooled in `lane`.
     pub(crate) fn bound(
         &self,
         peer: &Arc<Peer>,

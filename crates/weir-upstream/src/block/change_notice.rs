@@ -1,4 +1,4 @@
-//! Who wants to know when something about an upstream's servers changes, of whatever thread.
+//! The tasks, of any thread, that are notified when something about an upstream's servers changes.
 
 use std::collections::HashMap;
 use std::fmt;

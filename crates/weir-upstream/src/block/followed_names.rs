@@ -12,10 +12,10 @@ use weir_engine::resolver;
 use weir_engine::resolver::{DnsFailure, NameWatch, Resolver};
 
 impl Upstream {
-    /// Settles who is asked for names: whom the upstream has, else whom `http` has.
+    /// Settles which resolver is asked for names: that of the upstream, else that of `http`.
     ///
     /// # Errors
-    /// nginx's words when there is none and the upstream has names.
+    /// nginx's words without a resolver, if the upstream has names.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
         let names = &self.names;
         let named = self.origins().list.iter().any(|origin| matches!(origin.place, ServerPlace::Name(_)));
@@ -43,7 +43,7 @@ impl Upstream {
     /// Whether a name may be among the servers.
     ///
     /// # Errors
-    /// nginx's words when nobody can be asked for it.
+    /// nginx's words when there is no resolver for it.
     pub(crate) fn may_ask(&self) -> std::result::Result<(), String> {
         if self.names.resolver.get().is_some() { Ok(()) } else { Err(self.no_resolver()) }
     }
@@ -104,7 +104,7 @@ impl Upstream {
             Ok(answer) => named.set(Some(answer)),
             Err(DnsFailure::Code(3)) => named.set(None),
             Err(_) => {
-                // Nobody waits for its first address any more.
+                // Nothing waits for its first address any more.
                 self.wake_waiting();
                 return true;
             }

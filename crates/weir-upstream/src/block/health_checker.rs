@@ -66,7 +66,7 @@ pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
             let of = InForceOf { now: in_force.clone(), configuration: now.clone() };
             weir_rt::spawn(rounds(of, Arc::downgrade(group), Rc::new(check.clone())));
         } else {
-            // Nobody checks any more: nobody would find them well. From here on the checks of the configuration before,
+            // Without checks no peer would be found healthy again. From here on the checks of the configuration before,
             // tasks of this thread, note nothing.
             group.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
         }
@@ -96,7 +96,7 @@ pub(crate) async fn rounds(of: InForceOf, group: Weak<Upstream>, check: Rc<Healt
                 weir_rt::sleep(delay).await;
                 let result = check.ask(&group.name, &peer).await;
                 asked.borrow_mut().retain(|other| *other != key);
-                // Another configuration may not check at all, and nobody would ever take back what is noted.
+                // Another configuration may not check at all, and what is noted would never be taken back.
                 if of.is_so() {
                     note(&check, &group, &peer, result);
                 }

@@ -1,8 +1,8 @@
 //! Members that come, go and change while the server runs: by the admin listener, or by a [`source`](crate::discovery::source).
 //!
 //! A change replaces the upstream's list, makes its members again and moves its version; each worker sees that with its
-//! next choice (one load of a word), and makes its chooser again. Nobody is asked or waited for, requests in flight end
-//! where they are.
+//! next choice (one load of a word), and makes its chooser again. No worker is asked or waited for, requests in flight
+//! end where they are.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -62,7 +62,7 @@ pub struct ListedServer {
 pub struct ResolvedServer {
     /// Milliseconds since they did; `None`: they have not yet.
     pub age: Option<u64>,
-    /// It is out of date: nobody can say anything newer.
+    /// It is out of date: no newer list is to be had.
     pub stale: bool,
 }
 
@@ -130,7 +130,7 @@ impl Upstream {
     /// Takes a server out, named as it is written or by its address. Its requests end, its idle connections close.
     ///
     /// # Errors
-    /// There is none.
+    /// It is absent.
     pub fn remove(self: &Arc<Self>, server: &str) -> Result<(), ListRefusal> {
         self.change(|list| {
             let before = list.len();
@@ -142,7 +142,7 @@ impl Upstream {
     /// Changes what is said of a server: `{"weight": 3, "drain": true}`.
     ///
     /// # Errors
-    /// There is none, or what is wrong with the object.
+    /// It is absent, or what is wrong with the object.
     pub fn edit(self: &Arc<Self>, server: &str, settings: &JsonValue) -> Result<(), ListRefusal> {
         let JsonValue::Object(fields) = settings else {
             return Err(ListRefusal::Wrong("settings are an object".to_owned()));
@@ -230,7 +230,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Writes the list where it is kept; what can't be written is logged.
+    /// Writes the list to its file; what can't be written is logged.
     pub(crate) fn keep_list(&self) {
         let Some(path) = &self.kept else { return };
         let text = server_list::write(&self.origins().list);
@@ -243,7 +243,7 @@ impl Upstream {
         }
     }
 
-    /// The list that was kept, if there is one that can be read. One that can't is logged, and as good as none.
+    /// The stored list, if it exists and can be read. One that can't is logged, and treated as absent.
     pub(crate) fn kept_list(&self) -> Option<Vec<ServerEntry>> {
         let path = self.kept.as_ref()?;
         let text = match std::fs::read(path) {

@@ -10,7 +10,7 @@ use weir_engine::log;
 use weir_engine::log::LogLevel;
 
 impl Upstream {
-    /// `peer` has answered after so many microseconds.
+    /// `peer` has responded after this many microseconds.
     pub(crate) fn judge_slowness(&self, outlier: &OutlierLimits, peer: &Arc<Peer>, us: u64) {
         let Some(mean) = peer.state.slowness.add(outlier, us) else { return };
         let now = crate::peer::balance::now();

@@ -55,7 +55,7 @@ async fn run(group: Weak<Upstream>, source: Arc<ServerSource>) {
     }
 }
 
-/// Ready when nobody has the upstream any more.
+/// Ready when nothing refers to the upstream any more.
 async fn gone(group: &Weak<Upstream>) {
     while group.strong_count() > 0 {
         weir_rt::sleep(LOOK).await;

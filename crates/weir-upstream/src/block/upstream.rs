@@ -1,4 +1,4 @@
-//! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
+//! Upstreams: lists of servers, as `upstream { }` or the argument of a `*_pass` names them.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -22,14 +22,14 @@ use crate::peer::outlier::OutlierLimits;
 use crate::peer::sticky::StickyMethod;
 use crate::pool::shared_idle::SharedIdle;
 
-/// A group of servers, shared by all workers.
+/// An upstream and its peers, shared by all workers.
 #[derive(Debug)]
 pub struct Upstream {
     /// The name in `upstream NAME`, or the host of an address that a `*_pass` names.
     pub name: Box<str>,
     /// How one of its servers is chosen.
     pub method: BalanceMethod,
-    /// The idle connections that are kept.
+    /// The idle connections that are kept alive.
     pub keep: KeepaliveLimits,
     /// What binds clients to servers.
     pub sticky: Option<StickyMethod>,
@@ -56,13 +56,13 @@ pub struct Upstream {
     pub(crate) changing: Mutex<()>,
     /// Its idle connections that any worker may take.
     pub(crate) idle: Arc<SharedIdle>,
-    /// Who is asked for names.
+    /// The resolver that is asked for names.
     pub(crate) names: UpstreamNames,
     /// Where its list comes from at run time.
     pub(crate) source: Option<Arc<ServerSource>>,
-    /// Where its list is kept between runs.
+    /// The file in which its list is stored between runs.
     pub(crate) kept: Option<PathBuf>,
-    /// Who is asked before the method is.
+    /// What is asked before the balancing method is.
     pub(crate) guide: Option<Arc<dyn BalancerHook>>,
 }
 
@@ -128,7 +128,7 @@ impl Upstream {
         self.rebuild(&origins, &UpstreamMembers::default());
     }
 
-    /// Makes the members again; those of `before` that are still there stay who they are, with what is known of them.
+    /// Makes the members again; those of `before` that are still there stay the same, with what is known of them.
     /// Requests that begin from now on see the new ones.
     pub(crate) fn rebuild(&self, origins: &ServerList, before: &UpstreamMembers) {
         let members = server_list::members(&origins.list, before);

@@ -47,7 +47,7 @@ impl Upstreams {
     }
 
     /// The upstream that the computed `host` names, with or without a port: that of an `upstream` block, or of a
-    /// `*_pass` to the same address, where `default_port` stands in for a port that is not written. `None` if the
+    /// `*_pass` to the same address, where `default_port` is used for a port that is not written. `None` if the
     /// configuration has neither: the caller looks the host up.
     pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Upstream>> {
         if let Some(found) = self.find(host) {
@@ -100,7 +100,7 @@ impl Upstreams {
         }
     }
 
-    /// Settles who is asked for names of servers: whom the upstream has, else whom `http` has.
+    /// Settles which resolver is asked for names of servers: that of the upstream, else that of `http`.
     ///
     /// # Errors
     /// nginx's words for each that has none.

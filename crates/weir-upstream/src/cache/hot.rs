@@ -81,7 +81,7 @@ pub(crate) struct CachedResponse {
 pub(crate) enum HotLookup {
     /// It is this response.
     Answer(Rc<CachedResponse>),
-    /// There is none.
+    /// It is absent.
     Nothing,
     /// There is something else.
     Bad(BadCacheHead),
@@ -163,7 +163,7 @@ impl HotCache {
     }
 }
 
-/// The file at `path` and what it says, or why there is none.
+/// The file at `path` and what it says, or why it can't be used.
 async fn load(path: &Path) -> Result<(RawCacheFile, Result<ParsedCacheFile, BadCacheHead>), HotLookup> {
     let again = || {
         let path = path.to_path_buf();

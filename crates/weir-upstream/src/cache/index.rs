@@ -1,8 +1,8 @@
 //! What is cached in one zone: an entry for each key, of all workers.
 //!
-//! The table's lock is held to find an entry; what is known of it is behind a lock of its own, taken only where
+//! The table's lock is held to find an entry; what is known of it is under a lock of its own, taken only where
 //! a response is not served from a worker's memory. When an entry was used last is an atomic that serving writes at
-//! most once a millisecond: the order in the table follows when somebody looks for the oldest.
+//! most once a millisecond: the order in the table follows when the oldest is looked for.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(super) struct CacheEntry {
     linked: AtomicU64,
     /// Which file's body was found whole last; 0: none's.
     pub(super) checked: AtomicU64,
-    /// Somebody checks it.
+    /// A request revalidates it.
     pub(super) checking: AtomicBool,
     state: Mutex<CacheIndexState>,
 }
@@ -50,14 +50,14 @@ pub(super) struct CacheIndexState {
     pub(super) uses: u64,
     /// There is a file.
     pub(super) exists: bool,
-    /// It was found that there is none.
+    /// It was found absent.
     pub(super) absent: bool,
     /// How large that is, in whole blocks.
     pub(super) size: u64,
-    /// Somebody fetches it; with [`Turn`](super::Turn) until when he may take.
+    /// A request fetches it; with [`Turn`](super::Turn) until when it may take.
     pub(super) updating: bool,
     pub(super) lock_until: u64,
-    /// A status that is answered without a file, up to and with this second.
+    /// A status that is the whole response, without a file, up to and with this second.
     pub(super) error: Option<(u16, u64)>,
     /// Requests that have to do with it.
     pub(super) holders: usize,
@@ -167,7 +167,7 @@ impl CacheIndex {
         Some(CacheTicket::new(self.clone(), entry, false))
     }
 
-    /// The entry of `key`, made if there is none; whether it was made.
+    /// The entry of `key`, made if absent; `true` if it was made.
     fn entry(&self, key: CacheKey, now: u64) -> Option<(Arc<CacheEntry>, bool)> {
         let mut part = self.table.lock(&key.0);
         if let Some(handle) = part.find(&key.0) {
@@ -240,7 +240,7 @@ impl CacheIndex {
         known || removed
     }
 
-    /// Takes the entry out of the table that was not used for longest, of those that nobody has to do with and that
+    /// Takes the entry out of the table that was not used for longest, of those that no request uses and that
     /// are old enough for `old`, given when they were used last.
     fn oldest(
         &self,
@@ -315,7 +315,7 @@ impl CacheIndex {
         }
     }
 
-    /// Forgets an entry that says nothing, unless somebody else has to do with it.
+    /// Forgets an entry that says nothing, unless another request uses it.
     pub(super) fn drop_empty(&self, entry: &Arc<CacheEntry>) {
         let mut part = self.table.lock(&entry.key.0);
         let Some(handle) = part.peek(&self.table, &entry.key.0) else { return };

@@ -1,5 +1,5 @@
-//! The thread that looks after all caches of the process: removes what nobody asked for in time, and what is too much.
-//! Directories are read by threads of their own when the server starts: a large one takes minutes.
+//! The thread that maintains all caches of the process: removes what was not requested in time, and what exceeds the
+//! limits. Directories are read by threads of their own when the server starts: a large one takes minutes.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -57,7 +57,7 @@ pub(super) fn hurry() {
 /// Logs that `call` failed for `path`.
 pub(super) fn complain(call: &str, path: &Path, error: &io::Error) {
     if error.kind() == io::ErrorKind::NotFound {
-        // Somebody else removed it: that is what was wanted.
+        // It is removed already: that is what was wanted.
         return;
     }
     let errno = error.raw_os_error().unwrap_or(0);
@@ -129,7 +129,7 @@ fn manage(cache: &CacheIndex) {
     }
 }
 
-/// Bytes that the file system of `path` has free; as many as can be where nobody knows.
+/// Bytes that the file system of `path` has free; as many as can be where that is not known.
 fn free(path: &Path) -> u64 {
     weir_rt::file::free_space(path).unwrap_or(u64::MAX)
 }
@@ -181,7 +181,7 @@ fn is_left_over(name: &OsStr) -> bool {
     CacheKey::parse(key).is_some() && number.len() == 10 && number.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// Whether nobody can be writing it any more, unless very slowly.
+/// Whether it can't be being written any more, unless very slowly.
 fn is_old(modified: io::Result<SystemTime>) -> bool {
     modified.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
 }
@@ -209,7 +209,7 @@ impl KeeperRest {
     }
 }
 
-/// How often is looked for what nobody asks for any more, where nobody calls.
+/// How often the thread looks for what is not requested any more, if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
 /// A file that was written to longer ago is of a process that ended.
 const ABANDONED: Duration = Duration::from_secs(600);

@@ -4,7 +4,7 @@
 //!  Hot (one per worker)      heads and small bodies, in memory; asks the disk once per turn whether its file is
 //!    │ not there, or old     still the one that was read
 //!    ▼
-//!  Index (one per zone)      what is kept, since when unused, who fetches it again, who waits for that
+//!  Index (one per zone)      what is cached, since when unused, which request fetches it again, which wait
 //!    │
 //!    ▼
 //!  directory/c/29/b7f54b2df7773722d382f4809d65029c     a Head, the response's own head, the body
@@ -12,8 +12,8 @@
 //!
 //! A file is written aside and renamed when it is whole, so that a crash leaves no half ones; it is read with the
 //! suspicion that anybody may have written it. The [`keeper`] is the thread that reads the directory when the server
-//! starts and removes what nobody asks for. What a response may be cached for and when it may be used is no business of
-//! this part: that is [`upstream`](crate)'s.
+//! starts and removes what is not requested. What a response may be cached for and when it may be used is no business
+//! of this part: that is [`upstream`](crate)'s.
 
 mod body;
 pub mod head;

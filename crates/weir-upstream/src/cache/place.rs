@@ -61,7 +61,7 @@ impl CacheZones {
     }
 
     /// Takes the places into use: settings that a reload has changed count from now on, directories are read, what
-    /// nobody asks for is removed.
+    /// is not requested is removed.
     pub fn start(&self) {
         for zone in &self.0 {
             if let (Some(cache), Some(place)) = (of(zone), zone.settings::<CacheZone>()) {
@@ -72,7 +72,7 @@ impl CacheZones {
     }
 }
 
-/// The cache that `zone` is; `None`: nobody has declared it.
+/// The cache that `zone` is; `None`: it is not declared.
 pub fn of(zone: &SharedZone) -> Option<Arc<CacheIndex>> {
     let place = zone.settings::<CacheZone>()?;
     Some(zone.store(|size| CacheIndex::new(place, size)))

@@ -1,4 +1,4 @@
-//! Tests of the index: who may keep what, who waits for whom, and what goes first.
+//! Tests of the index: which responses may be cached, which requests wait for which, and what is evicted first.
 
 use std::fs;
 use std::path::Path;

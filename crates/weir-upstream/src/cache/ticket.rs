@@ -17,7 +17,7 @@ use weir_engine::temp::TempFileFailure;
 pub struct CacheTicket {
     cache: Arc<CacheIndex>,
     entry: Arc<CacheEntry>,
-    /// This request fetches the response; until when nobody else may, or 0 for as long as it takes.
+    /// This request fetches the response; until when no other may, or 0 for as long as it takes.
     updating: Option<u64>,
     /// How often the response was asked for counts.
     counted: bool,
@@ -86,7 +86,7 @@ impl CacheTicket {
         self.entry.state().exists
     }
 
-    /// Ready when nobody fetches the response. The caller sees to it that it does not wait for ever.
+    /// Ready when no request fetches the response. The caller makes sure that it does not wait for ever.
     pub(crate) fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.entry.state();
         if !state.updating || state.lock_until <= weir_rt::clock::monotonic_ms() {

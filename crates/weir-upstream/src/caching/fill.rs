@@ -166,7 +166,7 @@ impl Attempt {
         Some(verdict)
     }
 
-    /// How the request ends when no server answers it.
+    /// How the request ends when no server responds.
     pub(crate) fn fails(&mut self, x: &mut Exchange, reason: FailureReason) -> Verdict {
         if let Some(verdict) = self.stale(x, reason, FailureSource::NoResponse) {
             return verdict;

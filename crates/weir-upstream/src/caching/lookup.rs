@@ -1,10 +1,10 @@
-//! A request's way past the cache: answered from it, sent on to fill it, or sent past it.
+//! A request's way through the cache: served from it, sent on to fill it, or sent past it.
 //!
 //! ```text
 //!  respond_from_memory ── in this worker's memory, and fresh ──► a response, without waiting
 //!     │
 //!  begin ──── a file, fresh ────────────────────────► HIT
-//!     ├────── too old, and may be used meanwhile ───► STALE (fetched behind the client's back), UPDATING
+//!     ├────── too old, and may be used meanwhile ───► STALE (fetched in the background), UPDATING
 //!     ├────── too old ──────────────────────────────► Fetch: EXPIRED; may become STALE or REVALIDATED
 //!     ├────── another fetches it, `*_cache_lock` ───► waits, looks again
 //!     └────── nothing ──────────────────────────────► Fetch: MISS
@@ -56,7 +56,7 @@ type OwnTicket = (Arc<CacheIndex>, Rc<HotCache>);
 
 /// How a request begins.
 pub(crate) enum CacheDecision {
-    /// It is answered.
+    /// The response is under way.
     Done(Verdict),
     /// A server is asked, with the cache in mind.
     Fetch(Box<CacheFetch>),
@@ -64,7 +64,7 @@ pub(crate) enum CacheDecision {
     Past,
 }
 
-/// A fetch that goes on in a request of its own, behind the client's back; the request's state.
+/// A fetch that goes on in a request of its own, in the background; the request's state.
 #[derive(Default)]
 struct HandedOver(Option<Box<CacheFetch>>);
 
@@ -380,7 +380,7 @@ fn wrong_file(ticket: &CacheTicket, what: &str) -> String {
     format!("cache file \"{}\" {what}", ticket.file().display())
 }
 
-/// Waits until nobody fetches the response any more; `false`: for so long that the server is asked.
+/// Waits until no request fetches the response any more; `false`: for so long that the server is asked.
 async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> bool {
     let began = weir_rt::now_ms();
     let turn = async {
@@ -421,7 +421,7 @@ fn is_far(x: &Exchange, most: Option<u64>) -> bool {
     };
     let range = range.trim_ascii_start();
     let digits = range.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // A range from the end: nobody knows where it begins.
+    // A range from the end: where it begins is not known.
     range.first() == Some(&b'-')
         || weir_http::header::decimal(&range[..digits]).is_some_and(|start| start >= most)
 }

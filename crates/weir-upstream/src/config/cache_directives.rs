@@ -103,7 +103,7 @@ pub struct CacheSettings {
     pub purge: Vec<ValueScript>,
     /// Bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: u32,
-    /// What is too old is fetched again behind the client's back.
+    /// What is stale is fetched again in the background.
     pub background_update: bool,
     /// What is too old is asked for with conditions.
     pub revalidate: bool,
@@ -137,7 +137,7 @@ impl CacheFamily {
     /// The settings; `None` where nothing is cached.
     ///
     /// # Errors
-    /// nginx's words for a zone that nobody declares.
+    /// nginx's words for a zone that is not declared.
     pub(crate) fn resolve(&self, prefix: &'static str) -> Result<Option<Arc<CacheSettings>>> {
         let Some(Some(zone)) = &self.zone else { return Ok(None) };
         if let CacheZoneSetting::Fixed(zone, at) = zone
@@ -279,7 +279,7 @@ impl CacheSettings {
     }
 }
 
-/// Bit of `_cache_use_stale`: somebody fetches a newer one.
+/// Bit of `_cache_use_stale`: a request fetches a newer one.
 pub const UPDATING: u32 = 0x1000;
 
 /// The words of `_cache_use_stale`: those of `_next_upstream`, but that nothing is repeated here.

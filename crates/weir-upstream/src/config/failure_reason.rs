@@ -90,7 +90,7 @@ impl FailureReason {
         }
     }
 
-    /// Whether it counts against the server: refusing somebody, or not having something, does not.
+    /// Whether it counts against the server: refusing a client, or not having a resource, does not.
     pub fn counts(self) -> bool {
         !matches!(self, FailureReason::HTTP_403 | FailureReason::HTTP_404)
     }
@@ -100,6 +100,6 @@ impl FailureReason {
 pub(crate) enum AttemptFailure {
     /// Another server may be asked.
     Next(AttemptFault),
-    /// Nobody is asked any more.
+    /// No server is asked any more.
     End(Verdict),
 }

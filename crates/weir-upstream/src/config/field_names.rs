@@ -32,7 +32,7 @@ impl FieldNames {
         }
     }
 
-    /// As [`FieldNames::has`], of a name that nobody has looked up yet.
+    /// As [`FieldNames::has`], of a name that was not looked up yet.
     pub(crate) fn has_name(&self, name: &[u8]) -> bool {
         self.has(classify(name), name)
     }

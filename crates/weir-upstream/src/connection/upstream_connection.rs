@@ -12,7 +12,7 @@ use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 use weir_engine::descriptors::socket_when_free;
 
-/// A connection to a server, while it is used or kept.
+/// A connection to a server, while it is used or kept alive.
 pub struct UpstreamConnection {
     /// The socket.
     pub stream: Stream,
@@ -20,7 +20,7 @@ pub struct UpstreamConnection {
     pub timer: Timer,
     /// Requests it has taken.
     pub(crate) requests: u64,
-    /// It has answered before.
+    /// True when it has carried a response before.
     pub(crate) reused: bool,
     opened: u64,
     /// Milliseconds it was idle before the current request.
@@ -29,11 +29,11 @@ pub struct UpstreamConnection {
     pub(crate) sent_before: u64,
     /// Its TLS.
     pub(crate) secure: Option<SecureUpstream>,
-    /// How it is kept, where that is not as its upstream's are.
+    /// How it is kept alive, where that differs from its upstream's settings; `None` as those.
     pub(crate) own: Option<OwnKeepalive>,
 }
 
-/// How a connection is kept that a chooser has decided about.
+/// How a connection is kept alive that a chooser has decided about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnKeepalive {
     /// Milliseconds it may be idle.
@@ -148,7 +148,7 @@ impl UpstreamConnection {
             && self.is_silent()
     }
 
-    /// A byte that nobody asked for makes the connection useless, and taking it away shows that.
+    /// An unexpected byte makes the connection useless, and taking it away shows that.
     fn is_silent(&self) -> bool {
         !matches!(self.stream.try_recv(), Some(RecvOutcome::Data(_) | RecvOutcome::Eof | RecvOutcome::Err(_)))
     }

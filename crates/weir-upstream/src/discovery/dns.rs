@@ -13,7 +13,7 @@ use weir_rt::net::SockAddr;
 use crate::peer::Peer;
 use weir_engine::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
 
-/// Who is asked for the names of an upstream.
+/// The resolver that is asked for the names of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamNames {
     /// Where the upstream is written.
@@ -21,7 +21,7 @@ pub(crate) struct UpstreamNames {
     /// The upstream's own `resolver` and `resolver_timeout`.
     pub(crate) own: Option<Arc<Resolver>>,
     pub(crate) timeout: Option<u64>,
-    /// Who is asked, and for how many milliseconds.
+    /// The resolver, and for how many milliseconds it is asked.
     pub(crate) resolver: OnceLock<(Arc<Resolver>, u64)>,
     /// The configuration has been in force: names that come are followed.
     pub(crate) begun: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct FollowedName {
     port: u16,
     service: Option<Box<str>>,
     answer: Mutex<Option<Arc<DnsAnswer>>>,
-    /// The millisecond of the monotonic clock of the last answer; 0: there was none.
+    /// The millisecond of the monotonic clock of the last answer; 0: none yet.
     answered: AtomicU64,
     pub(crate) followed: AtomicBool,
     /// The first look-up has ended, well or not.
@@ -107,12 +107,12 @@ impl FollowedName {
         self.service.as_deref()
     }
 
-    /// Whether both are answered alike.
+    /// Whether both get the same answer.
     pub(crate) fn asks_as(&self, other: &FollowedName) -> bool {
         self.question == other.question
     }
 
-    /// The same, followed by nobody yet.
+    /// The same, without a follower yet.
     pub(crate) fn anew(&self) -> FollowedName {
         FollowedName {
             question: self.question.clone(),
@@ -149,7 +149,7 @@ impl FollowedName {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
-    /// The peers that the name stands for now, each with whether its service is one to ask when others fail.
+    /// The peers that the name resolves to now, each with whether its service is one to ask when others fail.
     pub(crate) fn peers(&self, model: &Peer) -> Vec<(Peer, bool)> {
         let Some(answer) = self.answer() else { return Vec::new() };
         let peer = |addr: SockAddr, weight: u32| Peer {

@@ -52,7 +52,7 @@ impl ServerEntry {
     /// Reads a server of a list: `"10.0.0.1:80"`, or an object with `server` and what else a `server` line may say.
     ///
     /// # Errors
-    /// What is wrong, for the person who wrote it.
+    /// What is wrong, in words for the author of the list.
     pub(crate) fn read(value: &JsonValue) -> Result<ServerEntry, String> {
         let text = value.text().or_else(|| value.field("server").and_then(JsonValue::text));
         let text = text.ok_or("a server is a string, or an object with \"server\"")?;
@@ -78,7 +78,7 @@ impl ServerEntry {
     /// Takes over what an object says; what it is silent about stays.
     ///
     /// # Errors
-    /// What is wrong, for the person who wrote it; then some of it may have been taken over.
+    /// What is wrong, in words for the author of the list; then some of it may have been taken over.
     pub(crate) fn set(&mut self, fields: &[(String, JsonValue)]) -> Result<(), String> {
         for (key, value) in fields {
             self.set_one(key, value)
@@ -175,7 +175,7 @@ impl ServerEntry {
     pub(crate) fn has_made(&self, peer: &Peer, backup: bool) -> bool {
         match &self.place {
             ServerPlace::Fixed(_) => backup == self.backup && peer.is_set_as(&self.model),
-            // What names say may change weights, and who is a backup.
+            // What DNS records say may change weights, and which peer is a backup.
             ServerPlace::Name(_) => peer.server == self.model.server && peer.bind == self.model.bind,
         }
     }
@@ -201,7 +201,7 @@ impl ServerEntry {
 /// Reads a list of servers: an array, alone or as `servers` of an object.
 ///
 /// # Errors
-/// What is wrong, for the person who wrote it.
+/// What is wrong, in words for the author of the list.
 pub(crate) fn read(value: &JsonValue) -> Result<Vec<ServerEntry>, String> {
     let list = value.list().or_else(|| value.field("servers").and_then(JsonValue::list));
     let list = list.ok_or("a list of servers is an array, or an object with the array \"servers\"")?;

@@ -65,7 +65,7 @@ impl CallFields {
     }
 
     /// Whether it is longer than a buffer of `most` bytes, or was not read whole. The shortest code of a byte has five bits; only
-    /// a table that was filled before makes one byte stand for kilobytes.
+    /// a table that was filled before makes one byte expand to kilobytes.
     pub(crate) fn is_larger(&self, most: u64) -> bool {
         self.too_large || self.block as u64 > most || self.text.len() as u64 > most.saturating_mul(2)
     }

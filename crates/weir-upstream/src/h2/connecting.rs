@@ -20,7 +20,7 @@ struct ConnectingAttempt {
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// Somebody connects; a task that waits goes on when this is dropped.
+/// A task connects; a task that waits goes on when this is dropped.
 pub(crate) struct SessionSoon(Rc<ConnectingAttempt>);
 
 impl SessionSoon {
@@ -38,7 +38,7 @@ impl Drop for SessionSoon {
 }
 
 impl SessionConnecting {
-    /// Begins to connect, unless somebody does already: then it is to be waited for whether that one comes to a
+    /// Begins to connect, unless another task does already: then it is to be waited for whether that one comes to a
     /// connection.
     pub(crate) fn begin(
         &self,

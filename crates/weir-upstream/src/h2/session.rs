@@ -58,7 +58,7 @@ pub(crate) struct UpstreamSession {
     lost: Cell<Option<SessionLoss>>,
 }
 
-/// What is kept of a stream beside the protocol's state, at its key's index.
+/// What is stored of a stream beside the protocol's state, at its key's index.
 #[derive(Default)]
 pub(super) struct SessionSlot {
     /// What came and was not taken.
@@ -99,7 +99,7 @@ impl SessionSlot {
     }
 
     /// Whether another interim response is taken; `None`: it was said before that none is. They are read before their call
-    /// has a turn, and some bytes of a block may stand for a megabyte.
+    /// has a turn, and some bytes of a block may expand to a megabyte.
     fn takes_interim(&mut self, section: &hpack::DecodedSection) -> Option<bool> {
         let before = self.interim;
         // As the compression's tables count them (RFC 7541 section 4.1).

@@ -24,7 +24,7 @@ pub(crate) struct GrpcHealth {
 /// `grpc.health.v1.HealthCheckResponse.ServingStatus`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcCheckState {
-    /// 0, which is what an empty message stands for, or no message at all.
+    /// 0, which is what an empty message means, or no message at all.
     Unknown,
     /// 1
     Serving,
@@ -120,7 +120,7 @@ impl GrpcHealthCall {
         Some(GrpcHealthCall { h2, http: None, grpc: None, message: Vec::new(), ended: false })
     }
 
-    /// Takes what came out of `input`; what is to be answered is appended to `out`.
+    /// Takes what came out of `input`; what is to be sent in reply is appended to `out`.
     fn received(&mut self, input: &mut Vec<u8>, now: u64, out: &mut Vec<u8>) -> Result<(), String> {
         loop {
             let received = self.h2.receive(input, now, out);
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// A server's side, which sees a request and answers it in pieces of `cut` bytes.
+    /// A server's side, which sees a request and responds in pieces of `cut` bytes.
     fn talk(
         cut: usize,
         answer: impl Fn(&mut h2::H2Connection, StreamKey, &mut Vec<u8>),

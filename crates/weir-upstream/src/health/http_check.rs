@@ -22,7 +22,7 @@ impl HttpCheckResult {
     /// Reads a response's head.
     ///
     /// # Errors
-    /// For people: why there is none.
+    /// Why there is no valid response, in words for the log.
     pub(crate) async fn head(connection: &UpstreamConnection) -> Result<HttpCheckResult, String> {
         let mut checked = HttpCheckResult::default();
         loop {

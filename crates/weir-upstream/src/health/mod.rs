@@ -52,7 +52,7 @@ pub struct HealthCheck {
     statuses: Vec<(u16, u16)>,
     /// The `match` block that says what its response must be, in the place of `statuses`.
     matching: Option<Arc<OnceLock<MatchRules>>>,
-    /// Nobody asks a server before it was found well.
+    /// A server gets no requests before it was found healthy.
     pub(crate) mandatory: bool,
 }
 

@@ -48,16 +48,16 @@ pub struct Peer {
     pub route: Box<str>,
     /// The local address of connections to it (`bind=`); port 0: any.
     pub bind: Option<SockAddr>,
-    /// Its connections are kept apart from others to the same address.
+    /// Its connections are pooled separately from others to the same address.
     pub lane: Option<Arc<ConnectionLane>>,
     /// Its connections are counted where all workers see them at once: its limit or its upstream's method compares the
     /// number. Otherwise each worker counts its own.
     pub(crate) is_compared: bool,
-    /// What changes about it, shared by all workers and kept over reloads.
+    /// What changes about it, shared by all workers and retained over reloads.
     pub state: Arc<PeerState>,
 }
 
-/// Connections that are kept by a name of their own.
+/// Connections that are pooled under a name of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLane {
     /// The name that a chooser has given the lane.
@@ -87,7 +87,7 @@ pub struct PeerState {
     pub(crate) streak: AtomicU32,
     /// The second of the system's time since which it is as well, or as unwell, as it is; 0: from the beginning.
     pub(crate) since: AtomicU64,
-    /// How soon it answered of late; fed where the upstream's method wants to know.
+    /// Its recent response times; fed where the upstream's method wants to know.
     pub time: MovingAverage,
     /// How soon it can be reached, and long bodies get there; fed with `least_time upload`.
     pub line: UploadLine,
@@ -135,7 +135,7 @@ impl PeerState {
         self.check.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A worker's own account of this peer, which nobody else writes.
+    /// A worker's own account of this peer, which no other thread writes.
     pub(crate) fn account(&self) -> Arc<PeerFigures> {
         let figures = Arc::<PeerFigures>::default();
         let mut all = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,7 @@ impl PeerState {
     }
 }
 
-/// So many accounts are kept apart before those nobody writes to any more are added up.
+/// This many accounts are kept separately before those that are not written to any more are added up.
 const ACCOUNTS: usize = 64;
 /// `PeerState::turned`, where a script has said something.
 const DOWN: u8 = 1;
@@ -341,7 +341,7 @@ impl Peer {
         if self.is_compared {
             state.conns.fetch_sub(1, Relaxed);
         }
-        // It answered in an interval that began after its last failure: that one is forgotten.
+        // It responded in an interval that began after its last failure: that one is forgotten.
         if !failed
             && state.fails.load(Relaxed) > 0
             && state.accessed.load(Relaxed) < state.checked.load(Relaxed)

@@ -66,7 +66,7 @@ pub struct PeerSlowness {
     /// Microseconds of the responses that have yet to make a mean, and how many they are.
     sum: AtomicU64,
     count: AtomicU32,
-    /// The last mean, in microseconds; 0: there was none.
+    /// The last mean, in microseconds; 0: none yet.
     pub(crate) mean: AtomicU64,
     /// The second of the system's time up to which it is left out.
     until: AtomicU64,
@@ -113,7 +113,7 @@ mod tests {
         assert!(!OUTLIER.is_one(3000, &mut [1000]));
         assert!(!OUTLIER.is_one(999, &mut [1]), "it is fast");
         assert!(!OUTLIER.is_one(9999, &mut []), "there is nobody to compare it to");
-        // Of two the faster counts: one that is slow itself hides nobody.
+        // Of two the faster counts: one that is slow itself hides no other.
         assert!(OUTLIER.is_one(9000, &mut [9000, 1000]));
         assert!(!OUTLIER.is_one(9000, &mut [9000, 1000, 9000]));
     }

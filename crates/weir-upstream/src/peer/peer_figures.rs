@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct PeerFigures {
-    /// Connections in use, of a peer whose number of them nobody compares.
+    /// Connections in use, of a peer for which the method does not compare that number.
     in_flight: AtomicU32,
     requests: AtomicU64,
     failed: AtomicU64,
@@ -60,7 +60,7 @@ impl PeerFigures {
         }
     }
 
-    /// Takes over what `other` counted. Nobody else writes to either.
+    /// Takes over what `other` counted. No other thread writes to either.
     pub(crate) fn add(&self, other: &PeerFigures) {
         self.requests.store(self.requests.load(Relaxed) + other.requests.load(Relaxed), Relaxed);
         self.failed.store(self.failed.load(Relaxed) + other.failed.load(Relaxed), Relaxed);
@@ -96,7 +96,7 @@ impl PeerTotals {
     }
 
     /// The time to the head of a response, in microseconds, that the share `q` (0 to 1) of all stayed below; at most a
-    /// fifth too long. `None`: nothing was answered.
+    /// fifth too long. `None`: there was no response.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let count: u64 = self.times.iter().sum();
         let rank = ((count as f64 * q).ceil() as u64).max(1);

@@ -43,7 +43,7 @@ impl MovingAverage {
         let value = match known {
             Some(known) if sample < known || !timed.peak => {
                 let keep = timed.keep(now.saturating_sub(self.at.load(Relaxed)));
-                // The older value has sunk already; it is blended as it stood.
+                // The older value has sunk already; it is blended as it was.
                 let stood = self.value.load(Relaxed) as f64;
                 (stood * keep + sample as f64 * (1.0 - keep)) as u64
             }

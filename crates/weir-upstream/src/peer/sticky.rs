@@ -1,8 +1,8 @@
 //! `sticky`: a client's requests go to the server that had its first one, as long as that server may be asked.
 //!
 //! What binds them is a cookie of ours, the `route=` of a server found in the request, or a session that the server
-//! itself has opened and that was seen when it did. A server that may not be asked is replaced as for a new client, who
-//! is bound again. A server that is being drained is asked by those who are bound to it and by nobody else.
+//! itself has opened and that was seen when it did. A server that may not be asked is replaced as for a new client,
+//! which is bound again. A server that is being drained gets requests of clients bound to it only.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -149,7 +149,7 @@ impl StickyMethod {
         Some(peer.clone())
     }
 
-    /// `peer` has answered `x`: binds the client. What is returned is to be stored when the response is over.
+    /// `peer` has responded to `x`: binds the client. What is returned is to be stored when the response is over.
     pub(crate) fn answered(&self, x: &mut Exchange, peer: &Peer) -> Option<LearnedSessions> {
         match self {
             StickyMethod::Route(_) => None,

@@ -27,7 +27,7 @@ pub(crate) enum OwnPlace {
 /// The connections of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct SharedIdle {
-    /// As long as the list, for those who only look.
+    /// As long as the list, for callers that only look.
     count: AtomicUsize,
     list: Mutex<IdleList>,
     /// When a worker swept it last, in milliseconds of the loops' clock.
@@ -58,7 +58,7 @@ impl IdleList {
 }
 
 impl SharedIdle {
-    /// Whether there is none.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.count() == 0
     }

@@ -1,4 +1,5 @@
-//! Connections kept between requests: a worker's own, newest first, and [those of all workers](crate::pool::shared_idle).
+//! Connections kept alive between requests: a worker's own, newest first, and [those of all
+//! workers](crate::pool::shared_idle).
 //!
 //! `keepalive N` counts for the process: half of it is shared out among the workers, and what overflows a worker's share
 //! goes to the list of all, where any worker looks before it connects. What a worker has not used for [`PARK_MS`] goes there,
@@ -7,8 +8,8 @@
 //! worker all are its own.
 //!
 //! A worker's own idle sockets stay registered with its event loop, so that whether the server has closed one is known
-//! without a system call when it is to be used again. One task per upstream, alive only while connections are kept,
-//! closes what was closed there or idle too long.
+//! without a system call when it is to be used again. One task per upstream, alive only while connections are kept
+//! alive, closes what was closed there or idle too long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -58,12 +59,12 @@ impl WorkerPool {
         }
     }
 
-    /// Whether connections that speak HTTP/2 are shared by requests, and kept.
+    /// Whether connections that speak HTTP/2 are shared by requests, and kept alive.
     pub(crate) fn shares(&self) -> bool {
         self.keep.connections > 0
     }
 
-    /// How connections are kept.
+    /// How connections are kept alive.
     pub(crate) fn keep(&self) -> KeepaliveLimits {
         self.keep
     }
@@ -79,8 +80,8 @@ impl WorkerPool {
         sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
     }
 
-    /// Adds one, if they are shared. Of idle ones as many are kept as of other connections; the one that has been idle
-    /// for longest is closed.
+    /// Adds one, if they are shared. Of idle ones as many are kept alive as of other connections; the one that has been
+    /// idle for longest is closed.
     pub(crate) fn add(&self, session: &Rc<UpstreamSession>, worker: &Worker) {
         if !self.shares() {
             return;
@@ -140,7 +141,7 @@ impl WorkerPool {
         Some(idle.remove(at))
     }
 
-    /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
+    /// Keeps alive a connection that has carried a whole response; beyond the limits the oldest is closed.
     pub(crate) fn give(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -178,8 +179,8 @@ impl WorkerPool {
         }
     }
 
-    /// Gives a connection to all workers, of which so many may be kept, and those whose places are lent; one that can't
-    /// leave its worker is closed.
+    /// Gives a connection to all workers, which may keep this many alive, and those whose places are lent; one that
+    /// can't leave its worker is closed.
     fn park(&self, idle: IdleConnection, most: usize, place: OwnPlace) {
         if (most == 0 && place == OwnPlace::Kept) || !idle.can_leave() {
             return;

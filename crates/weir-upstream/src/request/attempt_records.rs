@@ -27,7 +27,7 @@ pub struct AttemptRecords(Rc<AttemptRecordsInner>);
 #[derive(Default)]
 struct AttemptRecordsInner {
     list: RefCell<Vec<AttemptRecord>>,
-    /// Somebody is being asked: with this scheme for this URI, by the last of the list.
+    /// A peer is being asked: with this scheme for this URI; it is the last of the list.
     asked: Cell<Option<(&'static str, Span)>>,
     /// The fields of the last response.
     fields: RefCell<Vec<Field>>,
@@ -46,7 +46,7 @@ type TrailerField = (Box<[u8]>, Box<[u8]>);
 /// One try. Times are milliseconds since it began.
 #[derive(Default)]
 struct AttemptRecord {
-    /// `None` stands for the border between two handlers of one request.
+    /// `None` is the border between two handlers of one request.
     name: Option<AttemptName>,
     status: Option<u16>,
     /// What went wrong.
@@ -87,7 +87,7 @@ impl AttemptRecords {
         records
     }
 
-    /// Forgets all; `false`: somebody else still has them.
+    /// Forgets all; `false`: they are still referred to elsewhere.
     pub(crate) fn clear(&mut self) -> bool {
         let Some(inner) = Rc::get_mut(&mut self.0) else { return false };
         inner.list.get_mut().clear();
@@ -110,7 +110,7 @@ impl AttemptRecords {
         self.add(AttemptName::Peer(peer.clone()), scheme, uri);
     }
 
-    /// Nobody of the upstream `name` can be asked.
+    /// No peer of the upstream `name` can be asked.
     pub(crate) fn nobody(&self, name: &str, scheme: &'static str, uri: Span) {
         self.0.began.set(weir_rt::now_ms());
         self.add(AttemptName::Group(name.into()), scheme, uri);
@@ -214,7 +214,7 @@ impl AttemptRecords {
         }
     }
 
-    /// Nobody is being asked any more: messages say nothing of it, but for those that wait.
+    /// No peer is being asked any more: messages say nothing of it, but for those that wait.
     pub(crate) fn over(&self) {
         if self.0.complaints.borrow().is_empty() {
             self.0.asked.set(None);
@@ -234,7 +234,7 @@ impl AttemptRecords {
         self.over();
     }
 
-    /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
+    /// `http://127.0.0.1:8000/uri`, for messages while a peer is being asked.
     pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
         if let (Some((scheme, uri)), Some(last)) = (self.0.asked.get(), self.list().last()) {
             out.extend_from_slice(b", upstream: \"");

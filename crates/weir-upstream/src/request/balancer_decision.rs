@@ -13,7 +13,7 @@ pub(crate) struct BalancerDecision {
     pub asked: u64,
     /// The last try was at a server that it named.
     pub(crate) named: bool,
-    /// It was asked for the next try already, and there is nobody.
+    /// It was asked for the next try already, and there is no peer.
     pub(crate) nobody: bool,
     pub failure: Option<BalancerFailure>,
     /// What the location itself says, where time limits were set.
@@ -21,7 +21,7 @@ pub(crate) struct BalancerDecision {
     pub(crate) limits: [Option<u64>; 3],
     /// TLS was turned off.
     pub(crate) plain: bool,
-    /// How the connection of this try is kept.
+    /// How the connection of this try is kept alive.
     pub(crate) keep: Option<OwnKeepalive>,
 }
 

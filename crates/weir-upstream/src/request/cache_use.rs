@@ -10,7 +10,7 @@ use weir_engine::text::Text;
 /// Where a response comes from, as `$upstream_cache_status` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheStatus {
-    /// There was none.
+    /// There was no cached response.
     Miss,
     /// The cache was not asked.
     Bypass,

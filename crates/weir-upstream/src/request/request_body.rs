@@ -79,8 +79,8 @@ pub(crate) fn is_idempotent(x: &Exchange) -> bool {
     !matches!(x.request.head.method, Method::Post | Method::Lock | Method::Patch)
 }
 
-/// Whether the request may go out again on a fresh connection when a kept one turned out closed: as in nginx that is an
-/// `error`, which `*_next_upstream` has to name.
+/// Whether the request may go out again on a fresh connection when one kept alive turned out closed: as in nginx that
+/// is an `error`, which `*_next_upstream` has to name.
 pub(crate) fn may_repeat(x: &Exchange, settings: &UpstreamSettings) -> bool {
     let named = |reason: FailureReason| settings.next_upstream & reason.0 != 0;
     !named(FailureReason::OFF)

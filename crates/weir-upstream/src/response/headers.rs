@@ -1,4 +1,4 @@
-//! The head of a response on its way to the client: what is hidden, acted on, changed, or answered instead.
+//! The head of a response on its way to the client: what is hidden, acted on, changed, or sent instead.
 
 use weir_http::{Field, KnownField, Span, Version, date};
 
@@ -193,7 +193,7 @@ fn is_dropped(x: &Exchange, incoming: &IncomingHead, at: usize, seen: &mut u128)
     false
 }
 
-/// Why the head of a response is none though each of its lines is good: a length that is there twice.
+/// Why the head of a response is invalid though each of its lines is valid: a length that is there twice.
 pub(crate) fn refused(x: &Exchange, incoming: &IncomingHead) -> Option<String> {
     let lengths = |field: &&Field| field.known == KnownField::ContentLength;
     let mut lengths = incoming.fields.iter().filter(lengths);
@@ -327,7 +327,7 @@ fn content_type(x: &mut Exchange, value: Span) {
     }
 }
 
-/// Where the type with its other parameters ends, and where its charset begins and ends; `None` when there is none.
+/// Where the type with its other parameters ends, and where its charset begins and ends; `None` without a charset.
 fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
     let semicolons = text.iter().enumerate().filter(|(_, byte)| **byte == b';').map(|(at, _)| at);
     for semicolon in semicolons {

@@ -196,7 +196,7 @@ impl ReadAhead {
     }
 }
 
-/// Writes `pieces` one after the other from `offset` on, to a new file if there is none; not more than
+/// Writes `pieces` one after the other from `offset` on, to a new file if it does not exist; not more than
 /// `*_temp_file_write_size` at a time.
 fn write(
     settings: Arc<UpstreamSettings>,

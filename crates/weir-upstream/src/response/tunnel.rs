@@ -56,7 +56,7 @@ pub(crate) async fn run(
     records.end(None);
     drop(lease);
     if let TunnelEnd::TimedOut = end {
-        // Which side was silent is not known: as with a client's time-out, nobody is to blame.
+        // Which side was silent is not known: as with a client's time-out, neither side is to blame.
         x.log(LogLevel::Info, &TIMED_OUT);
     }
     records.over();

@@ -36,7 +36,7 @@ impl ConnectionUpload {
         let done = loop {
             match server.poll_drained(cx, AHEAD, None) {
                 Poll::Ready(Ok(())) => {}
-                // A server that takes no more may answer all the same; what became of it the next receive finds out.
+                // A server that takes no more may respond all the same; the next receive shows what became of it.
                 Poll::Ready(Err(_)) => break false,
                 Poll::Pending => {
                     self.rest.pause();

@@ -1,7 +1,8 @@
 //! `ssl_certificate_cache`: certificates whose names have variables in them, cached between handshakes.
 //!
 //! There may be a hundred thousand: finding one does not depend on how many there are, and nothing is read before
-//! somebody asks for it. A file that has changed is noticed when its time is over ([`CertificateCacheLimits::valid`]), without a reload.
+//! a request needs it. A file that has changed is noticed when its time is over ([`CertificateCacheLimits::valid`]),
+//! without a reload.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -60,8 +61,8 @@ struct CachedCertificate {
     turn: u64,
 }
 
-/// What tells a file's content from another's: a hash of its place, size and time, since there may be very many. Any
-/// other is one that has changed.
+/// What distinguishes a file's content from another's: a hash of its place, size and time, since there may be very
+/// many. Any other is one that has changed.
 type CertificateStamp = u64;
 
 impl CertificateCache {

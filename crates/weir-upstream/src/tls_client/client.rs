@@ -73,7 +73,7 @@ impl ClientConf {
         Ok(())
     }
 
-    /// What a block without any of the directives has: nobody is trusted.
+    /// What a block without any of the directives has: no authority is trusted.
     pub fn plain() -> Arc<ClientTls> {
         let conf = ClientConf { session_reuse: Some(false), ..ClientConf::default() };
         let tls = ClientTls::new(&conf, "", PathBuf::new());
@@ -324,8 +324,8 @@ impl PartialEq for SecureUpstream {
 }
 
 impl SecureUpstream {
-    /// TLS that belongs to no location: the server is told its name (SNI), and must have a certificate for it that comes
-    /// from one of the file `trusted`, over however many others; without such a file anybody's will do.
+    /// TLS that belongs to no location: the server is sent its name (SNI), and must have a certificate for it that
+    /// comes from one of the file `trusted`, over however many others; without such a file anybody's will do.
     ///
     /// # Errors
     /// What is wrong with the file, in nginx's words.
@@ -367,7 +367,7 @@ impl SecureUpstream {
         self.name = without_port(name).to_owned();
     }
 
-    /// The name that the server is told and must have.
+    /// The name that the server is sent (SNI) and must have.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -424,7 +424,8 @@ impl SecureUpstream {
         ClientConfig::new(&settings).map_err(|error| error.to_string())
     }
 
-    /// What is to be thought of the server's certificate, were it looked at; nobody is trusted where none are named.
+    /// What is to be thought of the server's certificate, were it looked at; no authority is trusted where none is
+    /// named.
     ///
     /// # Errors
     /// OpenSSL's verdict.
@@ -449,7 +450,7 @@ impl SecureUpstream {
         }
     }
 
-    /// As [`SecureUpstream::check`], for a verdict that is somebody's own; it counts where verdicts do.
+    /// As [`SecureUpstream::check`], for a verdict that the caller has; it counts where verdicts do.
     ///
     /// # Errors
     /// nginx's message.

@@ -2,7 +2,7 @@
 
 use weir_tls::KeyEffort;
 
-/// Runs a step of a handshake whose key takes `effort`: here, or where nobody is held up by it.
+/// Runs a step of a handshake whose key takes `effort`: here, or where it holds up no request.
 pub async fn at<R: Send + 'static>(effort: KeyEffort, step: impl FnOnce() -> R + Send + 'static) -> R {
     match effort {
         KeyEffort::Short => step(),

@@ -35,7 +35,7 @@ pub trait UpstreamHandler {
     /// Asked before the handshake. `version`: the one that is offered (`TLSv1.3`), if it is only one.
     ///
     /// # Errors
-    /// There is to be none; the reason is logged.
+    /// The handshake must not be made; the reason is logged.
     fn certificate<'x>(
         &'x self,
         x: &'x mut Exchange,

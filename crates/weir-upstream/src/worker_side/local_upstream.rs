@@ -80,7 +80,7 @@ impl WorkerUpstreams {
         self.addresses.borrow().get(address).cloned()
     }
 
-    /// The upstream of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
+    /// The upstream of the addresses that a name resolves to at this moment: for one request, as in nginx, so that what
     /// one finds out of them is no other's business.
     pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
         Rc::new(LocalUpstream::new(&computed(host, primary)))
@@ -207,7 +207,7 @@ impl LocalUpstream {
         }
         let mut accounts = self.accounts.borrow_mut();
         if self.guided.is_some() && accounts.len() >= ADDRESSES {
-            // Those in use are kept by their leases.
+            // Those in use are held by their leases.
             accounts.clear();
         }
         let new = || {
@@ -268,7 +268,7 @@ pub(crate) struct PeerLease {
 }
 
 impl PeerLease {
-    /// The peer has answered: `sticky` binds the client to it.
+    /// The peer has responded: `sticky` binds the client to it.
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
         self.account.figures.answered(elapsed / 1_000);
@@ -299,8 +299,8 @@ impl PeerLease {
         self.group.group.method.timed().filter(|timed| timed.upload)
     }
 
-    /// What was tried, as nginx's messages name it, counts against the peer, unless it is nobody's fault. A lone server
-    /// is asked whatever happened.
+    /// What was tried, as nginx's messages name it, counts against the peer, unless it is no peer's fault. A lone
+    /// server is asked whatever happened.
     pub(crate) fn fail(&mut self, x: &Exchange, fault: AttemptFault, doing: &str) {
         self.peer.state.last.note(fault.cause);
         if self.failed || !fault.reason.counts() || self.group.count() < 2 {

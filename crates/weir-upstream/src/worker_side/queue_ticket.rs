@@ -17,7 +17,7 @@ pub(crate) struct QueueTicket<'g> {
 }
 
 impl<'g> QueueTicket<'g> {
-    /// Joins the line; `None`: there is none, or it is full.
+    /// Joins the queue; `None`: there is no queue, or it is full.
     pub(crate) fn join(group: &'g LocalUpstream) -> Option<QueueTicket<'g>> {
         let queue = group.group.queue.as_ref()?;
         let until = weir_rt::now_ms().saturating_add(queue.timeout);

@@ -159,7 +159,7 @@ fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
     Err(HeadFailure::Refuse(421))
 }
 
-/// `:authority` stands for the Host field; a module that reads that one finds it.
+/// `:authority` takes the place of the Host field; a module that reads that one finds it.
 fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
     let given = x.request.span(KnownField::Host);
     match (authority, given) {

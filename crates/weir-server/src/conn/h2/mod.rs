@@ -1,4 +1,4 @@
-//! An HTTP/2 connection: one task that reads frames, answers what need not wait, and sends for all streams.
+//! An HTTP/2 connection: one task that reads frames, responds to what need not wait, and sends for all streams.
 //!
 //! A stream's request runs on the same engine as one of HTTP/1. It is served at once, between two frames, by plain
 //! functions; only where it has to wait does it become a task of its own, which leaves what it has to send with the
@@ -55,7 +55,7 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
         if mux.is_over() {
             break;
         }
-        // What was composed may be gone already: then nobody else would wake this task for what is left.
+        // What was composed may be gone already: then nothing else would wake this task for what is left.
         if mux.has_more() && wire.stream.unsent() <= HIGH {
             // Others have their turn, too.
             weir_rt::yield_now().await;

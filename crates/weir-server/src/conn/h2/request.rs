@@ -34,7 +34,7 @@ pub(super) fn turn(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
 /// Serves the request whose head has just come. Where it has to wait it becomes a task.
 fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: StreamEnd) {
     if mux.connection.adopt(&mux.worker) {
-        // This request is answered by the new servers; the client's others come on a connection of theirs.
+        // This request is served by the new servers; the client's others come on a new connection.
         mux.go_away(ErrorCode::No);
     }
     mux.begin(key, end);
@@ -53,7 +53,8 @@ fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end
     }
 }
 
-/// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
+/// Responds to the request of `x`, whose head was read; gives back the exchange, if it is over. The request is counted
+/// as in flight.
 pub(super) fn answer(mux: &Rc<H2Mux>, key: StreamKey, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
     read::start(&mut x);
     match engine::try_serve(&mut x) {

@@ -33,7 +33,7 @@ pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     }
 }
 
-/// Answers `x` on the first stream of the HTTP/2 connection that `wire` becomes, and serves that to its end.
+/// Responds to `x` on the first stream of the HTTP/2 connection that `wire` becomes, and serves that to its end.
 pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<ClientWire>, settings: &[u8]) {
     wire.compose(|out| {
         out.extend_from_slice(

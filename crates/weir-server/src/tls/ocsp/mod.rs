@@ -17,7 +17,7 @@ use weir_conf::split_port;
 use weir_engine::resolver::{self, Resolver};
 use weir_upstream::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
 
-/// Who answers for an issuer, by `http://host[:port]/path`.
+/// The responder for an issuer, as `http://host[:port]/path`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OcspResponder {
     url: String,
@@ -53,7 +53,7 @@ impl OcspResponder {
     /// The response about the certificate `id`, unread.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it is absent.
     async fn ask(&self, names: &ResponderNames, id: &[u8]) -> Result<Vec<u8>, String> {
         let mut last = format!("{} could not be resolved", self.host);
         for addr in self.addresses(names).await? {

@@ -50,7 +50,7 @@ struct KnownStaple {
     answer: Option<HeldStaple>,
     /// From then on it is asked again.
     refresh: u64,
-    /// Somebody is asking.
+    /// A request to the responder is in flight.
     busy: bool,
 }
 
@@ -71,7 +71,7 @@ pub(in crate::tls) struct WantedStaple<'c> {
 }
 
 impl OcspStapling {
-    /// Stapling for `certificates`; `None`: nobody can be asked. `warn` gets the reason.
+    /// Stapling for `certificates`; `None`: there is no responder to ask. `warn` gets the reason.
     pub(in crate::tls) fn new(
         certificates: &[FixedCertificates],
         wanted: &WantedStaple<'_>,
@@ -153,7 +153,7 @@ impl OcspStapling {
         certificates
     }
 
-    /// Notes what asking came to. What was known before an error is kept until it expires.
+    /// Notes what asking came to. What was known before an error is used until it expires.
     fn note(&self, at: usize, result: Result<HeldStaple, String>, now: u64) {
         let mut state = self.lock();
         let known = &mut state.known[at];

@@ -116,7 +116,7 @@ fn ocsp_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     }
 }
 
-/// `ssl_ech_file`: accepting it would be a promise that is not kept.
+/// `ssl_ech_file`: accepting it would promise what is not done.
 fn ech_file(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     Err(line.fail("\"ssl_ech_file\" can't be had: there is no Encrypted ClientHello here"))
 }
@@ -190,7 +190,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
              and AEAD, all enabled by default.",
         ),
     SslRow::new("ssl_ecdh_curve", HERE, ONE, curves).syntax("ssl_ecdh_curve curve").default("auto").doc(
-        "Groups of the key exchange, separated by colons: `X25519MLKEM768`, `X25519`, \
+        "Key exchange groups, separated by colons: `X25519MLKEM768`, `X25519`, \
              `prime256v1`, `secp384r1`, `secp521r1`; `auto` is all but the last.",
     ),
     SslRow::new("ssl_dhparam", HERE, ONE, dhparam)

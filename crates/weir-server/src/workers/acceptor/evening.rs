@@ -8,7 +8,7 @@ use crate::workers::thread;
 
 impl AcceptorTable {
     /// While shares are uneven, once a second: connections that are parked count for other workers from now on, and where
-    /// there are none, workers give up connections of theirs whose clients will be dealt to others.
+    /// without these, workers give up connections of theirs whose clients will be dealt to others.
     pub(super) fn even_out(&mut self) {
         let now = Instant::now();
         if self.even_at.is_none_or(|at| now < at) {

@@ -1,4 +1,4 @@
-//! Consul: the healthy instances of a service, by queries that are answered when something has changed.
+//! Consul: the healthy instances of a service, by blocking queries, whose response comes when something has changed.
 
 use std::fmt::Write;
 use std::time::Duration;

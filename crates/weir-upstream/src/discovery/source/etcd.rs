@@ -101,7 +101,7 @@ impl EtcdWatch {
 enum EtcdEvent {
     Nothing,
     Change,
-    /// The watch is over: what it was to begin with is not kept any more.
+    /// The watch is over: the revision it was to begin with is not stored any more.
     End,
 }
 

@@ -99,7 +99,8 @@ struct SourceWords {
 
 impl ServerSource {
     /// `source file PATH | url URL | etcd URL key=|prefix= | consul URL service= [tag=] [all] [token=] [interval=]
-    /// [timeout=] [keep=PATH|off] [trusted_certificate=PATH] [verify=on|off]`. The second value is where the list is kept, if the line says so.
+    /// [timeout=] [keep=PATH|off] [trusted_certificate=PATH]
+    /// [verify=on|off]`. The second value is where the list is stored, if the line says so.
     pub(crate) fn parse(line: &LineCx<'_>) -> Result<(ServerSource, Option<Option<PathBuf>>)> {
         let mut words = SourceWords::default();
         for at in 2..line.args().len() {

@@ -40,7 +40,7 @@ impl SourceReader {
     /// Waits for the next list.
     ///
     /// # Errors
-    /// Why there is none; the next attempt begins again.
+    /// Why it failed; the next attempt begins again.
     pub(crate) async fn next(&mut self, config: &SourceConfig) -> Result<Vec<ServerEntry>, String> {
         match self {
             SourceReader::File(path, seen) => file(path, seen, config.interval).await,
@@ -70,7 +70,7 @@ async fn file(
         let read = path.to_owned();
         let text = weir_rt::blocking(move || std::fs::read(read)).await;
         let list = list(&text.map_err(|error| failed("open", &error))?);
-        // What is wrong is read again when somebody has written it again.
+        // A file that is wrong is read again when it was written again.
         *seen = Some((now, is_settled(&file)));
         return list;
     }

@@ -1,12 +1,12 @@
 //! `least_time` and `peak_ewma`: the peer whose responses came soonest of late, for its weight and for what it has to
 //! do.
 //!
-//! Of each peer an average is kept in which a sample counts for less the older it is, and which sinks while there are
-//! none: a slow peer is asked again some time later. All workers feed the same averages by plain stores; what two of them
-//! store at once is one sample less. With `least_time upload` requests with long bodies go where such bodies got soonest:
-//! of each server it is known how long a connection takes and how many bytes arrive in what time, whichever of the two ends
-//! and the line between them is to blame. With `peak_ewma` a slow response counts at once and in full, and is forgotten
-//! slowly.
+//! For each peer an average is maintained in which a sample counts for less the older it is, and which sinks while
+//! there are none: a slow peer is asked again some time later. All workers feed the same averages by plain stores; what
+//! two of them store at once is one sample less. With `least_time upload` requests with long bodies go where such
+//! bodies got soonest: of each server it is known how long a connection takes and how many bytes arrive in what time,
+//! whichever of the two ends and the line between them is to blame. With `peak_ewma` a slow response counts at once and
+//! in full, and is forgotten slowly.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Balancer for LeastTime {
         let cost = |peer: &Peer| cost(peer, time(peer).unwrap_or(best));
         let Some(least) = free().map(|peer| cost(peer)).reduce(f64::min) else { return self.turn.any(tried) };
         // What differs by less than a twentieth is the same, and taken in turn.
-        // Other workers count and measure meanwhile: nobody may be as good any more.
+        // Other workers count and measure meanwhile: no peer may be as good any more.
         self.turn.primary(tried, |peer| cost(peer) <= least * 1.05).or_else(|| self.turn.any(tried))
     }
 

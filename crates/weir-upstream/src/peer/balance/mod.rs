@@ -141,7 +141,7 @@ pub struct TriedPeers {
     key: Option<Box<[u8]>>,
     hash: u32,
     rehash: u32,
-    /// Draws that found nobody; after [`DRAWS`] it is round robin's turn.
+    /// Draws that found no peer; after [`DRAWS`] it is round robin's turn.
     draws: u32,
 }
 

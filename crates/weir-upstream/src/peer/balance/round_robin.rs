@@ -39,7 +39,7 @@ impl RoundRobin {
         self.next(tried, |_| true)
     }
 
-    /// The next primary peer that `usable` allows; without one nobody is chosen.
+    /// The next primary peer that `usable` allows; `None` without one.
     pub(super) fn primary(
         &mut self,
         tried: &mut TriedPeers,
