@@ -1,4 +1,4 @@
-//! In which blocks a directive may stand, how many arguments it takes, and what ends it.
+//! In which blocks a directive is allowed, how many arguments it takes, and what ends it.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -92,7 +92,7 @@ impl fmt::Debug for Contexts {
 /// How many arguments a directive takes, and what ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgCount {
-    /// Bit n stands for n arguments, the highest one for 63 and more.
+    /// Bit n means n arguments, the highest one for 63 and more.
     counts: u64,
     /// What ends it.
     pub kind: DirectiveEnd,

@@ -97,7 +97,7 @@ pub struct DirectiveSignature {
     /// How many arguments it takes, and what ends it.
     pub args: ArgCount,
     /// Name and arguments without what ends them, as nginx's manual writes it: `a | b` are alternatives of one argument,
-    /// `[a]` may be absent, `a ...` stands for one or more. Each line is a form of its own and begins with the name.
+    /// `[a]` may be absent, `a ...` means one or more. Each line is a form of its own and begins with the name.
     pub syntax: &'static str,
     /// The arguments that mean the same as no such line, each line those of one directive; empty where there are none.
     pub default: &'static str,

@@ -16,7 +16,7 @@ pub struct Error {
     pub message: String,
     /// What it is about; `None` when no text is to blame (the main file cannot be opened).
     pub span: Option<Span>,
-    /// How to mend it, as far as one can tell: `did you mean "gzip"?`
+    /// How to correct it, as far as that is known: `did you mean "gzip"?`
     pub hint: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl Errors {
         self.0.push(error);
     }
 
-    /// Whether there are so many that reading on would help nobody.
+    /// Whether there are so many that reading on would not help.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST
     }

@@ -1,7 +1,7 @@
 //! nginx's configuration language.
 //!
-//! Text becomes a [`ConfTree`] of [`DirectiveLine`]s that know where they stand ([`load`]); a module declares what it
-//! understands as a table of [`Directive`]s, whose setters read one line through a [`LineCx`] and record the
+//! Text becomes a [`ConfTree`] of [`DirectiveLine`]s that know where they are written ([`load`]); a module declares
+//! what it understands as a table of [`Directive`]s, whose setters read one line through a [`LineCx`] and record the
 //! values as written. What a directive *means* is its module's business: nothing here knows HTTP.
 //!
 //! ```
@@ -10,10 +10,10 @@
 //! #[derive(Default)]
 //! struct Gzip { on: Option<bool>, level: Option<u8> }
 //!
-//! // The alias tells the closures of the table what `c` is.
+//! // The alias gives the table's closures the type of `c`.
 //! type Row = Directive<Gzip>;
 //! const TABLE: &[Row] = &[
-//!     Row::new("gzip", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.on)).doc("Compresses answers."),
+//!     Row::new("gzip", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.on)).doc("Compresses responses."),
 //!     Row::new("gzip_comp_level", ANY, ONE, |c, line| line.number(&mut c.level, 1..=9)).doc("1 to 9."),
 //! ];
 //!

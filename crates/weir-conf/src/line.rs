@@ -388,7 +388,7 @@ impl<'a> LineCx<'a> {
     }
 }
 
-/// What text may be kept as. nginx's text is bytes; types that want UTF-8 refuse others.
+/// Types that text may be stored as. nginx's text is bytes; types that want UTF-8 refuse others.
 pub trait TextValue: Sized {
     /// The value of these bytes, or `None` if it cannot be.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;

@@ -14,7 +14,7 @@ pub struct ConfSource {
 }
 
 impl ConfSource {
-    /// The file `id` stands for, or `None` for an id of another `ConfSource`.
+    /// The file of the id `id`, or `None` for an id of another `ConfSource`.
     pub fn file(&self, id: FileId) -> Option<&SourceFile> {
         self.files.get(usize::from(id.0))
     }

@@ -2,7 +2,7 @@
 //!
 //! The reading is deliberately narrow: the coding must be named (no `*`), its weight be well-formed and above zero;
 //! anything doubtful means "not accepted", which costs bytes but never breaks a client. One reading of nginx's is
-//! not kept: it takes the second half of `xgzipgzip` for an element of its own.
+//! not reproduced: it takes the second half of `xgzipgzip` for an element of its own.
 
 /// Whether the field accepts `gzip`.
 pub fn gzip(value: &[u8]) -> bool {

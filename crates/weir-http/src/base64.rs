@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648), as nginx reads it: up to the first `=`, which may lack, with a group of one digit refused.
+//! Base64 (RFC 4648), as nginx reads it: up to the first `=`, which may be absent, with a group of one digit refused.
 
 /// Section 4; `None` for other bytes, and for a number of digits that no text has.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {

@@ -373,7 +373,7 @@ impl DateMemo {
 
 impl Default for DateMemo {
     fn default() -> DateMemo {
-        // What any text stands for before it is asked for: a time that leads to another place, or the right one.
+        // What any text may hash to before it is looked up: a time that leads to another place, or the right one.
         DateMemo { places: [(0, http(0)); PLACES] }
     }
 }

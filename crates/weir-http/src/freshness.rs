@@ -1,4 +1,4 @@
-//! How long a response may be kept, by what its head says (RFC 9111 section 5.2, RFC 5861), read as nginx reads it.
+//! How long a response may be cached, by its header fields (RFC 9111 section 5.2, RFC 5861), read as nginx reads it.
 
 use crate::header::decimal;
 
@@ -15,7 +15,7 @@ pub struct Freshness {
     pub no_cache: bool,
     /// `Expires` lies in the past, or is no date.
     pub expired: bool,
-    /// Not to be kept, whatever other fields say.
+    /// Not to be cached, whatever other fields say.
     pub refused: bool,
     /// `X-Accel-Expires` has decided.
     accel: bool,
@@ -133,7 +133,7 @@ mod tests {
         freshness
     }
 
-    /// Seconds from now; `None`: not kept.
+    /// Seconds from now; `None`: not cached.
     fn kept(fields: &[(&str, &str)]) -> Option<u64> {
         let freshness = of(fields);
         if freshness.may_be_kept() { freshness.valid.map(|valid| valid - NOW) } else { None }

@@ -1,6 +1,6 @@
 //! The `Host` field and the authority of a request target: checked, split and lower-cased as nginx does.
 //!
-//! The name decides which server answers and ends up in logs, redirects and cache keys, so nothing but what RFC 3986,
+//! The name decides which server responds and ends up in logs, redirects and cache keys, so nothing but what RFC 3986,
 //! section 3.2.2, allows passes: no `/`, no control bytes, no empty labels, a port of digits up to 65535.
 
 use weir_sys::bytes;
@@ -19,7 +19,7 @@ pub struct Host {
     pub upper: bool,
 }
 
-/// The host is not one: answer 400, nginx logs `client sent invalid host header`.
+/// The host is invalid: respond with 400, nginx logs `client sent invalid host header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadHost;
 

@@ -2,7 +2,7 @@
 //!
 //! Asked once per static response, so the table is built for that: an extension of up to fifteen bytes is lower-cased
 //! into one 128-bit key, and the table is open-addressed and at most half full. Longer ones, hardly ever seen, are
-//! kept in a list.
+//! stored in a list.
 
 use std::fmt;
 

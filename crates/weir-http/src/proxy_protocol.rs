@@ -1,7 +1,7 @@
 //! The PROXY protocol header, versions 1 and 2, that a load balancer sends ahead of the first byte of a connection.
 //!
-//! Incremental and without I/O: hand [`parse`] what has arrived so far; it answers with the header, asks for more, or
-//! refuses. Nothing is kept between calls, headers are short.
+//! Incremental and without I/O: hand [`parse`] what has arrived so far; it returns the header, asks for more, or
+//! refuses. Nothing is stored between calls, headers are short.
 
 use std::borrow::Cow;
 use std::io::Write as _;

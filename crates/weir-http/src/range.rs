@@ -1,4 +1,4 @@
-//! Byte ranges (RFC 9110, section 14) with nginx's rules: which requests are answered in parts, which as a whole, and
+//! Byte ranges (RFC 9110, section 14) with nginx's rules: which requests get parts, which the whole, and
 //! the texts around the parts.
 
 use std::io::Write as _;
@@ -21,7 +21,7 @@ impl ByteRange {
     }
 }
 
-/// How a request with a `Range` field is answered.
+/// What the response to a request with a `Range` field consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeOutcome {
     /// 200 with everything: another unit, too many ranges, or ranges that together exceed the whole.
@@ -36,7 +36,7 @@ pub enum RangeOutcome {
 ///
 /// `max_ranges` is the directive of that name, `None` when it is not set. Unset, nginx allows any number whose sizes
 /// sum up to no more than the whole, with 256 bytes counted for each part's head beyond an allowance of 4096.
-/// With `Some(0)` every request is answered as a whole.
+/// With `Some(0)` every response is whole.
 pub fn parse(value: &[u8], length: u64, max_ranges: Option<u32>, out: &mut Vec<ByteRange>) -> RangeOutcome {
     let Some((unit, set)) = value.split_at_checked(6) else { return RangeOutcome::Whole };
     if max_ranges == Some(0) || set.is_empty() || !unit.eq_ignore_ascii_case(b"bytes=") {

@@ -1,8 +1,8 @@
 //! Server side includes as nginx reads them: `<!--#command name="value" ... -->` within any other bytes.
 //!
 //! A page comes in pieces of any size, so the [`SsiParser`] keeps its state between them; the same page gives the same
-//! items however it is cut. What is wrong is told twice, as in nginx: when it is seen, with the reason, and when the
-//! command ends, for the place in the page where its error message stands.
+//! items however it is cut. Errors are reported twice, as in nginx: when it is seen, with the reason, and when the
+//! command ends, for the place in the page where its error message goes.
 
 use memchr::memchr;
 

@@ -3,13 +3,13 @@
 //! The phrase on the wire and the title of the page differ in places (302, 401), and codes nginx has no words for go
 //! out with an empty phrase, as nginx sends them.
 
-/// The header section did not fit the buffers; answered as 400 with its own page.
+/// The header section did not fit the buffers; sent as 400 with its own page.
 pub(crate) const HEADER_TOO_LARGE: u16 = 494;
-/// The client certificate did not verify; answered as 400.
+/// The client certificate did not verify; sent as 400.
 pub(crate) const CERT_ERROR: u16 = 495;
-/// No client certificate was sent though one is required; answered as 400.
+/// No client certificate was sent though one is required; sent as 400.
 pub(crate) const NO_CERT: u16 = 496;
-/// A plain HTTP request on an HTTPS port; answered as 400.
+/// A plain HTTP request on an HTTPS port; sent as 400.
 pub(crate) const TO_HTTPS: u16 = 497;
 /// The client closed before a response could be sent; only ever seen in logs.
 pub const CLIENT_CLOSED: u16 = 499;

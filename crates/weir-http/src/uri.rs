@@ -24,7 +24,7 @@ pub struct NormalizedUri {
     /// The arguments after `?`, without it and without a fragment, raw; a span into the target. `None` when there is
     /// no `?`, an empty span when nothing follows it.
     pub args: Option<Span>,
-    /// The extension of the last path segment without its dot, a span into `out`; `None` when there is none or it is
+    /// The extension of the last path segment without its dot, a span into `out`; `None` when it is absent or
     /// empty. A leading dot starts a hidden file's name, not an extension.
     pub exten: Option<Span>,
     /// Whether the path differs from what was sent. When `false`, `target[..path_len]` is the path too, and no copy
@@ -32,7 +32,7 @@ pub struct NormalizedUri {
     pub changed: bool,
 }
 
-/// Why a target was refused. All of them are the client's fault and answered with 400.
+/// Why a target was refused. All of them are the client's fault; the response is 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadUri {
     /// The target does not begin with `/`.
@@ -52,7 +52,7 @@ pub enum BadUri {
 }
 
 impl BadUri {
-    /// The status to answer with.
+    /// The status of the response.
     pub fn status(self) -> u16 {
         400
     }
@@ -151,7 +151,7 @@ pub fn normalize_absolute(
 }
 
 /// The extension (without dot) of an already normalised path that did not come from [`normalize`]: after a rewrite
-/// or an internal redirect. A span into `path`; `None` when there is none or it is empty.
+/// or an internal redirect. A span into `path`; `None` when it is absent or empty.
 pub fn exten(path: &[u8]) -> Option<Span> {
     extension(path, LEADING_DOTS_OF_REDIRECT)
 }

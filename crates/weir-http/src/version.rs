@@ -3,7 +3,7 @@
 /// Version a message was sent in. Ordered: `version >= Version::V11` is a meaningful question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// `GET /path` and nothing else; nginx answers it without a response head.
+    /// `GET /path` and nothing else; nginx responds without a head.
     V09,
     /// HTTP/1.0.
     V10,
@@ -28,7 +28,7 @@ impl Version {
         }
     }
 
-    /// Whether a connection stays open unless someone says `close` (RFC 9112 section 9.3).
+    /// Whether a connection stays open unless a side sends `close` (RFC 9112 section 9.3).
     pub(crate) const fn keeps_alive_by_default(self) -> bool {
         matches!(self, Version::V11 | Version::V20 | Version::V30)
     }

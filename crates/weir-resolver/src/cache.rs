@@ -22,7 +22,7 @@ pub(crate) struct CacheEntry {
     pub(crate) failure: Option<(DnsFailure, u64)>,
     /// The query that is in flight.
     pub(crate) query: Option<u64>,
-    /// Who waits for it.
+    /// The look-ups that wait for it.
     pub(crate) waiting: Vec<LookupId>,
 }
 
@@ -31,13 +31,14 @@ pub(crate) struct KnownRecords {
     pub(crate) records: Vec<RecordData>,
     pub(crate) until: u64,
     pub(crate) refresh: u64,
-    /// When it is no use as a stale answer either, however long those last: it was kept from another process.
+    /// When it is no use as a stale answer either, however long those last; `None` but for records saved by another
+    /// process.
     pub(crate) last: u64,
 }
 
 impl KnownRecords {
     pub(crate) fn new(records: Vec<RecordData>, now: u64, lasts: u64) -> KnownRecords {
-        // In its last tenth it is asked for again in advance, when somebody asks.
+        // In its last tenth it is asked for again in advance, when it is looked up.
         KnownRecords { records, until: now + lasts, refresh: now + lasts - lasts / 10, last: u64::MAX }
     }
 
@@ -65,7 +66,7 @@ impl CacheEntry {
         self.stale(now, stale).filter(|known| !known.records.is_empty())
     }
 
-    /// Nobody needs it any more.
+    /// It is not needed any more.
     fn is_over(&self, now: u64, stale: u64) -> bool {
         self.query.is_none()
             && self.waiting.is_empty()

@@ -1,4 +1,4 @@
-//! What is asked, and what is answered.
+//! Questions and answers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ pub struct DnsAnswer {
     pub until: u64,
     /// From when on a look-up has it asked for again in advance.
     pub refresh: u64,
-    /// It has expired, and nobody could say anything newer.
+    /// It has expired, and no server had a newer one.
     pub stale: bool,
 }
 

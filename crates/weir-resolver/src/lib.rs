@@ -3,11 +3,12 @@
 //!
 //! What it adds to a plain stub resolver:
 //!
-//! * several name servers, primary and backup, with a notion of health: who fails three times in a row is asked last,
-//!   and gets heartbeats until it answers;
+//! * several name servers, primary and backup, with a notion of health: one that fails three times in a row is asked
+//!   last, and gets heartbeats until it answers;
 //! * addresses that were good stay in use when all name servers fail (RFC 8767), and when a name vanishes until that was
 //!   confirmed several times;
-//! * one query in flight for a name and type, whoever asks; names in use are asked for again before they expire.
+//! * one query in flight for a name and type, whichever callers ask; names in use are asked for again before they
+//!   expire.
 //!
 //! [`Resolver`] is the whole; [`wire`] reads and writes messages (RFC 1035), [`system`] reads `/etc/resolv.conf` and
 //! `/etc/hosts`.

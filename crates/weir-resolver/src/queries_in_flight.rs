@@ -20,7 +20,7 @@ enum QueryTransport {
 }
 
 impl Resolver {
-    /// A datagram has come from the server that `token`'s went to. What does not belong there is ignored: whoever sent
+    /// A datagram has come from the server that `token`'s went to. What does not belong there is ignored: whatever sent
     /// it, the answer may still come.
     pub fn handle_datagram(&mut self, now: u64, token: SocketToken, bytes: &[u8]) {
         self.handle(now, token, bytes);
@@ -31,7 +31,7 @@ impl Resolver {
         self.handle(now, token, bytes);
     }
 
-    /// The socket `token` is of no use: nobody listens there, or the connection ended.
+    /// The socket `token` is of no use: nothing listens there, or the connection ended.
     pub fn handle_error(&mut self, now: u64, token: SocketToken) {
         match self.sockets.get(&token) {
             Some(SocketPurpose::Query(id)) => self.fail_attempt(now, *id, token, None),
@@ -107,7 +107,7 @@ impl Resolver {
         }
     }
 
-    /// Asks for `key` unless somebody does already; until `until` at least.
+    /// Asks for `key` unless a query for it is in flight; until `until` at least.
     pub(crate) fn ask(&mut self, now: u64, key: &CacheKey, until: u64) {
         if let Some(id) = self.entry(key).query {
             if let Some(query) = self.queries.get_mut(&id)
@@ -166,14 +166,14 @@ impl Resolver {
                 query.asked += 1;
                 let timer = ResolverTimer::Attempt(id, query.asked);
                 self.timers.insert((now + patience(query.asked), timer));
-                // Nobody waits for what can't be reached, if there is something to go on with.
+                // No look-up waits for what can't be reached, if there is something to go on with.
                 let key = query.key.clone();
                 self.impatience(now, &key);
             }
         }
     }
 
-    /// No server can be reached: who can have a stale answer has it now.
+    /// No server can be reached: look-ups that can have a stale answer get it now.
     fn impatience(&mut self, now: u64, key: &CacheKey) {
         let stale = self.settings.stale;
         let entry = self.entry(key);
@@ -257,7 +257,7 @@ impl Resolver {
         }
     }
 
-    /// There is no result, and will be none.
+    /// There is no result, and will not be one.
     pub(crate) fn give_up(&mut self, now: u64, id: u64) {
         let Some(query) = self.queries.get(&id) else { return };
         let failure = query.failure();

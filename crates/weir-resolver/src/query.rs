@@ -1,4 +1,4 @@
-//! A query in flight: attempts at name servers until one answers.
+//! A query in flight: attempts at name servers until one responds.
 
 use crate::cache::CacheKey;
 use crate::dns_answer::DnsFailure;

@@ -199,7 +199,7 @@ impl Resolver {
         id
     }
 
-    /// Ends a look-up whose result nobody wants.
+    /// Ends a look-up whose result is not wanted any more.
     pub fn cancel(&mut self, id: LookupId) {
         if let Some(lookup) = self.lookups.remove(&id) {
             self.forget(id, &lookup);
@@ -302,13 +302,13 @@ impl Resolver {
         Ok(Arc::new(DnsAnswer { addresses, services, names, until, refresh: until, stale: false }))
     }
 
-    /// Asks for what a look-up needs, is not known, and nobody has asked for.
+    /// Asks for what a look-up needs, is not known, and was not asked for yet.
     fn ask_missing(&mut self, now: u64, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let until = lookup.until;
         for key in lookup.keys.clone() {
             let entry = self.cache.get(&key);
-            // Nobody could tell a moment ago, and there is something to go on with.
+            // No server could tell a moment ago, and there is something to go on with.
             let stale = entry.filter(|entry| entry.stale(now, self.settings.stale).is_some());
             let quiet = stale.is_some_and(|entry| {
                 entry.denials > 0 || entry.failure.is_some_and(|(_, until)| now < until)
@@ -381,7 +381,7 @@ impl Resolver {
         }
     }
 
-    /// The names that the services of `key` are at; the root stands for "not here" (RFC 2782).
+    /// The names that the services of `key` are at; the root means "not here" (RFC 2782).
     fn targets(&self, key: &CacheKey) -> Vec<DnsName> {
         let known = self.cache.get(key).and_then(|entry| entry.known.as_ref());
         let mut targets = Vec::new();

@@ -57,7 +57,7 @@ impl Resolver {
             // The clock of this process may be younger than what has expired.
             let until = now.saturating_add_signed(left);
             let last = now.saturating_add_signed(left.saturating_add(stale));
-            // Asked for again as soon as somebody wants it.
+            // Asked for again as soon as it is looked up.
             self.cache.entry(&key).known =
                 Some(KnownRecords { records, until, refresh: now, last: last.max(until) });
             count += 1;
@@ -135,7 +135,7 @@ fn plain(name: &DnsName) -> Option<String> {
     (!text.contains(['\\', ' ']) && DnsName::parse(&text).as_ref() == Some(name)).then_some(text)
 }
 
-/// FNV-1a, against damage. Who may write the file could write a right one as well: its place is what protects it.
+/// FNV-1a, against damage. Whoever may write the file could write a right one as well: its place is what protects it.
 fn sum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,4 +1,4 @@
-//! What a resolver is told.
+//! A resolver's settings.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub struct ResolverSettings {
     pub ipv4: bool,
     /// Whether IPv6 addresses are asked for.
     pub ipv6: bool,
-    /// How long addresses stay in use beyond their time when nobody can be asked; 0: not at all.
+    /// How long addresses stay in use beyond their time when no server can be asked; 0: not at all.
     pub stale: u64,
     /// How many times in a row name servers must say that a name that worked is gone before it is.
     pub confirm: u32,

@@ -1,4 +1,5 @@
-//! Simulations: a resolver, name servers that behave as told, and a clock that only moves when nothing is to be done.
+//! Simulations: a resolver, name servers with a given behaviour, and a clock that only moves when nothing is to be
+//! done.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +31,7 @@ enum Server {
     Good(u64),
     /// Answers with this code.
     Says(RCODE),
-    /// Answers questions nobody asked, with addresses of its own, before the right answer.
+    /// Answers questions that were not asked, with addresses of its own, before the right answer.
     Lying,
     /// Cuts every datagram off.
     Truncating,

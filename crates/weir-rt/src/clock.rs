@@ -202,7 +202,7 @@ impl TickScale {
     }
 }
 
-/// The process-wide scale, calibrated by its first user, who waits two milliseconds for it: ask for it at start.
+/// The process-wide scale, calibrated by its first caller, which waits two milliseconds for it: ask for it at start.
 pub fn scale() -> &'static TickScale {
     static SCALE: OnceLock<TickScale> = OnceLock::new();
     SCALE.get_or_init(TickScale::calibrate)

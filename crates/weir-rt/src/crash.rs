@@ -25,7 +25,7 @@ pub struct CrashWatch {
 /// Waits for crashes from now on: [`FATAL`] signals are handled first.
 ///
 /// # Errors
-/// `EBUSY`: somebody does already. The errno of pipe(2) or sigaction(2).
+/// `EBUSY`: it is watched already. The errno of pipe(2) or sigaction(2).
 pub fn watch() -> io::Result<CrashWatch> {
     let (bell, rung) = io::pipe()?;
     if STATE.compare_exchange(NOBODY, WATCHED, AcqRel, Relaxed).is_err() {
@@ -75,7 +75,7 @@ impl CrashWatch {
 
 impl Drop for CrashWatch {
     fn drop(&mut self) {
-        // Handlers stay; without anybody who watches they let the process die at once.
+        // Handlers stay; without a watcher they let the process die at once.
         STATE.store(NOBODY, Release);
     }
 }

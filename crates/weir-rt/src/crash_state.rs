@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 pub(crate) fn last_words(signal: c_int) {
     if STATE.compare_exchange(WATCHED, CRASHED, AcqRel, Relaxed).is_ok() {
         SIGNAL.store(signal, Release);
-        // SAFETY: a byte that lives as long as the call; a bell that is gone is an error, and nobody is to be told.
+        // SAFETY: a byte that lives as long as the call; a bell that is gone is an error, and there is no one to report
+        // it to.
         unsafe { libc::write(BELL.load(Acquire), b"!".as_ptr().cast(), 1) };
     }
     for _ in 0..PATIENCE {

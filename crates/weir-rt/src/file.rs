@@ -1,7 +1,7 @@
 //! Files for a loop that must not block: descriptors, metadata, and whether a range is in the page cache.
 //!
 //! Opening and stat-ing touch the directory cache and are done in the loop, as nginx does. Contents are another
-//! matter: [`FileHandle::resident`] tells whether a read or sendfile would wait for the disk, and
+//! matter: [`FileHandle::resident`] says whether a read or sendfile would wait for the disk, and
 //! [`FileHandle::readahead_blocking`] is what a pool thread does about it.
 
 use std::ffi::{CString, c_char, c_int};
@@ -27,13 +27,13 @@ pub use trusted::{bind_private, open_trusted, open_trusted_dir, replace_file};
 #[derive(Debug)]
 pub struct FileHandle {
     fd: OwnedFd,
-    /// cachestat(2) does not answer for this file: see [`FileHandle::resident`].
+    /// cachestat(2) does not work for this file: see [`FileHandle::resident`].
     unanswered: AtomicBool,
 }
 
-/// Runs `job` with `file` on a thread of the blocking pool. The thread gets a descriptor of its own, since who waits may be
-/// gone before the job is; where none is left to the process the job is done here, and the loop waits for the disk: better
-/// late than with a response that breaks off.
+/// Runs `job` with `file` on a thread of the blocking pool. The thread gets a descriptor of its own, since the waiting
+/// task may be gone before the job is; where none is left to the process the job is done here, and the loop waits for
+/// the disk: better late than with a response that breaks off.
 ///
 /// # Errors
 /// Those of `job`, and others of dup(2) than `EMFILE`.
@@ -152,7 +152,7 @@ pub(crate) fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<File
         // Not by libc's function, which is dearer in a process with threads (see `sys`).
         unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, p, flags | libc::O_CLOEXEC, mode) as c_int }
     })?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(FileHandle::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -222,7 +222,7 @@ impl FileHandle {
     }
 
     /// Reads at `offset` what the page cache has, without waiting for the disk: `None` if that is nothing. Where the
-    /// file system cannot tell (overlays), it reads, and may wait.
+    /// file system does not say (overlays), it reads, and may wait.
     ///
     /// # Errors
     /// The errno of preadv2(2).
@@ -313,8 +313,8 @@ impl FileHandle {
     }
 
     /// cachestat(2), Linux 6.5. `None` where it is missing, forbidden by a container, or refused for this file:
-    /// newer kernels (6.18 at least) answer only to who owns the file or may write it, which a worker running as
-    /// `nobody` does not. Asked once per file then, and once per process where there is no such call.
+    /// newer kernels (6.18 at least) allow it only to the file's owner or a process that may write it, which a worker
+    /// running as `nobody` does not. Asked once per file then, and once per process where there is no such call.
     fn cached_pages(&self, offset: u64, len: u64) -> Option<u64> {
         static MISSING: AtomicBool = AtomicBool::new(false);
         if MISSING.load(Relaxed) || self.unanswered.load(Relaxed) {
@@ -352,7 +352,7 @@ impl FileHandle {
         let Ok(offset) = signed(offset) else { return false };
         let mut byte = 0u8;
         let iov = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
-        // SAFETY: one iovec of one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system cannot tell, and
+        // SAFETY: one iovec of one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system does not say, and
         // then the response is no and a pool thread reads the file.
         unsafe { libc::preadv2(self.fd(), &iov, 1, offset, libc::RWF_NOWAIT) == 1 }
     }
@@ -370,7 +370,7 @@ impl From<FileHandle> for OwnedFd {
     }
 }
 
-/// The errnos that tell a missing file from a forbidden one from a broken server.
+/// The errnos that distinguish a missing file from a forbidden one from a broken server.
 pub mod errno {
     pub use libc::{
         EACCES, EEXIST, EIO, EISDIR, ELOOP, EMFILE, EMLINK, ENAMETOOLONG, ENFILE, ENOENT, ENOSPC, ENOTDIR,

@@ -3,7 +3,7 @@
 //! glibc keeps seven freed blocks of a size for a thread; what is beyond goes through lists that are sorted, merged and
 //! split, at 200 instructions for a block taken and given back. With 64 requests that wait at once nearly all of theirs
 //! go that way: 7,300 of the 48,000 instructions of a script that asks Redis. Here a worker keeps as many blocks of a
-//! size as requests leave behind, up to [`KEPT`] bytes, and taking one or giving one back is a dozen instructions.
+//! size as requests free, up to [`KEPT`] bytes, and taking one or giving one back is a dozen instructions.
 //!
 //! Only threads with a [`Runtime`](crate::Runtime) have a store, as long as that lives ([`HeapKeeping`]); all others reach the
 //! system's allocator, and blocks may go from one to the other: each is a block of the system's, as large as its class.
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// The allocator: `#[global_allocator] static HEAP: Heap = Heap;`. Without that line nothing is kept.
+/// The allocator: `#[global_allocator] static HEAP: Heap = Heap;`. Without that line nothing is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Heap;
 
@@ -23,7 +23,7 @@ pub(crate) struct HeapKeeping(PhantomData<*mut ()>);
 /// Freed blocks of one size, each of which begins with the place of the next.
 struct FreedBlocks {
     first: Cell<*mut u8>,
-    /// How many more are kept: none where nothing is.
+    /// How many more blocks may be stored; 0 where the allocator is not installed.
     room: Cell<u16>,
 }
 
@@ -45,7 +45,8 @@ thread_local! {
 
 // SAFETY: every block is the system's, of its class' size where it has a class: a block of a class is as good as any
 // other
-// of it. Blocks of a store are linked through their first bytes, are nobody's, and each is given out once.
+// of it. Blocks of a store are linked through their first bytes, are referred to by nothing else, and each is given out
+// once.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -136,7 +137,8 @@ impl Drop for HeapKeeping {
                 blocks.room.set(0);
                 let mut block = blocks.first.replace(ptr::null_mut());
                 while !block.is_null() {
-                    // SAFETY: a block of the store, which has the place of the next one in it, and is nobody's.
+                    // SAFETY: a block of the store, which has the place of the next one in it, and nothing else refers
+                    // to it.
                     block = unsafe {
                         let next = block.cast::<*mut u8>().read();
                         System.dealloc(block, layout_of(class));
@@ -148,7 +150,7 @@ impl Drop for HeapKeeping {
     }
 }
 
-/// A kept block of the class, with anything in it.
+/// A stored block of the class; its content is undefined.
 #[inline]
 fn take(class: usize) -> Option<*mut u8> {
     STORE.with(|store| {
@@ -167,7 +169,7 @@ fn take(class: usize) -> Option<*mut u8> {
 /// Keeps the block, or gives it back to the system.
 ///
 /// # Safety
-/// It was made with [`layout_of`] its class, and nobody uses it any more.
+/// It was made with [`layout_of`] its class, and nothing uses it any more.
 #[inline]
 unsafe fn give(class: usize, block: *mut u8) {
     STORE.with(|store| {
@@ -212,7 +214,7 @@ const fn size_of_class(class: usize) -> usize {
     if class <= FINE / 16 { class * 16 + 8 } else { FINE + (class - FINE / 16) * STEP }
 }
 
-/// How many blocks of the class are kept.
+/// How many blocks of the class are stored.
 const fn most(class: usize) -> u16 {
     let fit = KEPT / size_of_class(class);
     (if fit < 256 { fit } else { 256 }) as u16
@@ -226,7 +228,7 @@ const FINE: usize = 64 * 16 + 8;
 const STEP: usize = 128;
 const LARGEST: usize = FINE + 24 * STEP;
 const CLASSES: usize = FINE / 16 + 24 + 1;
-/// Bytes of one class that are kept: of what a request of a script takes, that of a few hundred that wait at once.
+/// Bytes of one class that are stored: of what a request of a script takes, that of a few hundred that wait at once.
 const KEPT: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! for message in inbox.drain() { … }
 //! ```
 //!
-//! The list is behind a mutex held for one push or one swap (9 ns uncontended): foreign wakes are rare by design,
+//! The list is in a mutex held for one push or one swap (9 ns uncontended): foreign wakes are rare by design,
 //! and unlike a lock-free list it allocates nothing per message.
 
 use std::io;
@@ -67,7 +67,7 @@ impl Inbox {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor that nothing else owns.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Inbox {
             lists: Mutex::default(),
@@ -208,7 +208,7 @@ impl Drop for InboxRegistration {
         let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
         let inbox = registry[usize::from(self.slot)].take();
         drop(registry);
-        // The last reference may drop closures that wake somebody else: not under the lock.
+        // The last reference may drop closures that wake another task: not under the lock.
         drop(inbox);
     }
 }

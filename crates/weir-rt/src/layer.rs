@@ -1,4 +1,4 @@
-//! What stands between the user of a stream and its socket: encryption.
+//! The layer between the user of a stream and its socket: encryption.
 //!
 //! A socket with a [`StreamLayer`] keeps two queues: what its user queued, as it is, and the socket's own with what the layer
 //! made of it. The second is filled from the first only so far ahead as the kernel can be expected to take, so a
@@ -23,7 +23,7 @@ pub trait StreamLayer {
         PIECE
     }
 
-    /// Appends to `out` what tells the peer that nothing follows.
+    /// Appends to `out` the end of data for the peer (TLS: close_notify).
     fn close(&mut self, out: &mut Vec<u8>);
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct SocketLayer {
     pub(crate) resident_to: u64,
     /// Bytes for the user that came before the layer was put in place.
     pub(crate) early: Vec<u8>,
-    /// The peer is to be told the end after the last byte.
+    /// The end is to be sent to the peer after the last byte.
     pub(crate) closing: bool,
     closed: bool,
 }

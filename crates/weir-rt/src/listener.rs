@@ -95,8 +95,8 @@ impl Listener {
         self.core.io.with(|io| io.resume_accept(self.index));
     }
 
-    /// Whether connections may be accepted that nobody has asked for yet, which spares system calls. Each takes a
-    /// descriptor. A listener does so unless it is told otherwise; then it accepts one when [`Listener::accept`] waits.
+    /// Whether connections may be accepted that no task waits for yet, which spares system calls. Each takes a
+    /// descriptor. A listener does so by default; then it accepts one when [`Listener::accept`] waits.
     pub fn accept_ahead(&self, on: bool) {
         self.core.io.with(|io| io.accept_ahead(self.index, on));
     }
@@ -129,7 +129,7 @@ impl Listener {
 
     /// Accepts what waits in the kernel's queue, as far as that goes without waiting, and closes this descriptor: of the
     /// last one of a socket, whose closing resets what is in the queue, and of one that others accept from too, where
-    /// connections may have woken this worker and nobody else. An error, if any, is what ended it early.
+    /// connections may have woken this worker and no other. An error, if any, is what ended it early.
     pub async fn drain(self) -> (Vec<Stream>, Option<io::Error>) {
         let core = Rc::clone(&self.core);
         let (fd, mut streams) = match self.into_fd().await {

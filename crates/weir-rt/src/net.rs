@@ -62,7 +62,7 @@ pub struct TcpKeepalive {
     pub idle: Option<u32>,
     /// Seconds between probes (TCP_KEEPINTVL).
     pub interval: Option<u32>,
-    /// Probes unanswered before the connection is dead (TCP_KEEPCNT).
+    /// Number of probes without a reply after which the connection is dead (TCP_KEEPCNT).
     pub count: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ pub fn listen(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 
 /// A non-blocking, close-on-exec stream socket bound to `addr`, with SO_REUSEADDR and the options that have to be
 /// set early. A unix socket's file becomes mode 0666, and as in nginx one that exists already is an error, even if
-/// nobody listens: who created it removes it, by [`unlink`].
+/// nothing listens: its creator removes it, by [`unlink`].
 ///
 /// # Errors
 /// The errno of the call that failed: of bind(2) `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`; of socket(2)
@@ -110,7 +110,7 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 /// the backlog after a reload.
 ///
 /// # Errors
-/// The errno of setsockopt(2) or listen(2): `EADDRINUSE` if a socket of another group has come first.
+/// The errno of setsockopt(2) or listen(2): `EADDRINUSE` if a socket of another SO_REUSEPORT group has come first.
 pub(crate) fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
     if local_addr(fd)?.ip().is_some() {
         set_tcp_options(fd, options)?;
@@ -129,7 +129,7 @@ pub fn adjust(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
 }
 
 /// Lets sockets of the same user bind to the address of `fd` too, which is bound already, if they have SO_REUSEPORT as
-/// well: the first of a group.
+/// well: the first of a SO_REUSEPORT group.
 ///
 /// # Errors
 /// The errno of setsockopt(2).
@@ -172,7 +172,7 @@ fn set_tcp_options(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
 }
 
 /// Removes the file of a unix socket, and does nothing for other addresses. For the process that bound it, when it
-/// ends and has handed the socket to nobody.
+/// ends and has not handed the socket on.
 ///
 /// # Errors
 /// The errno of unlink(2).
@@ -183,9 +183,9 @@ pub fn unlink(addr: &SockAddr) -> io::Result<()> {
     }
 }
 
-/// Removes the file of a unix socket that a killed process has left: one that refuses connections since nobody listens.
-/// Whether there was such a file. Anything else by that name stays: a file that is no socket, a link, and a socket that
-/// is listened on, even if its queue is full.
+/// Removes the file of a unix socket that a killed process has left: one that refuses connections since nothing
+/// listens. Whether there was such a file. Anything else by that name stays: a file that is no socket, a link, and a
+/// socket that is listened on, even if its queue is full.
 ///
 /// # Errors
 /// The errno of unlink(2).
@@ -223,7 +223,7 @@ pub fn stream_socket(addr: &SockAddr) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(addr.family(), kind, 0) };
     check(fd)?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -330,7 +330,7 @@ pub(crate) fn socket_error(fd: RawFd) -> io::Result<i32> {
     Ok(errno)
 }
 
-/// Whether a connection that nobody reads has nothing to be read: no byte, no end, no error. It is not disturbed.
+/// Whether a connection that is not read has nothing to be read: no byte, no end, no error. It is not disturbed.
 pub fn is_silent(fd: RawFd) -> bool {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -445,7 +445,7 @@ fn kernel_tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
 }
 
 // asm-generic/socket.h; the libc crate has these two for Android only, and the ports of Linux that number options
-// differently (mips, sparc, parisc) are none of ours.
+// differently (mips, sparc, parisc) are not supported.
 const SIOCOUTQNSD: libc::Ioctl = 0x894b;
 
 fn set(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {

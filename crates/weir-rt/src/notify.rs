@@ -17,7 +17,8 @@ pub async fn either<T>(first: impl Future<Output = T>, second: impl Future<Outpu
     .await
 }
 
-/// Tasks wait here until something was notified. What is notified while nobody waits is kept for the next who does.
+/// Tasks wait here until something was notified. A notification without a waiting task is stored for the next one that
+/// waits.
 #[derive(Default)]
 pub struct Notify {
     set: Cell<bool>,
@@ -25,7 +26,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Wakes all who wait.
+    /// Wakes all waiting tasks.
     pub fn notify(&self) {
         self.set.set(true);
         for waker in self.wakers.borrow_mut().drain(..) {

@@ -311,7 +311,7 @@ impl OutputQueue {
     }
 }
 
-/// Emptied vectors and output queues, kept for the next who needs one.
+/// Emptied vectors and output queues, kept for reuse.
 #[derive(Default)]
 pub(crate) struct SpareVectors {
     vectors: Vec<Vec<u8>>,
@@ -323,7 +323,7 @@ pub(crate) struct SpareVectors {
     outputs: Vec<Box<OutputQueue>>,
 }
 
-/// Kept of each at most.
+/// Number of each kept for reuse at most.
 const SPARES: usize = 256;
 /// A vector that has grown beyond this is freed rather than kept: heads with small files ([`SMALL_FILE`]) are composed in
 /// spare ones, larger pieces of bodies are not, and would only be memory.

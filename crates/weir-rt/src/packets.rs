@@ -1,6 +1,6 @@
 //! How long bytes waited in sockets before a loop read them, by the kernel's own stamps of packets.
 //!
-//! Nothing of it happens unless somebody asks: [`net::stamp_packets`](crate::net::stamp_packets) has the kernel stamp what
+//! Nothing of it happens unless asked for: [`net::stamp_packets`](crate::net::stamp_packets) has the kernel stamp what
 //! comes on a socket, and [`watch`] has the loop of this thread read the stamps along with the bytes. That is for loops
 //! that receive by themselves (epoll): with io_uring the kernel receives, and hands no stamps on.
 

@@ -38,7 +38,7 @@ pub fn page_size() -> usize {
     })
 }
 
-/// The number of CPUs this process may use, at least 1: what its affinity and its control group's quota leave
+/// The number of CPUs this process may use, at least 1: what its affinity and its cgroup's quota leave
 /// (`worker_processes auto`).
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -65,7 +65,7 @@ pub enum ResourceLimit {
     Core,
 }
 
-/// The soft and the hard limit; `u64::MAX` is none.
+/// The soft and the hard limit; `u64::MAX` is no limit.
 ///
 /// # Errors
 /// The errno of getrlimit(2).
@@ -76,7 +76,7 @@ pub fn limit(which: ResourceLimit) -> io::Result<(u64, u64)> {
     Ok((r.rlim_cur, r.rlim_max))
 }
 
-/// Sets both limits: a number of descriptors, or bytes of a core file; `u64::MAX` is none. Applies to the whole
+/// Sets both limits: a number of descriptors, or bytes of a core file; `u64::MAX` is no limit. Applies to the whole
 /// process; descriptors already open stay.
 ///
 /// # Errors
@@ -160,8 +160,8 @@ pub fn set_priority(nice: i32) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
 }
 
-/// A file without a name, in memory: for as long as somebody has it open. Copies of this process have, programs that it
-/// starts have not.
+/// A file without a name, in memory: for as long as a process has it open. Copies of this process have, programs that
+/// it starts have not.
 ///
 /// # Errors
 /// The errno of memfd_create(2).
@@ -170,7 +170,7 @@ pub fn memory_file(name: &str) -> io::Result<File> {
     // SAFETY: a text with its zero, which outlives the call.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     check(fd)?;
-    // SAFETY: the kernel just made it, and nobody else knows it.
+    // SAFETY: the kernel just made it, and nothing else refers to it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -202,7 +202,7 @@ pub fn set_timer_slack(ns: u32) {
 }
 
 /// Lets the allocator keep `bytes` of free memory at the end of each of its heaps, and take larger pieces from the system
-/// one by one. Unless told it keeps 128 KB: a body of a few buffers then gives pages back and gets them again, empty, in
+/// one by one. By default it keeps 128 KB: a body of a few buffers then gives pages back and gets them again, empty, in
 /// each of its responses. Does nothing where the C library is another one than glibc.
 pub fn keep_free_memory(bytes: i32) {
     #[cfg(target_env = "gnu")]
@@ -226,7 +226,7 @@ pub struct SystemUser {
     pub gid: u32,
 }
 
-/// Looks a user up by name; `None` if there is none. May ask the network (NSS): for start only.
+/// Looks a user up by name; `None` if it does not exist. May ask the network (NSS): for start only.
 ///
 /// # Errors
 /// The errno of getpwnam_r(3).
@@ -241,7 +241,7 @@ pub fn user(name: &str) -> io::Result<Option<SystemUser>> {
     Ok(found.then(|| SystemUser { name: name.clone(), uid: entry.pw_uid, gid: entry.pw_gid }))
 }
 
-/// Looks a group's id up by name; `None` if there is none.
+/// Looks a group's id up by name; `None` if it does not exist.
 ///
 /// # Errors
 /// The errno of getgrnam_r(3).
@@ -388,7 +388,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds: [RawFd; 2] = [0; 2];
     // SAFETY: room for two descriptors.
     check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: fresh descriptors that nobody else owns.
+    // SAFETY: fresh descriptors that nothing else owns.
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 

@@ -13,7 +13,7 @@ const OPENED: u32 = 1 << 31;
 /// Received bytes; the buffer goes back to the worker's pool when this is dropped. What came through a layer is a
 /// vector, which goes back to the worker's spare ones.
 ///
-/// The pool is shared by all connections of the worker: who wants to keep an incomplete message while waiting for
+/// The pool is shared by all connections of the worker: a reader that keeps an incomplete message while waiting for
 /// its rest copies it elsewhere, rather than keep this.
 pub struct RecvBuf {
     core: Rc<RuntimeCore>,
@@ -46,7 +46,7 @@ impl RecvBuf {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the count of references that is read here moves out of it.
         drop(unsafe { std::ptr::read(&raw const this.core) });
-        // SAFETY: the parts of the vector that `opened` took apart, which nobody else has.
+        // SAFETY: the parts of the vector that `opened` took apart, which nothing else has.
         unsafe { this.take_apart() }
     }
 
@@ -67,7 +67,7 @@ impl Deref for RecvBuf {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `start` is the beginning of a vector of `len` bytes that is ours alone, or of buffer `id`, of which `len` bytes were written by the receive. The
-        // pool neither moves nor frees it while `core` lives, and nobody (kernel included) may write it before it
+        // pool neither moves nor frees it while `core` lives, and nothing (the kernel included) may write it before it
         // is given back in `drop`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
     }

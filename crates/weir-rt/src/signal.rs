@@ -20,7 +20,7 @@ pub struct Signals {
 pub struct ReceivedSignal {
     /// Its number.
     pub signal: c_int,
-    /// Who sent it (for SIGCHLD: the child); 0 if it was the kernel.
+    /// Process id of the sender (for SIGCHLD: the child); 0 if it was the kernel.
     pub pid: u32,
     /// The real user id of the sender.
     pub uid: u32,
@@ -40,7 +40,7 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor that nothing else owns.
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 

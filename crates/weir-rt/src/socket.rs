@@ -60,10 +60,10 @@ pub(crate) enum ReceiveState {
     Starved,
 }
 
-/// Who has the output queue.
+/// Which side has the output queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SendState {
-    /// Nobody: what is queued may be sent.
+    /// None: what is queued may be sent.
     Idle,
     /// The kernel reads the front of it.
     InFlight,
@@ -71,7 +71,7 @@ pub(crate) enum SendState {
     Blocked,
     /// A pool thread reads the file range at the front into the page cache.
     Faulting,
-    /// Has had its share of this turn; on the list of those who continue.
+    /// Has had its share of this turn; on the list of those that continue.
     Yielded,
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct SocketTable {
     free: Vec<u32>,
     pub(crate) pool: BufferPool,
     pub(crate) spares: SpareVectors,
-    /// Sockets with queued output that nobody has started to send.
+    /// Sockets with queued output that is not being sent yet.
     pub(crate) dirty: Vec<u32>,
     /// Sockets whose receive ended for want of buffers.
     pub(crate) starved: Vec<u32>,
@@ -243,7 +243,7 @@ impl SocketTable {
         &mut self.slots[i as usize]
     }
 
-    /// The slot with the buffers and spares, for those who need them at once.
+    /// The slot with the buffers and spares, for callers that need both.
     #[inline]
     pub(crate) fn parts(&mut self, i: u32) -> (&mut SocketSlot, &mut BufferPool, &mut SpareVectors) {
         (&mut self.slots[i as usize], &mut self.pool, &mut self.spares)

@@ -120,8 +120,8 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for one who expects many
-    /// and keeps or sends them on ([`RecvBuf::into_vec`]).
+    /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for a caller that
+    /// expects many and keeps or sends them on ([`RecvBuf::into_vec`]).
     pub fn poll_recv_long(
         &self,
         cx: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl Stream {
         }
     }
 
-    /// Waits for bytes, when there are none.
+    /// Waits for bytes, if none are there.
     #[inline]
     fn poll_more(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<RecvOutcome> {
         if let Some(timer) = timer {
@@ -155,7 +155,7 @@ impl Stream {
         self.receive(|io| io.recv(&self.core.state, self.index))
     }
 
-    /// As [`Stream::try_recv`], also of a connection that nobody has received from yet, for which it asks the system.
+    /// As [`Stream::try_recv`], also of a connection that was not received from yet, for which it asks the system.
     /// `None` when it would have to wait.
     pub fn try_recv_first(&self) -> Option<RecvOutcome> {
         self.receive(|io| io.recv_first(&self.core.state, self.index))
@@ -279,12 +279,12 @@ impl Stream {
         self.core.io.with(|io| io.sockets.spares.take())
     }
 
-    /// Keeps the vector for who needs one next ([`Stream::spare`]).
+    /// Keeps the vector for the next caller that needs one ([`Stream::spare`]).
     pub fn give_spare(&self, vector: Vec<u8>) {
         self.core.io.with(|io| io.sockets.spares.give(vector));
     }
 
-    /// Resolves when the peer has ended its direction or the connection is broken, though nobody reads: unread
+    /// Resolves when the peer has ended its direction or the connection is broken, though nothing reads: unread
     /// bytes stay queued, and no more of them than back-pressure allows are fetched.
     pub async fn closed(&self) -> PeerClosed {
         poll_fn(|cx| self.poll_closed(cx)).await
@@ -330,7 +330,7 @@ impl Stream {
         self.core.io.with(|io| io.shutdown_write(self.index)).map_err(io::Error::from_raw_os_error)
     }
 
-    /// Ends the connection from here, whatever is under way: who reads gets its end, who writes an error.
+    /// Ends the connection from here, whatever is under way: a reader gets its end, a writer an error.
     pub fn abort(&self) {
         // That it is gone already is what was wanted.
         let _gone = net::shutdown(self.fd());

@@ -54,7 +54,7 @@ pub(crate) fn append_received(fd: RawFd, to: &mut Vec<u8>, most: usize) -> Resul
     Ok(n)
 }
 
-/// [`recv`] that tells [`packets`] how long the bytes had waited, where the kernel stamped them.
+/// [`recv`] that reports to [`packets`] how long the bytes had waited, where the kernel stamped them.
 ///
 /// # Safety
 /// As [`recv`].
@@ -133,7 +133,7 @@ pub(crate) fn accept_from(fd: RawFd) -> Result<(OwnedFd, RawAddr), i32> {
 
 /// Takes over a descriptor that has no other owner.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
-    // SAFETY: callers pass a fresh result of accept, or what a slot has just given up: nobody else owns it.
+    // SAFETY: callers pass a fresh result of accept, or what a slot has just given up: nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

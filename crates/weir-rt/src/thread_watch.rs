@@ -94,7 +94,7 @@ mod tests {
                     }
                 });
             }
-            // All of them run before the test ends: one that starts later would find nobody who reads.
+            // All of them run before the test ends: one that starts later would find no reader.
             let spinning: Vec<_> = (0..=cores).map(|_| watches.recv().expect("a thread")).collect();
             let busy = spinning[0];
             until(busy, ThreadState::Running);

@@ -38,7 +38,7 @@ impl Timer {
         self.set(self.core.state.now_ms().saturating_add(ms));
     }
 
-    /// Forgets the deadline. Who waits goes on waiting.
+    /// Forgets the deadline. A waiting task goes on waiting.
     pub fn disarm(&self) {
         let entry = self.entry.get();
         if entry == NONE {

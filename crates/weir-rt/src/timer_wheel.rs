@@ -49,7 +49,7 @@ pub(crate) struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// An empty wheel whose hand stands at `now_ms`.
+    /// An empty wheel whose hand is at `now_ms`.
     pub(crate) fn new(now_ms: u64) -> TimerWheel {
         TimerWheel {
             heads: Box::new([NONE; SLOTS]),
@@ -112,7 +112,7 @@ impl TimerWheel {
         self.touch(i, deadline_ms);
     }
 
-    /// Changes who is woken, and nothing else.
+    /// Changes which task is woken, and nothing else.
     pub(crate) fn set_token(&mut self, i: u32, token: u32) {
         self.entry_mut(i).token = token;
     }
@@ -231,7 +231,7 @@ impl TimerWheel {
         }
     }
 
-    /// The first occupied tick after the hand; `u64::MAX` if there is none. Three word operations.
+    /// The first occupied tick after the hand; `u64::MAX` if all are empty. Three word operations.
     fn next_occupied(&self) -> u64 {
         if self.summary == 0 {
             return u64::MAX;

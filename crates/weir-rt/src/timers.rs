@@ -1,4 +1,4 @@
-//! A worker's timers: the wheel, and who waits for each.
+//! A worker's timers: the wheel, and the task that waits for each.
 
 use std::task::Waker;
 
@@ -7,10 +7,10 @@ use crate::local::LoopLocal;
 use crate::stats::LoopStats;
 use crate::timer_wheel::TimerWheel;
 
-/// The deadline of a timer that somebody waits for though it is not armed.
+/// The deadline of a timer that a task waits for though it is not armed.
 pub(crate) const NEVER: u64 = u64::MAX / 2;
 
-/// A worker's deadlines and who waits for them. The wheel's token is its own index.
+/// A worker's deadlines and the tasks that wait for them. The wheel's token is its own index.
 pub(crate) struct WorkerTimers(pub(crate) LoopLocal<TimerTable>);
 
 pub(crate) struct TimerTable {

@@ -82,7 +82,7 @@ async fn burst(stats: std::sync::Arc<weir_rt::LoopStats>) {
     drop(clients);
 }
 
-/// Connections in the hands of nobody when the runtime ends.
+/// Connections that were not taken when the runtime ends.
 async fn abandoned() {
     let (ours, addr) = listener();
     let clients: Vec<TcpStream> = blocking(move || (0..40).map(|_| client(addr)).collect()).await;
@@ -159,7 +159,7 @@ fn out_of_descriptors(driver: DriverChoice) {
         let before = stats.snapshot();
         spawn(async move {
             loop {
-                // A lack of descriptors is told once a pause.
+                // A lack of descriptors is reported once a pause.
                 let Ok(stream) = listener.accept().await else { continue };
                 spawn(async move {
                     while let RecvOutcome::Data(buf) = stream.recv(None).await {

@@ -10,7 +10,7 @@ use driver_common::*;
 use weir_rt::{FileHandle, OpenOutcome, OutputChunk, RecvOutcome, Stream, StreamLayer, blocking, file};
 
 /// Records of a length in two bytes and content with every bit turned; an empty one is the end, and the byte 0 in the
-/// place of content is answered with a record of its own.
+/// place of content gets a record of its own as the response.
 #[derive(Default)]
 struct Turned {
     rest: Vec<u8>,

@@ -72,7 +72,8 @@ both!(timers_fire_in_order_and_never_early, || async {
     for ms in [60u64, 20, 100, 40] {
         let fired = Rc::clone(&fired);
         spawn(async move {
-            // The loop's clock, which stands still within a turn: what a busy machine adds to one is not waited for.
+            // The loop's clock, which does not advance within a turn: what a busy machine adds to one is not waited
+            // for.
             let start = now_ms();
             sleep(Duration::from_millis(ms)).await;
             assert!(now_ms() - start >= ms, "{ms} ms were {}", now_ms() - start);

@@ -99,7 +99,7 @@ both!(tagged_payloads_show_no_cross_talk, || async { many_uploads(64, 150_000, 3
 both!(uploads_share_a_tiny_pool, 16, || async { many_uploads(48, 60_000, 2).await });
 
 both!(a_tiny_pool_in_other_hands_stops_nobody, 16, || async {
-    // All buffers are kept by connections whose tasks do nothing with them.
+    // All buffers are held by connections whose tasks do nothing with them.
     let mut hoard = Vec::new();
     let mut idle = Vec::new();
     for _ in 0..20 {

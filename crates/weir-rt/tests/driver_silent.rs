@@ -1,5 +1,5 @@
-//! Answers sent in one go ([`Stream::send`]): silently on io_uring, at once on epoll. What the socket does not take goes
-//! the long way, and whoever waits for the end of a send is told.
+//! Responses sent in one go ([`Stream::send`]): silently on io_uring, at once on epoll. What the socket does not take
+//! goes the long way, and a task that waits for the end of a send is woken.
 
 mod driver_common;
 

@@ -1,7 +1,7 @@
 //! Sixteen bytes looked at as one: a bit for each that has a property, the first byte's the lowest.
 //!
 //! For parsers, which may not use `unsafe` themselves: SSE2 is part of every x86-64 and needs no detection; other
-//! machines get the same by words. AVX2 was left out: it can be called only behind a check, which can't be inlined,
+//! machines get the same by words. AVX2 was left out: it can be called only after a check, which can't be inlined,
 //! and heads are short.
 
 /// Bytes in a block.

@@ -110,7 +110,7 @@ impl UprobeSet {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel just made this descriptor, and nothing else refers to it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         match (&self.ring, self.files.first()) {
             (Some(_), Some(first)) => {
@@ -139,7 +139,8 @@ impl UprobeSet {
         self.files.iter().try_for_each(|file| control(file, ENABLE, 0))
     }
 
-    /// Appends what has arrived to `hits`, in order, and says how many hits were lost because nobody came for them.
+    /// Appends what has arrived to `hits`, in order, and says how many hits were lost because they were not fetched in
+    /// time.
     pub fn read(&mut self, hits: &mut Vec<ProbeHit>) -> u64 {
         let Some(ring) = &mut self.ring else { return 0 };
         let mut lost = 0;
@@ -211,7 +212,7 @@ struct PerfRing {
 unsafe impl Send for PerfRing {}
 
 impl PerfRing {
-    /// Maps the ring of a descriptor: 4 MB, or what somebody without CAP_IPC_LOCK may have.
+    /// Maps the ring of a descriptor: 4 MB, or what a user without CAP_IPC_LOCK may have.
     fn new(file: &OwnedFd) -> io::Result<PerfRing> {
         let mut error = io::Error::from_raw_os_error(libc::EPERM);
         for pages in [1024, 128, 32] {

@@ -1,7 +1,7 @@
 //! Static probes (USDT): places where tracers from outside, bpftrace and perf, can look into a running server.
 //!
 //! A probe is a no-op of five bytes, which newer kernels turn into a call instead of a trap, and a note in the program
-//! (`.note.stapsdt`) that says where it is and in which registers its arguments are. While nobody traces, the counter
+//! (`.note.stapsdt`) that says where it is and in which registers its arguments are. While nothing traces, the counter
 //! that the kernel keeps for each of them (its semaphore) is 0, and a probe costs a load and a jump. The format is
 //! SystemTap's (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>).
 //!
@@ -23,8 +23,8 @@ macro_rules! probes {
         #[inline(never)]
         pub fn $name($first: u64 $(, $more: u64)*) {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: what is executed is a no-op; the rest are sections of the program that nothing of it reads. Who
-            // traces reads the registers.
+            // SAFETY: what is executed is a no-op; the rest are sections of the program that nothing of it reads. A
+            // process that traces reads the registers.
             unsafe {
                 std::arch::asm!(
                     "990: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
@@ -93,25 +93,25 @@ probes! {
     loop_blocked = "loop__blocked" (worker, duration) on LOOP_BLOCKED;
 }
 
-/// Whether somebody listens to the beginnings of requests.
+/// Whether a tracer listens to the beginnings of requests.
 #[inline(always)]
 pub fn traces_begin() -> bool {
     is_on(&REQUEST_BEGIN)
 }
 
-/// Whether somebody listens to the ends of requests.
+/// Whether a tracer listens to the ends of requests.
 #[inline(always)]
 pub fn traces_done() -> bool {
     is_on(&REQUEST_DONE)
 }
 
-/// Whether somebody listens to what sites took.
+/// Whether a tracer listens to what sites took.
 #[inline(always)]
 pub fn traces_sites() -> bool {
     is_on(&SITE_DONE)
 }
 
-/// Whether somebody listens to blocked loops.
+/// Whether a tracer listens to blocked loops.
 #[inline(always)]
 pub fn traces_blocked() -> bool {
     is_on(&LOOP_BLOCKED)

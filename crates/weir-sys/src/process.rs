@@ -44,7 +44,7 @@ impl ServerSignal {
 ///
 /// # Errors
 /// `ESRCH` when there is no such process, `EPERM` when it is not ours, and `EINVAL` for a `pid` of 0 or above
-/// `i32::MAX`, which kill(2) would read as a group of processes.
+/// `i32::MAX`, which kill(2) would read as a process group.
 pub fn send_signal(pid: u32, signal: ServerSignal) -> io::Result<()> {
     let pid = positive_pid(pid)?;
     // SAFETY: kill(2) takes two integers and touches no memory of ours.
@@ -88,7 +88,7 @@ pub fn io_uring_available() -> bool {
     if fd < 0 {
         return false;
     }
-    // SAFETY: the kernel just gave us `fd`; nobody else knows it, so closing it once here is right.
+    // SAFETY: the kernel just gave us `fd`; nothing else refers to it, so closing it once here is right.
     unsafe { libc::close(fd) };
     true
 }

@@ -79,7 +79,7 @@ impl Regex {
             return Err(RegexError::new(pattern, code, offset));
         };
         // SAFETY: `compiled` was just created, and no other thread can know it yet. The result only says whether
-        // there is JIT code; without it the interpreter gives the same answers.
+        // there is JIT code; without it the interpreter gives the same results.
         let jit = unsafe { pcre2::pcre2_jit_compile_8(compiled.as_ptr(), pcre2::PCRE2_JIT_COMPLETE) } == 0;
         let uncounted = bounded::longest_uncounted(pattern);
         let mut regex = Self { code: compiled, captures: 0, jit, windowed: false, uncounted };
@@ -250,15 +250,15 @@ pub struct Matcher {
     heavy: bool,
 }
 
-// SAFETY: the three objects behind the pointers belong to this value alone and are not bound to a thread; methods that
-// write take `&mut self`. (Not `Sync`: nothing needs it.)
+// SAFETY: the three objects that the pointers refer to belong to this value alone and are not bound to a thread;
+// methods that write take `&mut self`. (Not `Sync`: nothing needs it.)
 unsafe impl Send for Matcher {}
 
 impl Matcher {
     /// A matcher with PCRE2's own limit, 10,000,000 steps; 256 MiB of heap per match and 512 KiB of JIT stack.
     ///
     /// # Errors
-    /// [`MatchError::Memory`] when there is none left.
+    /// [`MatchError::Memory`] when no memory is left.
     pub fn new() -> Result<Self, MatchError> {
         Self::with_match_limit(MATCH_LIMIT)
     }
@@ -266,7 +266,7 @@ impl Matcher {
     /// A matcher that gives up a match after this number of steps of backtracking (PCRE2's match limit).
     ///
     /// # Errors
-    /// [`MatchError::Memory`] when there is none left.
+    /// [`MatchError::Memory`] when no memory is left.
     pub fn with_match_limit(steps: u32) -> Result<Self, MatchError> {
         // SAFETY: a null general context asks for malloc.
         let context = unsafe { pcre2::pcre2_match_context_create_8(ptr::null_mut()) };
@@ -374,7 +374,7 @@ impl Captures<'_> {
         if start == pcre2::PCRE2_UNSET || end == pcre2::PCRE2_UNSET {
             return None;
         }
-        // `\K` inside a look-ahead can put the start behind the end.
+        // `\K` inside a look-ahead can put the start after the end.
         Some(start.min(end)..end)
     }
 

@@ -25,7 +25,7 @@ pub fn set_linger_zero(socket: &impl AsFd) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Who is at the other end of a unix stream socket, as the kernel noted when it was connected.
+/// The process at the other end of a unix stream socket, as the kernel noted when it was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProcess {
     /// The process.

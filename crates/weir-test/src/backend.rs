@@ -1,4 +1,4 @@
-//! Servers that do what a test says: answer, fall silent, break off, speak nonsense.
+//! Servers that do what a test says: respond, fall silent, break off, speak nonsense.
 //!
 //! ```no_run
 //! let backend = weir_test::Backend::start(|visit| {
@@ -82,7 +82,7 @@ impl Backend {
         Backend { address, shared }
     }
 
-    /// A backend that answers every request with 200 and `body`, and keeps connections.
+    /// A backend that responds to every request with 200 and `body`, and keeps connections.
     #[must_use]
     pub fn answering(body: &str) -> Backend {
         Backend::start(answer(body))
@@ -112,7 +112,7 @@ impl Backend {
         self.shared.heads.load(Ordering::SeqCst)
     }
 
-    /// Dies: nobody listens any more, and what is open is closed.
+    /// Stops: nothing listens any more, and what is open is closed.
     pub fn kill(&self) {
         self.shared.down.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts, which ends and closes the socket.

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told.
+//! A client that sends exactly the bytes it is given.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ impl Client {
     /// Connects over TCP.
     ///
     /// # Panics
-    /// When nobody accepts.
+    /// When the connection is not accepted.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
@@ -34,7 +34,7 @@ impl Client {
     /// Connects over a unix socket.
     ///
     /// # Panics
-    /// When nobody accepts.
+    /// When the connection is not accepted.
     #[must_use]
     #[track_caller]
     pub fn connect_unix(path: &Path) -> Self {

@@ -1,6 +1,6 @@
 //! Completing a test's configuration text.
 //!
-//! What is added before the test's text goes on its first line, and what is added inside a block right behind its
+//! What is added before the test's text goes on its first line, and what is added inside a block right after its
 //! brace, so that every line keeps its number.
 
 use std::path::Path;
@@ -90,7 +90,7 @@ struct FoundDirective<'t> {
     /// Names of the blocks around it, outermost first.
     inside: Vec<&'t str>,
     name: &'t str,
-    /// The byte behind its `{`.
+    /// The byte after its `{`.
     brace: Option<usize>,
 }
 
@@ -162,11 +162,11 @@ fn next_token(text: &str, from: usize) -> Option<ConfToken> {
         quote @ (b'"' | b'\'') => (TokenKind::Word, end_of(bytes, start + 1, |byte| byte == quote) + 1),
         _ => (TokenKind::Word, end_of_word(bytes, start)),
     };
-    // Every end lies behind an ASCII byte or at the end of the text: never inside a character.
+    // Every end is after an ASCII byte or at the end of the text: never inside a character.
     Some(ConfToken { kind, start, end: end.min(bytes.len()) })
 }
 
-/// The first byte at or behind `from` for which `is_end` holds, a backslash hiding the byte behind it.
+/// The first byte at or after `from` for which `is_end` holds; a backslash hides the byte after it.
 fn end_of(bytes: &[u8], from: usize, is_end: impl Fn(u8) -> bool) -> usize {
     let mut at = from;
     while let Some(byte) = bytes.get(at) {
@@ -179,7 +179,7 @@ fn end_of(bytes: &[u8], from: usize, is_end: impl Fn(u8) -> bool) -> usize {
     bytes.len()
 }
 
-/// A brace right behind a dollar belongs to the word: `${name}`.
+/// A brace right after a dollar belongs to the word: `${name}`.
 fn end_of_word(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     loop {

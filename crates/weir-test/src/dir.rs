@@ -24,7 +24,7 @@ impl TempDir {
     #[track_caller]
     #[expect(clippy::new_without_default, reason = "making a folder is no default value")]
     pub fn new() -> Self {
-        // Servers that give up root must get at their files, whatever the umask of who runs the tests.
+        // Servers that give up root must get at their files, whatever the umask of the user that runs the tests.
         UMASK.call_once(|| {
             let _ = weir_sys::process::set_umask(0o022);
         });
@@ -35,7 +35,7 @@ impl TempDir {
             let path = base.join(format!("weir-{}-{number:04}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Self { path },
-                // Left behind by a killed process of the same number.
+                // Left over from a killed process of the same number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("mkdir {}: {error}", path.display()),
             }

@@ -47,7 +47,7 @@ impl Driver {
 /// has no io_uring, unless `WEIR_REQUIRE=all`.
 ///
 /// # Panics
-/// As `test` does; and when io_uring is required and there is none.
+/// As `test` does; and when io_uring is required and absent.
 pub fn run_on(driver: Driver, test: impl FnOnce(Driver)) {
     if Driver::from_environment().is_some_and(|only| only != driver) {
         eprintln!("skipped: WEIR_TEST_DRIVER asks for the other driver than {}", driver.name());

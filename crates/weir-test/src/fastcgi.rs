@@ -21,7 +21,7 @@ pub struct FcgiRequest {
 }
 
 impl FcgiRequest {
-    /// The value of the last parameter of this name; empty if there is none.
+    /// The value of the last parameter of this name; empty if it is absent.
     #[must_use]
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().rfind(|(known, _)| known == name).map_or("", |(_, value)| value)
@@ -73,8 +73,8 @@ pub struct FcgiApp {
 }
 
 impl FcgiApp {
-    /// Listens on a free port of 127.0.0.1 and answers every request with what `answer` returns. A connection is closed
-    /// behind the response unless the server wished to keep it and the response has an end.
+    /// Listens on a free port of 127.0.0.1 and responds to every request with what `answer` returns. A connection is
+    /// closed after the response unless the server wished to keep it and the response has an end.
     ///
     /// # Panics
     /// When there is no free port.

@@ -1,4 +1,4 @@
-//! A name server that answers as it is told.
+//! A name server with the answers a test gives it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -81,7 +81,7 @@ impl NameServer {
         NameServer { shared, address, threads }
     }
 
-    /// Answers otherwise from now on.
+    /// Replaces the answers from now on.
     pub fn set(&self, behave: impl Fn(&AskedName) -> NameReply + Send + 'static) {
         *self.shared.behave.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(behave);
     }

@@ -1,8 +1,8 @@
 //! Free ports of the loopback.
 //!
-//! Not by bind to port 0: such a number is given again, to whoever asks next or as the local end of any connection,
-//! in the moment between its choice and its use, and as soon as a test's peer is gone. So the numbers come from outside
-//! the range the kernel chooses from, each process has blocks of its own, and none is given twice.
+//! Not by bind to port 0: such a number is given again, to the next process that asks or as the local end of any
+//! connection, in the moment between its choice and its use, and as soon as a test's peer is gone. So the numbers come
+//! from outside the range the kernel chooses from, each process has blocks of its own, and none is given twice.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,7 +11,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
-/// Different ports that nobody listens on, and that no other test is given.
+/// Different ports that nothing listens on, and that no other test is given.
 ///
 /// # Panics
 /// When there are not as many.
@@ -21,10 +21,10 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     (0..count).map(|_| free_port()).collect()
 }
 
-/// A port nobody listens on, for a peer of the test's own or for a connection to be refused.
+/// A port nothing listens on, for a peer of the test's own or for a connection to be refused.
 ///
 /// # Panics
-/// When there is none.
+/// When none is free.
 #[must_use]
 #[track_caller]
 pub fn free_port() -> u16 {
@@ -34,7 +34,7 @@ pub fn free_port() -> u16 {
 /// A listener on such a port.
 ///
 /// # Panics
-/// When there is none.
+/// When none is free.
 #[must_use]
 #[track_caller]
 pub fn free_listener() -> TcpListener {

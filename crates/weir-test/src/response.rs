@@ -19,7 +19,7 @@ pub struct Response {
     pub fields: Vec<(String, String)>,
     /// The content, with chunked coding removed.
     pub body: Vec<u8>,
-    /// Trailer fields, behind the last chunk.
+    /// Trailer fields, after the last chunk.
     pub trailers: Vec<(String, String)>,
     /// Sizes of the chunks of a chunked body, in bytes, without the last one of 0.
     pub chunks: Vec<usize>,

@@ -101,7 +101,7 @@ impl Server {
     /// A new connection to the first port.
     ///
     /// # Panics
-    /// When nobody accepts.
+    /// When the connection is not accepted.
     #[must_use]
     #[track_caller]
     pub fn client(&self) -> Client {
@@ -238,7 +238,7 @@ impl Server {
         kib.expect("a live process has resident memory") * 1024
     }
 
-    /// Sends QUIT, waits until the process has exited, and tells how it went.
+    /// Sends QUIT, waits until the process has exited, and gives its status.
     ///
     /// # Panics
     /// When it does not exit within the deadline (it is killed then).

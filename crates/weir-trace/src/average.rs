@@ -1,7 +1,7 @@
 //! The average of many requests: a tree of sites with calls, mean, median and 99th percentile of each.
 //!
 //! A worker adds requests to an [`AverageTree`] of its own. Once it has seen their shapes it allocates nothing, so a
-//! million requests cost a walk over their events each. The parts of the workers are merged by who asked.
+//! million requests cost a walk over their events each. The parts of the workers are merged by the thread that asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -40,7 +40,7 @@ impl AverageWatch {
         self.left.load(Relaxed)
     }
 
-    /// Wants no more; what was added stands.
+    /// Collects no more; what was added remains.
     pub fn cancel(&self) {
         self.left.store(0, Relaxed);
     }

@@ -1,8 +1,8 @@
-//! The numbers of requests of one shape, kept apart until there are many.
+//! The numbers of requests of one shape, stored separately until there are many.
 //!
 //! A histogram is three cache lines and some thirty instructions a value, and a request has a value for each of its
 //! sites. Requests of one shape have the same sites in the same order: their values are written into rows, and when there
-//! is no room for another one, or somebody wants to know, each column of those that took a stamp is counted at once. A
+//! is no room for another one, or a reader asks, each column of those that took a stamp is counted at once. A
 //! value then costs half, and the histogram's lines are touched once for all requests.
 
 use std::cell::Cell;
@@ -89,7 +89,7 @@ impl ShapeBatch {
         batch
     }
 
-    /// The sum of the values of these events is counted there; of those without a value there is none.
+    /// The sum of the values of these events is counted there; those without a value are skipped.
     pub(crate) fn sum(&mut self, live: &Arc<LiveSite>, to: CountTarget, events: impl Iterator<Item = u16>) {
         let before = self.columns.len();
         let columns = events.filter(|event| self.stamped.binary_search(event).is_ok());

@@ -22,7 +22,7 @@ impl TraceEvent {
     /// The largest value one event can carry.
     pub const MAX: u64 = (1 << 40) - 1;
 
-    /// Packs; of `value` the lower 40 bits are kept.
+    /// Packs; of `value` the lower 40 bits are stored.
     #[inline]
     #[must_use]
     pub const fn pack(kind: EventKind, site: Site, value: u64) -> TraceEvent {

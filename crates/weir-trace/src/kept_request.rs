@@ -1,4 +1,4 @@
-//! Trees kept after their request, and who asked for them.
+//! Trees retained after their request, and the watches that asked for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use crate::record::RequestRecord;
 use crate::trace::Trace;
 use crate::tree::TraceTree;
 
-/// A request whose tree was kept: its record and its events.
+/// A request whose tree was retained: its record and its events.
 #[derive(Clone, Debug)]
 pub struct KeptRequest {
     why: KeepReason,
@@ -19,7 +19,7 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// A copy of what is known of a request that is over, kept for `why`.
+    /// A copy of what is known of a request that is over, retained for `why`.
     #[must_use]
     pub fn new(why: KeepReason, record: &RequestRecord, trace: &Trace) -> KeptRequest {
         let mut kept = KeptRequest { why, record: *record, events: Vec::new(), folded: None };
@@ -27,7 +27,7 @@ impl KeptRequest {
         kept
     }
 
-    /// Overwrites, using the memory of what was kept before.
+    /// Overwrites, reusing the memory of the previous one.
     pub(crate) fn set(&mut self, why: KeepReason, record: &RequestRecord, trace: &Trace) {
         self.why = why;
         self.record = *record;
@@ -36,7 +36,7 @@ impl KeptRequest {
         self.folded = trace.is_folded().then(|| trace.tree());
     }
 
-    /// The first reason it was kept for.
+    /// The first reason it was retained for.
     #[must_use]
     pub fn why(&self) -> KeepReason {
         self.why
@@ -67,7 +67,7 @@ impl KeptRequest {
     }
 }
 
-/// Why a tree was kept.
+/// Why a tree was retained.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KeepReason {
     /// The request carried a signed trace header, or its location keeps all.

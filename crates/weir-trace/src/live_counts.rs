@@ -1,8 +1,8 @@
 //! What a worker counts while it runs, readable by other threads even when its loop is stuck.
 //!
 //! One thread writes, by relaxed loads and stores: no read-modify-write, no lock, nothing ordered. A reader sees each
-//! number whole and the numbers of one request perhaps not all yet, which a scrape cannot tell from having come a
-//! microsecond earlier. Memory comes with first use: per chunk of sites, per site, per eight octaves of a histogram.
+//! number whole and the numbers of one request perhaps not all yet, which a scrape cannot distinguish from having come
+//! a microsecond earlier. Memory comes with first use: per chunk of sites, per site, per eight octaves of a histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -247,7 +247,7 @@ impl LiveSite {
         }
     }
 
-    /// The whole times of requests of this route, 0 where nobody took it.
+    /// The whole times of requests of this route, 0 where it was not measured.
     pub(crate) fn record_totals(&self, totals: &[u32]) {
         self.route.get_or_init(Box::default).total.record_some(totals);
     }
@@ -271,7 +271,7 @@ impl LiveSite {
         }
     }
 
-    /// The whole time of a request of this route; 0 is a time nobody took.
+    /// The whole time of a request of this route; 0: it was not measured.
     pub(crate) fn record_total(&self, total: u64) {
         if total > 0 {
             self.route.get_or_init(Box::default).total.record(total);

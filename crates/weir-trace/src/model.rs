@@ -100,7 +100,7 @@ impl WaitKind {
     }
 }
 
-/// One CPU sample, as the signal handler leaves it: addresses are given names by who reads it.
+/// One CPU sample, as the signal handler leaves it: the reader gives addresses their names.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CpuSample {
     /// When, in ticks.
@@ -124,7 +124,7 @@ pub struct LoopStall {
     pub duration: u64,
     /// The location whose request ran; [`Site::NONE`] if that is not known.
     pub route: Site,
-    /// The thread's state as the kernel names it: `R`, `S`, `D`; 0 while nobody looked.
+    /// The thread's state as the kernel names it: `R`, `S`, `D`; 0 until it was looked at.
     pub state: u8,
     /// The system call it was in, if any. One that was interrupted goes on as `restart_syscall`: the stack shows which
     /// it was.

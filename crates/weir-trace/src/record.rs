@@ -11,10 +11,10 @@ use crate::site::Site;
 pub struct RequestRecord {
     /// Its number.
     pub id: RequestId,
-    /// The location that answered: a site of [`SiteKind::Request`](crate::SiteKind). What has none is counted only
+    /// The location that responded: a site of [`SiteKind::Request`](crate::SiteKind). What has none is counted only
     /// in the worker's totals.
     pub route: Site,
-    /// The number of the rule that judges whether its tree is kept ([`Recorder::configure`](crate::Recorder)), from
+    /// The number of the rule that judges whether its tree is retained ([`Recorder::configure`](crate::Recorder)), from
     /// 1; 0: the recorder's settings do.
     pub rule: u16,
     /// The status sent, or nginx's for a client that left (499).
@@ -60,7 +60,7 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Makes it an empty one, but for bytes of texts that nobody sees: a whole new one would be made elsewhere and
+    /// Makes it an empty one, but for bytes of texts that are not visible: a whole new one would be made elsewhere and
     /// copied, for every request.
     #[inline]
     pub(crate) fn clear(&mut self) {
@@ -120,7 +120,8 @@ impl RequestRecord {
         self.path.set(&target[..end]);
     }
 
-    /// Sets the path with its arguments, if there are any: for who says that they may be shown (`profile_redact`).
+    /// Sets the path with its arguments, if there are any: where the configuration says that they may be shown
+    /// (`profile_redact`).
     #[inline]
     pub fn set_target(&mut self, target: &[u8]) {
         self.path.set(target);
@@ -143,7 +144,7 @@ impl RequestRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Cause {
-    /// It was answered.
+    /// It has a response.
     #[default]
     None,
     /// The client closed or reset the connection.
@@ -156,13 +157,13 @@ pub enum Cause {
     RequestHeaderTooLarge,
     /// The request's body exceeds `client_max_body_size`.
     BodyTooLarge,
-    /// The client did not say who it is.
+    /// The client gave no credentials.
     Unauthorized,
     /// The client may not have this.
     Forbidden,
     /// There is no such thing.
     NotFound,
-    /// The method is not one that is answered here.
+    /// The method is not allowed here.
     MethodNotAllowed,
     /// No such part of the file.
     RangeNotSatisfiable,
@@ -178,7 +179,7 @@ pub enum Cause {
     Panic,
     /// The name of an upstream server was not resolved.
     DnsFailed,
-    /// No name server answered, and addresses known from before were used.
+    /// No name server responded, and addresses known from before were used.
     DnsStaleUsed,
     /// No server of the upstream could be asked.
     AllPeersDown,
@@ -202,7 +203,7 @@ pub enum Cause {
     ClosedBeforeResponse,
     /// An upstream server reset the connection without a response.
     ResetBeforeResponse,
-    /// A kept connection was closed while a request that may not be repeated was on its way.
+    /// A connection kept alive was closed while a request that may not be repeated was on its way.
     KeepaliveRace,
     /// An upstream server's response is invalid.
     InvalidHeader,
@@ -302,7 +303,7 @@ impl Cause {
         }
     }
 
-    /// Why the server itself answers with `status`, as far as the status tells.
+    /// Why the server itself responds with `status`, as far as the status shows.
     #[must_use]
     pub const fn of_status(status: u16) -> Cause {
         match status {

@@ -21,9 +21,10 @@ use crate::tree::TraceTree;
 pub enum TraceLevel {
     /// Request records and counts by status only; no boundary is stamped.
     Off,
-    /// One request in [`RecorderSettings::sample`] is recorded whole: histograms come from those, and their trees are kept.
+    /// One request in [`RecorderSettings::sample`] is recorded whole: histograms come from those, and their trees are
+    /// retained.
     Sampled,
-    /// Every request is recorded: histograms of all, and the tree of any that turns out worth it is kept.
+    /// Every request is recorded: histograms of all, and the tree of any that turns out worth it is retained.
     #[default]
     Full,
 }
@@ -33,22 +34,22 @@ pub enum TraceLevel {
 pub struct RecorderSettings {
     /// How much is recorded.
     pub level: TraceLevel,
-    /// One request in this many is drawn and its tree kept; 0 for none.
+    /// One request in this many is drawn and its tree retained; 0 for none.
     pub sample: u32,
     /// Requests that took at least this many ticks are slow; `u64::MAX` for none.
     pub slow: u64,
-    /// Trees kept; the oldest makes room.
+    /// Number of trees retained; the oldest makes room.
     pub kept: usize,
-    /// Request records kept; the oldest makes room.
+    /// Number of request records retained; the oldest makes room.
     pub records: usize,
-    /// Stalls kept; the oldest makes room.
+    /// Number of stalls retained; the oldest makes room.
     pub stalls: usize,
     /// Seed of the draw; workers take different ones.
     pub seed: u64,
 }
 
 impl Default for RecorderSettings {
-    /// Every request recorded, one tree in 64 kept besides the failed ones, nothing slow: the bound depends on the
+    /// Every request recorded, one tree in 64 retained besides the failed ones, nothing slow: the bound depends on the
     /// clock's ticks.
     fn default() -> RecorderSettings {
         RecorderSettings {
@@ -64,8 +65,8 @@ impl Default for RecorderSettings {
     }
 }
 
-/// One worker's sink: histograms, records, kept trees, watches. Owned by the worker's thread, which alone writes; other
-/// threads look at the counts through [`Recorder::reader`] and get trees by asking the worker.
+/// One worker's sink: histograms, records, retained trees, watches. Owned by the worker's thread, which alone writes;
+/// other threads look at the counts through [`Recorder::reader`] and get trees by asking the worker.
 #[derive(Debug)]
 pub struct Recorder {
     settings: RecorderSettings,
@@ -106,7 +107,7 @@ impl Recorder {
         recorder
     }
 
-    /// A handle for other threads; it answers even while the worker is stuck.
+    /// A handle for other threads; it works even while the worker is stuck.
     #[must_use]
     pub fn reader(&self) -> RecorderReader {
         RecorderReader::new(self.shared.clone(), self.stalls.clone())
@@ -119,7 +120,7 @@ impl Recorder {
     }
 
     /// Takes other settings from the next request on, and other rules, which [`RequestRecord::rule`] numbers from 1.
-    /// What was kept stays, as far as there is room for it.
+    /// What was retained stays, as far as there is room for it.
     pub fn configure(&mut self, settings: RecorderSettings, rules: impl IntoIterator<Item = KeepRule>) {
         self.kept.resize(settings.kept);
         self.records.resize(settings.records);
@@ -184,8 +185,8 @@ impl Recorder {
     }
 
     /// [`finish`](Recorder::finish) of a trace with its tape, and with a record that `fill` writes, from empty, in the
-    /// place where it is kept: it is too large to be handed on by value for every request. The trace takes the tape only
-    /// if its tree is looked at.
+    /// place where it is stored: it is too large to be handed on by value for every request. The trace takes the tape
+    /// only if its tree is looked at.
     #[inline]
     pub fn finish_with(
         &mut self,
@@ -240,7 +241,7 @@ impl Recorder {
         }
     }
 
-    /// True while somebody watches.
+    /// True while a watch is set.
     #[inline]
     #[must_use]
     pub fn is_watched(&self) -> bool {
@@ -284,12 +285,12 @@ impl Recorder {
         &self.stalls
     }
 
-    /// The kept trees, oldest first.
+    /// The retained trees, oldest first.
     pub fn kept(&self) -> impl Iterator<Item = &KeptRequest> {
         self.kept.iter()
     }
 
-    /// The kept tree of that request, if it is still there.
+    /// The retained tree of that request; `None` if it is not there any more.
     #[must_use]
     pub fn find(&self, id: RequestId) -> Option<&KeptRequest> {
         self.kept.iter().find(|kept| kept.record().id == id)
@@ -300,7 +301,7 @@ impl Recorder {
         self.records.iter()
     }
 
-    /// The record of the last request; `None` where none are kept.
+    /// The record of the last request; `None` where no records are retained.
     #[must_use]
     pub fn newest(&self) -> Option<&RequestRecord> {
         self.records.newest()
@@ -388,7 +389,7 @@ fn count(shared: &LiveCounts, record: &RequestRecord, waited: Option<u64>) {
     }
 }
 
-/// Whether the tree of a request, which is recorded, is kept, and why.
+/// Whether the tree of a request, which is recorded, is retained, and why.
 #[inline]
 fn worth<'s>(
     settings: &RecorderSettings,

@@ -158,7 +158,7 @@ pub enum ConnectionStep {
     Parse,
     /// Choosing the virtual server.
     VirtualServer,
-    /// Finding what a status is answered with: an `error_page`, or nginx's own page.
+    /// Finding the response for a status: an `error_page`, or nginx's own page.
     SpecialResponse,
     /// Handing bytes to the kernel.
     Write,
@@ -203,7 +203,7 @@ impl ConnectionStep {
     }
 }
 
-/// What a site stands for.
+/// What a site represents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteInfo {
     /// The sort of place.
@@ -316,7 +316,7 @@ impl SiteTable {
         Site(number)
     }
 
-    /// What `site` stands for; a number never given out stands for "other".
+    /// What `site` represents; a number never given out represents "other".
     #[must_use]
     pub fn info(&self, site: Site) -> SiteInfo {
         let inner = self.lock();
@@ -341,7 +341,7 @@ impl SiteTable {
         false
     }
 
-    /// The table is only ever appended to, so what a panicking thread left behind is whole.
+    /// The table is only ever appended to, so the state a panicking thread leaves is consistent.
     fn lock(&self) -> MutexGuard<'_, SiteTableInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

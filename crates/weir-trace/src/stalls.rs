@@ -1,11 +1,11 @@
-//! Turns of a loop that took too long: told by the worker when they are over, and by the watchdog while they last.
+//! Turns of a loop that took too long: reported by the worker when they are over, and by the watchdog while they last.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::model::{LoopStall, RequestId};
 
-/// The last stalls of one worker. Behind a lock: there is at most one every few milliseconds, by definition.
+/// The last stalls of one worker. In a lock: there is at most one every few milliseconds, by definition.
 #[derive(Clone, Debug)]
 pub struct StallLog {
     inner: Arc<Mutex<StallLogInner>>,
@@ -71,7 +71,7 @@ impl StallLog {
         }
     }
 
-    /// What a panicking thread left behind is whole: entries are pushed and joined in one step.
+    /// The state a panicking thread leaves is consistent: entries are pushed and joined in one step.
     fn lock(&self) -> MutexGuard<'_, StallLogInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl LoopStall {
             (mine.time, mine.vm_state, mine.frames) = (theirs.time, theirs.vm_state, theirs.frames);
         }
         self.victims.extend(other.victims);
-        // Who looks later has counted on.
+        // A later observation has counted on.
         self.connections = other.connections.or(self.connections);
     }
 }

@@ -6,7 +6,7 @@ use crate::site::Site;
 use crate::tape::EventTape;
 use crate::tree::{TraceTree, TreeBuilder};
 
-/// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), kept by the exchange and used
+/// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), owned by the exchange and used
 /// again for the next: memory is allocated while it warms up and then never.
 ///
 /// Each stamp closes the interval since the stamp before and charges it to one site. `now` is in ticks of one clock
@@ -311,12 +311,12 @@ impl Trace {
         }
     }
 
-    /// The tree is to be kept whatever happens: the request carried a signed trace header.
+    /// The tree is to be retained whatever happens: the request carried a signed trace header.
     pub fn keep(&mut self) {
         self.asked = true;
     }
 
-    /// The request is over: what is open closes, recording stops, the totals stand.
+    /// The request is over: what is open closes, recording stops, the totals are final.
     pub fn end(&mut self, now: u64) {
         if self.on {
             if self.suspended {
@@ -524,7 +524,7 @@ impl Trace {
         self.len += 1;
     }
 
-    /// Doubles the storage up to its bound, then folds: the first time all, later what came after the kept events.
+    /// Doubles the storage up to its bound, then folds: the first time all, later what came after the retained events.
     fn make_room(&mut self) {
         if self.events.len() < MAX_EVENTS {
             self.events

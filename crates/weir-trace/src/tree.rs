@@ -1,4 +1,4 @@
-//! Events drawn as a tree: who called whom, and where the time went.
+//! Events drawn as a tree: what called what, and where the time went.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! A request's tree in the order that people know: the connection's steps, the phases by name with their handlers
-//! inside, header filters, body filters with the write behind them, log, the end.
+//! inside, header filters, body filters with the write after them, log, the end.
 //!
 //! The engine stamps handlers and filters only, since a stamp around each phase as well would double the cost of
-//! recording. The groups are made here, when somebody looks; no time moves from one site to another.
+//! recording. The groups are made here, when the tree is read; no time moves from one site to another.
 
 use crate::site::{ConnectionStep, Site, SiteKind, SiteTable};
 use crate::tree::TraceTree;

@@ -58,7 +58,7 @@ fn ops(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Op, i64)>> 
     prop::collection::vec((op(), step()), length)
 }
 
-/// What a request did, told once to a trace and once to the model.
+/// What a request did, reported once to a trace and once to the model.
 #[derive(Default)]
 struct Model {
     open: Vec<u16>,
@@ -269,7 +269,7 @@ fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
     check_tree(&trace.tree(), &trace, &model)?;
     recorder.finish(&mut trace, RequestRecord::default());
     if trace.tree().nodes().len() >= FULL_TREE {
-        // What does not fit is charged to its parent: the sums of the whole, checked above, are all that is kept.
+        // What does not fit is charged to its parent: the sums of the whole, checked above, are all that is stored.
         return Ok(trace);
     }
     recorder.settle();

@@ -338,7 +338,7 @@ fn a_watch_takes_the_next_matching_requests_of_all_workers_at_any_level() {
     let (watch, receiver) = TraceWatch::channel(2, |record| record.status == 404);
     let mut workers = [Recorder::new(0, quiet(TraceLevel::Off)), Recorder::new(1, quiet(TraceLevel::Off))];
     for worker in &mut workers {
-        one(worker, &sites, 404, 0); // nobody watches yet
+        one(worker, &sites, 404, 0); // nothing watches yet
         worker.watch(watch.clone());
     }
     for (worker, status, id) in [(0, 200, 1), (1, 404, 2), (0, 404, 3), (1, 404, 4)] {

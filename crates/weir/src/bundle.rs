@@ -1,4 +1,4 @@
-//! What master and server tell each other.
+//! Messages between master and server.
 //!
 //! The server builds the configuration that the master has built, out of the same texts: it may not read the files
 //! itself any more, and they may have changed since. A [`ReadFiles`] has every text and every response to a pattern, in
@@ -79,7 +79,7 @@ pub(crate) struct ConfBundle {
     pub logs: Vec<PathBuf>,
 }
 
-/// A listening socket, told by its address as text.
+/// A listening socket, identified by its address as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BundledSocket {
     /// As configured.
@@ -137,7 +137,7 @@ impl MasterOrder {
         out.0
     }
 
-    /// Reads a message; `None` if it is none.
+    /// Reads a message; `None` if it is invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<MasterOrder> {
         let mut from = IpcReader(bytes);
         let order = match from.number()? {
@@ -193,7 +193,7 @@ impl ServerReply {
         out.0
     }
 
-    /// Reads a message; `None` if it is none.
+    /// Reads a message; `None` if it is invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<ServerReply> {
         let mut from = IpcReader(bytes);
         let answer = match from.number()? {

@@ -104,7 +104,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
     Ok(line)
 }
 
-/// The command among the arguments, and all others: options may stand before it, too. A word that is the value of one of
+/// The command among the arguments, and all others: options may precede it. A word that is the value of one of
 /// nginx's options is no command.
 pub(crate) fn command(
     arguments: &[OsString],

@@ -1,6 +1,6 @@
 //! The control socket's place: beside the pid file, through which the `weir` command asks a running server.
 //!
-//! What is spoken on it, and the threads that answer, are `weir-see`'s.
+//! What is spoken on it, and the threads that respond, are `weir-see`'s.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn bind(pid: &Path, owner: Option<u32>) -> Option<UnixListener> {
     listener.map_err(refused).ok()
 }
 
-/// Answers on `listener` until the process ends.
+/// Responds on `listener` until the process ends.
 pub(crate) fn serve(listener: UnixListener, source: &Arc<ServerSource>) {
     if let Err(error) = control_server::serve(listener, source.clone()) {
         log::cycle(LogLevel::Warn, &format_args!("nobody answers on the control socket: {error}"));

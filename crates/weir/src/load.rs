@@ -99,8 +99,8 @@ impl ConfLocation {
         }
     }
 
-    /// Where the server's pid file is, for who wants to ask it: nothing else is read, so that this works while the file
-    /// is being written, and where the user may not read what it includes.
+    /// Where the server's pid file is, for commands that ask it: nothing else is read, so that this works while the
+    /// file is being written, and where the user may not read what it includes.
     ///
     /// # Errors
     /// The file can't be read so far.
@@ -187,7 +187,8 @@ type LoadConf =
 
 /// Opens what messages go to until the configuration names a log: `-e`, where `stderr` is standard error, or
 /// `logs/error.log`. As in nginx a
-/// configuration that can't be read is told there, too; but a directory without `logs` is nothing to complain about.
+/// configuration that can't be read is reported there, too; but a directory without `logs` is nothing to complain
+/// about.
 pub(crate) fn open_error_log(line: &CommandLine) {
     let paths = ConfLocation::of(line);
     let target = match &line.error_log {

@@ -32,7 +32,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Browser>(),
     ModuleDef::of::<SecureLink>(),
     ModuleDef::of::<Rewrite>(),
-    // Behind rewrite: what it sets for requests comes at the end of that phase.
+    // After rewrite: what it sets for requests comes at the end of that phase.
     ModuleDef::of::<HeadersMore>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),

@@ -1,4 +1,4 @@
-//! Telling systemd how the server does (sd_notify(3)): one datagram a state.
+//! Reports the server's state to systemd (sd_notify(3)): one datagram a state.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,13 +9,13 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use weir_engine::log::{self, LogLevel};
 use weir_rt::clock;
 
-/// Who wants to know; nobody, without `NOTIFY_SOCKET`.
+/// The socket of the service manager; `None` without `NOTIFY_SOCKET`.
 pub(crate) struct NotifySocket {
     socket: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl NotifySocket {
-    /// Reads `NOTIFY_SOCKET`, which may be a path or, behind an `@`, an abstract name.
+    /// Reads `NOTIFY_SOCKET`, which may be a path or, after an `@`, an abstract name.
     pub(crate) fn from_environment() -> NotifySocket {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return NotifySocket { socket: None } };
         match open(&name) {

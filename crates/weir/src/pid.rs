@@ -1,4 +1,4 @@
-//! The pid file and what stands beside it: the control socket and the outcome of the last reload. All three move
+//! The pid file and the files beside it: the control socket and the outcome of the last reload. All three move
 //! together when a binary upgrade gives the name away, and go with their owner.
 
 use std::fs::File;
@@ -55,7 +55,7 @@ impl Drop for PidFile {
             return;
         }
         for path in [self.path.clone(), socket(&self.path), status(&self.path)] {
-            // That somebody removed it already is no news.
+            // That it is removed already is no error.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -97,12 +97,12 @@ pub(crate) fn oldbin(pid: &Path) -> PathBuf {
     with_suffix(pid, ".oldbin")
 }
 
-/// Where the control socket of the server with that pid file stands.
+/// Where the control socket of the server with that pid file is.
 pub(crate) fn socket(pid: &Path) -> PathBuf {
     with_suffix(pid, ".sock")
 }
 
-/// Where the outcome of its last reload stands.
+/// Where the outcome of its last reload is.
 pub(crate) fn status(pid: &Path) -> PathBuf {
     with_suffix(pid, ".status")
 }

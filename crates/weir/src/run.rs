@@ -44,7 +44,7 @@ pub(crate) struct StartedConf {
     pub sockets: InheritedSockets,
     /// The signals, blocked.
     pub signals: Signals,
-    /// Who waits for the daemon to be ready.
+    /// The process that waits for the daemon to be ready.
     pub readiness: Option<DaemonReadiness>,
     /// systemd.
     pub notify: NotifySocket,
@@ -128,7 +128,7 @@ fn part(fd: OwnedFd, index: usize) -> io::Result<SocketPart> {
 }
 
 /// Opens what `open` has not; an address in use is tried again, as nginx does: the old server may still be leaving, or
-/// workers that listened there until the last reload. Each failure but the last one is told.
+/// workers that listened there until the last reload. Each failure but the last one is logged.
 pub(crate) fn open(
     configuration: &Configuration,
     open: &InheritedSockets,
@@ -189,7 +189,7 @@ pub(crate) fn log_signal(received: ReceivedSignal, action: &str) {
     log::cycle(LogLevel::Notice, &format_args!("signal {number} ({name}) received{sender}{action}"));
 }
 
-/// Whoever started a daemon may go on.
+/// The process that started a daemon may go on.
 pub(crate) fn ready(readiness: Option<DaemonReadiness>) {
     if let Some(Err(error)) = readiness.map(DaemonReadiness::notify) {
         log::cycle(LogLevel::Alert, &format_args!("the parent process is gone: {error}"));

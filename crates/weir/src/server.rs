@@ -60,12 +60,12 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     log::flush();
     let Some((channel, errors)) = failed else { return 0 };
     // Last of all: a master that knows of the failure may end this process before it has logged why. One that is gone
-    // has nobody to tell.
+    // has no process to notify.
     let _ = channel.send(&ServerReply::Failed(errors).encode(), &[]);
     FATAL
 }
 
-/// Serves; `channel` is told of it.
+/// Serves; `channel` is notified of it.
 fn start(
     configuration: Arc<Configuration>,
     sockets: InheritedSockets,
@@ -108,7 +108,7 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Does what it is told until that is to end.
+    /// Executes commands until it is to end.
     fn wait(self) {
         loop {
             let awaited = [self.signals.as_fd(), self.channel.as_fd()];
@@ -148,8 +148,8 @@ impl ServerProcess {
         single::drain(self.server, &self.signals);
     }
 
-    /// Does what the master asks; `false` when there is none any more. Without one nobody could reload, restart or end
-    /// this process, and it would keep the addresses of the next server.
+    /// Does what the master asks; `false` when there is no master any more. Without one nothing could reload, restart
+    /// or end this process, and it would keep the addresses of the next server.
     fn obey(&self) -> bool {
         let message = match self.channel.receive() {
             Ok(Some(message)) => message,
@@ -241,7 +241,7 @@ fn import(
 
 const SIGNALS: [i32; 6] =
     [signal::SIGQUIT, signal::SIGWINCH, signal::SIGTERM, signal::SIGINT, signal::SIGUSR1, signal::SIGHUP];
-/// How long a server that has ended otherwise is there for the privileged agent, which was told to end with it.
+/// How long a server that has ended otherwise is there for the privileged agent, which was asked to end with it.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// nginx's exit status of a process that could not even begin.
 pub(crate) const FATAL: i32 = 2;

@@ -39,8 +39,8 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     }
     let admin =
         BoundListeners::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
-    // Who waits for this file may use up all descriptors as soon as it is there, so what needs some comes before it. It
-    // lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
+    // A process that waits for this file may use up all descriptors as soon as it is there, so what needs some comes
+    // before it. It lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     settings::become_user(main).map_err(|error| vec![error])?;
@@ -80,7 +80,7 @@ impl SingleProcess {
     /// Handles signals until the server has ended.
     fn wait(self) -> Result<(), Vec<String>> {
         loop {
-            // The number alone: who sent it is known to `receive`, which does not wait.
+            // The number alone: its sender is known to `receive`, which does not wait.
             let number = self.signals.wait().map_err(failed("reading signals failed"))?;
             match number {
                 signal::SIGHUP => self.reload(),
@@ -134,7 +134,7 @@ impl SingleProcess {
     }
 }
 
-/// Says what became of a reload: to the service manager, in the log, and to who waits for it beside the pid file.
+/// Reports what became of a reload: to the service manager, in the log, and in the file beside the pid file.
 pub(crate) fn conclude(notify: &NotifySocket, pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
     match &result {
         Ok(()) => notify.ready(),

@@ -1,7 +1,7 @@
 //! What became of a reload: a file beside the pid file, by which `-s reload` learns it.
 //!
-//! Its first line has the time at which the reload began, on the clock that all processes share, so whoever sent the
-//! signal knows whether what stands there is the response to it. The other lines say what was wrong.
+//! Its first line has the time at which the reload began, on the clock that all processes share, so the process that
+//! sent the signal knows whether the file's content is the response to it. The other lines say what was wrong.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl ReloadOutcome {
         replace_file(&path, &draft, 0o600, &text)
     }
 
-    /// What stands beside the pid file.
+    /// The file beside the pid file.
     fn read(pid: &Path) -> Option<ReloadOutcome> {
         ReloadOutcome::parse(&std::fs::read_to_string(pid::status(pid)).ok()?)
     }
@@ -75,15 +75,15 @@ pub(crate) struct ReloadWaiter {
 }
 
 impl ReloadWaiter {
-    /// For the server with that pid file; one that is no Weir will not answer.
+    /// For the server with that pid file; one that is not Weir will not respond.
     pub(crate) fn new(pid: &Path) -> ReloadWaiter {
         ReloadWaiter { since: clock::monotonic_ns(), answers: ReloadOutcome::read(pid).is_some() }
     }
 
-    /// The outcome; `Ok` also for a server that does not tell.
+    /// The outcome; `Ok` also for a server that does not report it.
     ///
     /// # Errors
-    /// The server's reasons, or that it does not answer.
+    /// The server's reasons, or that it does not respond.
     pub(crate) fn wait(&self, pid: &Path, lives: impl Fn() -> bool) -> Result<(), Vec<String>> {
         if !self.answers {
             return Ok(());

@@ -66,7 +66,7 @@ fn now(x: &Exchange) -> String {
     render::tree(&tree, SiteTable::global(), &show::nanoseconds)
 }
 
-/// The last request whose tree was kept, whole.
+/// The last request whose tree was retained, with its tree.
 fn last(x: &Exchange) -> String {
     let recorder = x.worker.recorder.borrow();
     match recorder.kept().last() {

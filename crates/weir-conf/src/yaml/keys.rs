@@ -1,11 +1,11 @@
-//! The known keys: where they may stand and what they become.
+//! The known keys: where they are allowed and what they become.
 
 use super::level::{KeyLevel, LevelLines, ListenKey, block, copied, duplicate, line};
 use super::node::{YamlNode, YamlValue};
 use super::{access_log, paths};
 use crate::{DirectiveLine, Error, Errors, Result, Span, nearest};
 
-/// The lines that the document `root` stands for.
+/// The lines that the document `root` is translated to.
 pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<DirectiveLine> {
     let mut global = LevelLines::default();
     read(root, KeyLevel::Global, &mut global, errors);

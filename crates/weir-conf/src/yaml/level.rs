@@ -34,7 +34,7 @@ pub(super) struct LevelLines<'n> {
     pub(super) listens: Vec<ListenKey>,
     pub(super) hosts: Option<&'n YamlNode>,
     pub(super) paths: Option<&'n YamlNode>,
-    /// What answers: key and value.
+    /// The handler of the path: key and value.
     pub(super) content: Option<(&'n YamlNode, &'n YamlNode)>,
     pub(super) threads: u64,
     pub(super) connections: Option<(u64, Span)>,

@@ -21,7 +21,7 @@ pub(crate) fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|name| name == "yaml" || name == "yml")
 }
 
-/// The lines of the main context that `text`, the file `file`, stands for; what is wrong goes to `errors`.
+/// The lines of the main context that `text`, the file `file`, is translated to; what is wrong goes to `errors`.
 pub(crate) fn lines(text: &[u8], file: FileId, errors: &mut Errors) -> Vec<DirectiveLine> {
     match node::parse(text, file) {
         Ok(root) => keys::translate(&root, errors),

@@ -1,4 +1,4 @@
-//! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is put behind the directory or
+//! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is appended to the directory or
 //! URL.
 
 use super::keys::unknown;

@@ -61,7 +61,7 @@ fn nodes() -> impl Strategy<Value = Vec<Node>> {
     prop::collection::vec(node, 0..5)
 }
 
-/// Prints with every word in quotes, in which all bytes can stand.
+/// Prints with every word in quotes, in which all bytes are allowed.
 fn print(nodes: &[Node], out: &mut Vec<u8>) {
     for node in nodes {
         for word in &node.words {

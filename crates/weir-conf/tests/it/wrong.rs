@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One error each. `@` stands for ` in /etc/n.conf:`. The words and lines of those of syntax were compared with
+/// One error each. `@` means ` in /etc/n.conf:`. The words and lines of those of syntax were compared with
 /// nginx 1.31, which gives a line and no column.
 const WRONG: &[(&str, &str)] = &[
     // what no directive can be

@@ -251,7 +251,8 @@ impl MatchFinder {
         self.at = to;
     }
 
-    /// Makes the place `at` known; the longest match there of more than `least` bytes and its distance, 0 if there is none.
+    /// Makes the place `at` known; the longest match there of more than `least` bytes and its distance, 0 without a
+    /// match.
     #[inline]
     fn longest(&mut self, at: usize, least: usize, chain: u32) -> (usize, usize) {
         let bytes = &self.bytes[..self.end];

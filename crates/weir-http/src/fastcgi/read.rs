@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{HEAD, RecordKind};
 
-/// Who writes what is read.
+/// Which side writes the records that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordWriter {
     /// A web server.

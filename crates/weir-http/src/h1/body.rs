@@ -7,7 +7,7 @@ use super::fields::{HeadCursor, section};
 use super::{BadRequest, HeadLimits};
 use crate::header::Field;
 
-/// Who sent the chunks.
+/// Which side sent the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkStrictness {
     /// A client: exactly the grammar, CRLF at every line end, no whitespace around the size.
@@ -140,7 +140,7 @@ impl ChunkedDecoder {
     }
 
     /// Reads `input` up to the end of the next run of data, or the end of the body or input. Call again with the
-    /// bytes after `consumed` until those are none or `done` is set; after that nothing more is consumed.
+    /// bytes after `consumed` until none are left or `done` is set; after that nothing more is consumed.
     ///
     /// # Errors
     /// [`BadChunk`] at the first byte that cannot belong to the framing; the decoder is of no use afterwards.

@@ -58,7 +58,7 @@ pub enum BadRequest {
 }
 
 impl BadRequest {
-    /// The status nginx answers with; 494 is sent as 400 and logged as 494.
+    /// The status of nginx's response; 494 is sent as 400 and logged as 494.
     pub const fn status(self) -> u16 {
         match self {
             BadRequest::VersionNotSupported => 505,

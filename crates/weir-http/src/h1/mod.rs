@@ -1,7 +1,7 @@
 //! HTTP/1 (RFC 9112): message heads, chunked framing and the writing of heads, on byte slices only.
 //!
 //! Parsing is stateless: [`RequestHead::parse`] reads a buffer from its start each time, and [`may_be_complete`]
-//! tells whether that is worth while when more bytes came. Nothing here knows sockets or clocks.
+//! says whether that is worth while when more bytes came. Nothing here knows sockets or clocks.
 //!
 //! What is strict and what is not follows nginx where RFC 9112 leaves a choice: a line may end in LF alone
 //! (section 2.2), empty lines before a request line are skipped, extra spaces between the parts of a request line
@@ -65,7 +65,7 @@ pub enum HeadParse {
 
 /// Whether parsing `buf` again can bring news, when the bytes before `from` have been parsed and found incomplete.
 ///
-/// Always true below 4 KB, so that what is wrong is answered as soon as it is there, however the bytes were cut, as
+/// Always true below 4 KB, so that errors get their response as soon as they are there, however the bytes were cut, as
 /// nginx does. Above it when the new bytes end the first line or may end the head, and when the buffer has doubled
 /// (so that limits are met): a head that arrives byte by byte costs a bounded number of long parses.
 pub fn may_be_complete(buf: &[u8], from: usize) -> bool {

@@ -15,12 +15,12 @@ pub struct AbsoluteTarget {
     pub scheme: Span,
     /// `host[:port]`; never with user information, which nginx refuses too.
     pub authority: Span,
-    /// What follows: begins with `/` or `?`, or is empty and then stands for `/`.
+    /// What follows: begins with `/` or `?`, or is empty, which means `/`.
     pub path: Span,
 }
 
 /// A parsed request head: spans into the buffer given to [`parse`](RequestHead::parse), and the facts the server
-/// needs before it knows the location. Kept by the connection and reused, so that fields cost no allocation.
+/// needs before it knows the location. Owned by the connection and reused, so that fields cost no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHead {
     /// The method, classified.
@@ -70,7 +70,7 @@ impl RequestHead {
     /// Reads the head at the start of `buf`, forgetting what was read before.
     ///
     /// After `Complete` every span lies in `buf[..len]`, and the body, or the next head, begins at `len`. After
-    /// `Incomplete` call again with the same bytes and more ([`may_be_complete`](super::may_be_complete) tells
+    /// `Incomplete` call again with the same bytes and more ([`may_be_complete`](super::may_be_complete) says
     /// when it pays). A missing `Host` is left to [`require_host`](RequestHead::require_host).
     ///
     /// # Errors

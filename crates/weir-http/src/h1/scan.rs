@@ -1,5 +1,5 @@
 //! Finding the bytes that end tokens and lines: sixteen at a time by [`weir_sys::bytes`], the rest of a buffer as a
-//! block with zeros behind it.
+//! block padded with zeros.
 
 use weir_sys::bytes;
 
@@ -63,7 +63,7 @@ impl<'b> ControlBytes<'b> {
         ControlBytes { buf, base: at, marks: marks(buf.get(at..).unwrap_or_default()) }
     }
 
-    /// The first control byte at `at` or later, the length of the buffer if there is none. `at` must not be before
+    /// The first control byte at `at` or later, the length of the buffer without one. `at` must not be before
     /// that of an earlier call.
     #[inline(always)]
     pub(super) fn find(&mut self, at: usize) -> usize {

@@ -36,7 +36,7 @@ pub struct H2Config {
     /// Bounds on header sections.
     pub headers: hpack::SectionLimits,
     /// Bytes of a frame's payload that the peer may send (`SETTINGS_MAX_FRAME_SIZE`); [`MIN_FRAME`] at least. A header
-    /// section in one frame is kept until that frame is whole, so that more of it is memory.
+    /// section in one frame is buffered until that frame is complete, so that more of it is memory.
     pub max_frame: u32,
     /// Extended CONNECT is taken (RFC 8441).
     pub connect_protocol: bool,
@@ -257,7 +257,7 @@ impl H2Connection {
         }
     }
 
-    /// Tells the peer that the connection ends: streams that are open go on, others are not taken, and are free to be
+    /// Sends the peer that the connection ends (GOAWAY): open streams go on, others are not taken, and are free to be
     /// asked for on another connection. As nginx does it, in one step.
     pub fn go_away(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         if self.ending == ConnectionEnding::No {
@@ -291,7 +291,7 @@ impl H2Connection {
     }
 
     /// Forgets a stream: nothing is to be sent or read on it any more. One that we have not ended is reset, and one that
-    /// the peer has not, whose content nobody wants, is told so (RFC 9113 section 8.1).
+    /// the peer has not, whose content is not wanted, is told so by NO_ERROR (RFC 9113 section 8.1).
     pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         match self.state(key) {
             StreamState::HalfClosedLocal if self.role == H2Role::Server => {

@@ -185,5 +185,5 @@ impl H2Connection {
     }
 }
 
-/// Priorities that are kept for streams to come.
+/// Number of priorities that are stored for streams to come.
 const EARLY: usize = 128;

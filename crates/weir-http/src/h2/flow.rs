@@ -55,7 +55,8 @@ impl RecvWindow {
         true
     }
 
-    /// `bytes` of what was received were used. Returns what to tell the peer, if that is worth a frame: half a window.
+    /// `bytes` of what was received were used. Returns the WINDOW_UPDATE increment in bytes, if that is worth a frame:
+    /// half a window.
     pub(super) fn release(&mut self, bytes: u32) -> Option<u32> {
         self.used = self.used.saturating_add(bytes);
         if self.used < self.size / 2 {
@@ -65,7 +66,7 @@ impl RecvWindow {
         Some(std::mem::take(&mut self.used))
     }
 
-    /// The window shall be `size`. Returns what to tell the peer.
+    /// The window shall be `size`. Returns the WINDOW_UPDATE increment in bytes.
     pub(super) fn widen(&mut self, size: u32) -> Option<u32> {
         let by = size.checked_sub(self.size).filter(|by| *by > 0)? + std::mem::take(&mut self.used);
         self.size = size;

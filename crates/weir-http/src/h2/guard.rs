@@ -2,7 +2,7 @@
 //!
 //! Each kind of frame that an attack could be made of has a bucket: a burst, and so many more each second. What a peer
 //! does because of the work that it lets us do is no attack, at whatever speed: Go's client sends two WINDOW_UPDATE frames
-//! for each 4 KB, gRPC's a PING for each frame of data. So content that is sent, requests that are answered and content
+//! for each 4 KB, gRPC's a PING for each frame of data. So content that is sent, responses and content
 //! that comes pay for frames in advance, and only those that nothing has paid for fill the bucket. An overrun ends the
 //! connection with ENHANCE_YOUR_CALM, is counted, and has a name.
 
@@ -23,13 +23,13 @@ pub enum H2Abuse {
     Priorities,
     /// WINDOW_UPDATE frames (CVE-2019-9511).
     Windows,
-    /// Frames of types that nobody knows.
+    /// Frames of unknown types.
     Unknown,
     /// CONTINUATION frames of one header block.
     Continuations,
-    /// The size of a header section, far above what is answered with an error.
+    /// The size of a header section, far above the one from which the response is an error.
     Headers,
-    /// Frames on streams that the peer was told are not taken any more.
+    /// Frames on streams that GOAWAY has refused.
     Late,
     /// GOAWAY frames: each is looked up in all streams.
     GoAways,
@@ -184,8 +184,8 @@ impl AbuseGuard {
     }
 }
 
-/// Bytes of content that pay for a WINDOW_UPDATE frame. Those who open their windows by less at a time make us send frames
-/// that are mostly heads.
+/// Bytes of content that pay for a WINDOW_UPDATE frame. Peers that open their windows by less at a time make us send
+/// frames that are mostly heads.
 const UPDATE_BYTES: u64 = 64;
 
 /// Kinds whose buckets leak; the others are limits of one header block.

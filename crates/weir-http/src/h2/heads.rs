@@ -237,5 +237,5 @@ pub(super) fn depends_on(tree: &[u8; 5]) -> u32 {
 
 /// CONTINUATION frames of one block: a header section of a megabyte needs no more.
 const CONTINUATIONS: u32 = 64;
-/// Longer blocks are not kept: they have something new in them.
+/// Longer blocks are not cached: they have something new in them.
 const USUAL: usize = 256;

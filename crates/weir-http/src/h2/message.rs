@@ -30,7 +30,7 @@ pub struct H2Message {
     pub pseudo: usize,
 }
 
-/// Why a message is malformed. The stream is to end with PROTOCOL_ERROR; a server may answer with 400 before.
+/// Why a message is malformed. The stream is to end with PROTOCOL_ERROR; a server may respond with 400 before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
     /// A name in capital letters, or with bytes that no name has.
@@ -218,7 +218,7 @@ impl H2Message {
     fn check_request(&self, section: &DecodedSection) -> Result<(), MalformedMessage> {
         let given = |span: Option<Span>| span.filter(|span| !span.is_empty());
         let method = given(self.method).ok_or(MalformedMessage::NoMethod)?;
-        // Servers behind this get it at the front of a request line.
+        // Upstream servers get it at the front of a request line.
         if !method.of(&section.text).iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_' | b'-')) {
             return Err(MalformedMessage::Method(method));
         }

@@ -1,11 +1,11 @@
 //! HTTP/2 (RFC 9113) without input and output: one [`H2Connection`] for either side.
 //!
-//! Bytes that came go into [`H2Connection::receive`], which takes whole frames (and pieces of DATA), answers what the
-//! protocol itself answers, and returns an [`H2Event`] for what its caller has to know. What has to be sent is appended to
-//! a vector that the caller passes and sends: control frames at once, heads by [`H2Connection::head`], and data when the
-//! scheduler says whose turn it is ([`H2Connection::next_data`]), so that priorities count up to the moment at which
-//! bytes leave. Content is never kept here: of what comes the caller is told where it lies in its input, of what goes
-//! how many bytes it may append.
+//! Bytes that came go into [`H2Connection::receive`], which takes whole frames (and pieces of DATA), replies to what
+//! the protocol itself replies to, and returns an [`H2Event`] for what its caller has to know. What has to be sent is
+//! appended to a vector that the caller passes and sends: control frames at once, heads by [`H2Connection::head`], and
+//! data when the scheduler says whose turn it is ([`H2Connection::next_data`]), so that priorities count up to the
+//! moment at which bytes leave. Content is never stored here: for what comes the caller gets its place in its input, of
+//! what goes how many bytes it may append.
 //!
 //! Time comes in as milliseconds. No input makes it panic; each way to fail is an [`H2Failure`] or resets one stream.
 
@@ -67,7 +67,7 @@ pub enum ErrorCode {
     Cancel = 8,
     /// The tables of header compression differ.
     Compression = 9,
-    /// The connection behind a tunnel broke.
+    /// The connection of a tunnel broke.
     Connect = 10,
     /// The peer does too much of something.
     EnhanceYourCalm = 11,

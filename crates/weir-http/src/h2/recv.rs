@@ -68,7 +68,7 @@ pub enum H2Event {
 /// A DATA frame of which something is to come.
 #[derive(Debug)]
 pub(super) struct DataFrame {
-    /// `None`: nobody wants it.
+    /// `None`: it is not wanted.
     pub(super) key: Option<StreamKey>,
     content: u32,
     padding: u32,
@@ -76,7 +76,7 @@ pub(super) struct DataFrame {
 }
 
 impl DataFrame {
-    /// Nobody wants it any more: how many bytes of content are still to come.
+    /// It is not wanted any more: how many bytes of content are still to come.
     pub(super) fn orphan(&mut self) -> u32 {
         self.key = None;
         self.content
@@ -97,7 +97,7 @@ pub(super) const fn size(reason: &'static str) -> H2Failure {
 impl H2Connection {
     /// Takes what came: `input` is all that was received and not taken. Returns how many bytes of it were taken, and the
     /// first thing that the caller has to know; without one, more bytes are needed. Call again with what is left, until
-    /// there is no event. `now` is in milliseconds. What has to be answered is appended to `out`.
+    /// there is no event. `now` is in milliseconds. What has to be sent in reply is appended to `out`.
     ///
     /// # Errors
     /// The peer broke the protocol, or a limit: the connection has to be closed when `out` is sent.
@@ -225,7 +225,7 @@ impl H2Connection {
         let mut data = DataFrame { key: None, content, padding: padding.unwrap_or(0), end };
         let event = self.content_for(head, &mut data, out)?;
         if data.key.is_none() {
-            // What nobody will use is used.
+            // Content that will not be used counts as used.
             self.give_back(None, head.length, out);
         } else {
             self.give_back(data.key, extra, out);
@@ -234,7 +234,7 @@ impl H2Connection {
         Ok(event)
     }
 
-    /// Finds who the content of a DATA frame is for.
+    /// Finds the stream that the content of a DATA frame is for.
     fn content_for(&mut self, head: FrameHead, data: &mut DataFrame, out: &mut Vec<u8>) -> FrameOutcome {
         let Some(key) = self.store.find(head.stream) else {
             if self.is_late(head.stream) {
@@ -312,7 +312,7 @@ impl H2Connection {
         Ok(news.then_some(H2Event::Data { key, range, end: ended }))
     }
 
-    /// So many bytes of the windows were used by nobody.
+    /// This many bytes of the windows belong to no stream any more.
     fn give_back(&mut self, key: Option<StreamKey>, bytes: u32, out: &mut Vec<u8>) {
         if bytes == 0 {
             return;
@@ -328,13 +328,13 @@ impl H2Connection {
     }
 
     /// Whether a stream is one of those that the peer opened before it knew of our GOAWAY frame. What comes on it is ignored
-    /// (RFC 9113 section 6.8): other streams, which the peer was told go on, must not end with it.
+    /// (RFC 9113 section 6.8): other streams, which GOAWAY promised to finish, must not end with it.
     pub(super) fn is_late(&self, id: u32) -> bool {
         let told = self.ending != ConnectionEnding::No && self.role == H2Role::Server;
         told && id > self.last && !id.is_multiple_of(2)
     }
 
-    /// A frame that is ignored; nobody sends many of them before the GOAWAY frame has come.
+    /// A frame that is ignored; no honest peer sends many of them before the GOAWAY frame has come.
     pub(super) fn late(&mut self) -> FrameOutcome {
         self.guard.count(H2Abuse::Late).map(|()| None)
     }

@@ -175,7 +175,7 @@ impl H2Connection {
     }
 
     /// The next DATA frame: its head is appended to `out`, and its content is to be appended by the caller before
-    /// anything else. `None` when nobody has anything, or nobody may.
+    /// anything else. `None` when no stream has anything to send, or none may.
     pub fn next_data(&mut self, out: &mut Vec<u8>) -> Option<DataGrant> {
         loop {
             let key = StreamKey(self.queue.first()?);
@@ -279,7 +279,7 @@ impl H2Connection {
         }
     }
 
-    /// Somebody reads a stream's content: from here on the peer may send `window` bytes ahead.
+    /// A stream's content is being read: from here on the peer may send `window` bytes ahead.
     pub fn widen(&mut self, key: StreamKey, window: u32, out: &mut Vec<u8>) {
         if let Some(stream) = self.store.get_mut(key)
             && stream.state.receives()

@@ -1,4 +1,4 @@
-//! Settings: what each side tells the other about itself (RFC 9113 section 6.5).
+//! Settings: what each side announces to the other (RFC 9113 section 6.5).
 
 use super::conn::MIN_FRAME;
 use super::frame::{self, kind};

@@ -1,4 +1,4 @@
-//! The field names a server meets, as one table whose columns answer what nginx and the RFCs say about each.
+//! The field names a server meets, as one table whose columns have the properties that nginx and the RFCs give each.
 //!
 //! [`classify`] turns a name into its row: its bytes as two integers choose
 //! one candidate by a multiplication made perfect at compile time. No loop over bytes, no
@@ -186,7 +186,7 @@ impl KnownField {
         LOWER_NAMES[self as usize]
     }
 
-    /// Whether a request may carry the field only once; nginx answers 400 to a second line.
+    /// Whether a request may carry the field only once; nginx responds with 400 to a second line.
     pub const fn is_single(self) -> bool {
         self.row().flags & SINGLE != 0
     }
@@ -455,7 +455,7 @@ static LOWER_NAMES: [&str; ROWS.len()] = {
 };
 
 /// A name of up to 16 bytes as two words, padded with zeros; of a longer one the last 16 bytes, which in the table
-/// tell more than the first.
+/// distinguish more than the first.
 const fn words(name: &[u8]) -> NameWords {
     if let Some(end) = name.last_chunk::<16>() {
         let end = u128::from_le_bytes(*end);

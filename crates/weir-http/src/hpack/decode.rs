@@ -10,7 +10,7 @@ use crate::header::Span;
 #[derive(Clone, Debug)]
 pub struct HpackDecoder {
     table: DynamicTable,
-    /// What we told the peer its table may be at most (`SETTINGS_HEADER_TABLE_SIZE`).
+    /// The size in bytes that we allow the peer's table (`SETTINGS_HEADER_TABLE_SIZE`).
     limit: usize,
     /// Text of servers may be padded by a byte too many.
     lenient: bool,
@@ -18,7 +18,7 @@ pub struct HpackDecoder {
     resizes: u32,
 }
 
-/// A header block, read. Kept and reused, so that a block costs no allocation.
+/// A decoded header block. Reused, so that a block costs no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct DecodedSection {
     /// The text of all names and values.
@@ -87,8 +87,8 @@ impl DecodedSection {
         Ok(())
     }
 
-    /// A field of `length` bytes is not kept. What is twice as large as allowed, or has half as many fields again, is not read
-    /// any further: a block of 16 KB may stand for 64 MB.
+    /// A field of `length` bytes is not stored. What is twice as large as allowed, or has half as many fields again, is
+    /// not read any further: a block of 16 KB may expand to 64 MB.
     #[cold]
     fn miss(&mut self, length: usize, limits: SectionLimits) -> Result<(), HpackError> {
         self.too_large = true;
@@ -162,7 +162,7 @@ impl HpackDecoder {
         section: &mut DecodedSection,
     ) -> Result<(), HpackError> {
         let row = self.row(index)?;
-        // A reference of one byte may stand for kilobytes: over the limit nothing is copied any more.
+        // A reference of one byte may expand to kilobytes: over the limit nothing is copied any more.
         if section.too_large {
             return section.miss(row.text.len(), limits);
         }

@@ -25,7 +25,7 @@ pub struct HpackEncoder {
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenField {
     hash: u32,
-    /// The number of the table's entry; 0: there is none.
+    /// The number of the table's entry; 0: it has none.
     entry: u32,
 }
 
@@ -60,7 +60,7 @@ impl HpackEncoder {
     }
 
     /// Sets the limit of the dynamic table to the peer's `SETTINGS_HEADER_TABLE_SIZE`, in bytes (RFC 7541, section
-    /// 4.1), but to 4,096 at most. The next block begins with the table size update that tells the peer's decoder
+    /// 4.1), but to 4,096 at most. The next block begins with the table size update that informs the peer's decoder
     /// (section 6.3).
     pub fn set_limit(&mut self, limit: u32) {
         let limit = (limit as usize).min(TABLE);

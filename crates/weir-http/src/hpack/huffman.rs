@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadText;
 
-/// Appends the text that `code` stands for.
+/// Appends the text that `code` encodes.
 ///
 /// # Errors
 /// [`BadText`]; what was decoded before stays appended.

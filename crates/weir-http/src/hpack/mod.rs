@@ -1,7 +1,7 @@
 //! Header compression for HTTP/2 (RFC 7541).
 //!
 //! An [`HpackDecoder`] reads whole blocks into a [`DecodedSection`]: one text, spans of it, and of every field what its name is,
-//! found out when the name came first and kept in the table beside it. An [`HpackEncoder`] writes field by field behind
+//! computed when the name came first and stored in the table beside it. An [`HpackEncoder`] writes field by field after
 //! whatever its caller's buffer has. Neither keeps a block: their state is the two dynamic tables.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -34,7 +34,7 @@ pub enum HpackError {
     Huffman,
     /// A table size above ours, or after a field.
     TableSize,
-    /// Far more fields, or longer ones, than allowed: reading it to its end would be work for nobody.
+    /// Far more fields, or longer ones, than allowed: reading it to its end would be useless work.
     TooLarge,
 }
 

@@ -11,11 +11,11 @@ pub enum JsonValue {
     Bool(bool),
     /// A number as it is written: what reads it knows how large it may be.
     Number(Box<str>),
-    /// A string. Halves of surrogate pairs that stand alone become U+FFFD.
+    /// A string. Halves of surrogate pairs that are unpaired become U+FFFD.
     Text(String),
     /// An array.
     List(Vec<JsonValue>),
-    /// An object in its order; of a repeated key both are kept.
+    /// An object in its order; of a repeated key both are included.
     Object(Vec<(String, JsonValue)>),
 }
 

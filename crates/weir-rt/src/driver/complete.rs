@@ -1,4 +1,4 @@
-//! io_uring's completions, told to the sockets they belong to.
+//! io_uring's completions, dispatched to the sockets they belong to.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -21,12 +21,12 @@ impl EpollBackend {
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
     pub(crate) fn new(inbox: RawFd) -> io::Result<EpollBackend> {
-        // SAFETY: no pointers; a fresh descriptor that nobody else owns.
+        // SAFETY: no pointers; a fresh descriptor that nothing else owns.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let epoll = EpollBackend { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] };
         // Edge-triggered: a write that comes after its message was taken leaves the eventfd readable, once.

@@ -98,7 +98,7 @@ impl WorkerIo {
         Some(out)
     }
 
-    /// The peer will be told that nothing follows, after all that is queued; `false`: there is no layer to do so.
+    /// The peer will get the end of data (close_notify), after all that is queued; `false`: there is no layer to do so.
     pub(super) fn close_layer(&mut self, i: u32) -> bool {
         let slot = self.sockets.slot(i);
         let broken = slot.send_error.is_some() || slot.recv_error != 0 || slot.fd < 0;

@@ -63,7 +63,7 @@ pub(crate) type WaitLimit = Option<u64>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum OperationKind {
-    /// Nobody waits for it: cancels.
+    /// It is not waited for: cancels.
     Nothing = 0,
     Recv,
     Send,
@@ -104,7 +104,7 @@ pub(crate) fn untag(data: u64) -> (OperationKind, u32, u32) {
 pub(crate) enum DriverBackend {
     Uring(Box<uring::UringBackend>),
     Epoll(epoll::EpollBackend),
-    /// The runtime is gone, a stream was kept.
+    /// The runtime is gone, a stream outlived it.
     Shut,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct WorkerIo {
     swept_ms: u64,
 }
 
-/// Between two sweeps of all sockets for buffers nobody reads.
+/// Between two sweeps of all sockets for buffers that are not read.
 const SWEEP_MS: u64 = 100;
 
 impl WorkerIo {
@@ -235,7 +235,7 @@ impl WorkerIo {
         }
     }
 
-    /// recv(2) into a pool buffer, or a heap one if there is none (epoll).
+    /// recv(2) into a pool buffer, or a heap one without a pool (epoll).
     fn recv_now(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         let (slot, pool, _) = self.sockets.parts(i);
         if !slot.readable {
@@ -260,7 +260,7 @@ impl WorkerIo {
     }
 
     /// A socket whose task waits for bytes gets them before any task of the turn runs, as with io_uring: so what the
-    /// tasks ask of the system then is one answer for all of them (see [`crate::epoch`]).
+    /// tasks ask of the system then has one result for all of them (see [`crate::epoch`]).
     pub(crate) fn receive_ahead(&mut self, state: &LoopState, i: u32) {
         let (slot, pool, _) = self.sockets.parts(i);
         if slot.reader.is_some() && slot.received.is_empty() && !slot.long && !pool.is_low() {
@@ -294,7 +294,7 @@ impl WorkerIo {
     fn recv_into(&mut self, state: &LoopState, i: u32, id: u32) -> Option<ReceivedInput> {
         let (slot, pool, _) = self.sockets.parts(i);
         let result = match packets::is_watching() {
-            // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
+            // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, which nothing else refers to.
             false => unsafe { sys::recv(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
             // SAFETY: the same.
             true => unsafe { sys::recv_stamped(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
@@ -317,7 +317,7 @@ impl WorkerIo {
         }
     }
 
-    /// Makes sure that the peer's departure will be noticed while nobody reads.
+    /// Makes sure that the peer's departure will be noticed while nothing reads.
     pub(crate) fn watch(&mut self, i: u32) {
         let DriverBackend::Uring(uring) = &mut self.backend else { return };
         let slot = self.sockets.slot(i);
@@ -416,7 +416,7 @@ impl WorkerIo {
         self.sockets.pool.publish();
     }
 
-    /// No wait if somebody has to continue (what comes before the wait may have woken tasks, too), a shorter one if a
+    /// No wait if a task has to continue (what comes before the wait may have woken tasks, too), a shorter one if a
     /// listener has to try again.
     fn shorten(&mut self, state: &LoopState, wait: WaitLimit) -> WaitLimit {
         if !self.sockets.yielded.is_empty() || state.sched.is_runnable() {
@@ -486,7 +486,7 @@ impl WorkerIo {
         }
     }
 
-    /// Closes everything. Streams that are kept find errors from now on.
+    /// Closes everything. Streams that outlive it get errors from now on.
     pub(crate) fn shut(&mut self, state: &LoopState) {
         for i in self.sockets.indices() {
             if !self.sockets.slot(i).closing {
@@ -504,7 +504,7 @@ impl WorkerIo {
         self.backend = DriverBackend::Shut;
     }
 
-    /// The kernel has not answered in time: it keeps the memory it may still use.
+    /// The kernel has not completed in time: it keeps the memory it may still use.
     fn leak(&mut self) {
         self.sockets.pool.leak();
         if let DriverBackend::Uring(uring) = &mut self.backend {

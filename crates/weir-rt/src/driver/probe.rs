@@ -1,5 +1,5 @@
 //! Whether io_uring does here what the driver needs: tried, not looked up, since containers and sandboxes forbid it
-//! in ways that version numbers don't tell.
+//! in ways that version numbers don't show.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -46,7 +46,7 @@ impl WorkerIo {
     pub(crate) fn queue(&mut self, i: u32, chunk: OutputChunk) {
         let (slot, _, spares) = self.sockets.parts(i);
         if slot.send_error.is_some() || slot.fd < 0 {
-            return; // whoever waits is told; nobody else would ever take the bytes
+            return; // the waiting task is woken; nothing else would ever take the bytes
         }
         match &mut slot.layer {
             None => slot.output.get_or_insert_with(|| spares.take_output()).push(chunk, spares),
@@ -114,7 +114,7 @@ impl WorkerIo {
         }
     }
 
-    /// Sends what is queued, unless somebody is at it already.
+    /// Sends what is queued, unless a send is in flight already.
     pub(crate) fn start_send(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if slot.sending != SendState::Idle || slot.closing || slot.fd < 0 {
@@ -279,7 +279,8 @@ impl WorkerIo {
         self.sent(state, i);
     }
 
-    /// After some of the output is sent: shuts down, where that was asked for, and wakes who waited for this.
+    /// After some of the output is sent: shuts down, where that was asked for, and wakes the tasks that waited for
+    /// this.
     fn sent(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         let unsent = slot.unsent();
@@ -351,7 +352,7 @@ impl WorkerIo {
         }
     }
 
-    /// Whether somebody waits for the end of a silent send, which will wake nobody from a wait.
+    /// Whether a task waits for the end of a silent send, which will wake no task from a wait.
     pub(super) fn silent_is_awaited(&mut self) -> bool {
         let DriverBackend::Uring(uring) = &self.backend else { return false };
         let sockets = &mut self.sockets;
@@ -362,7 +363,7 @@ impl WorkerIo {
         })
     }
 
-    /// The sending direction is broken: the queue is discarded and all who wait are woken.
+    /// The sending direction is broken: the queue is discarded and all waiting tasks are woken.
     pub(crate) fn fail_send(&mut self, state: &LoopState, i: u32, error: SendError) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);

@@ -176,7 +176,7 @@ impl UringBackend {
         self.in_flight == 0 && self.flying.is_empty()
     }
 
-    /// The kernel has not answered in time: it keeps the memory it may still read.
+    /// The kernel has not completed in time: it keeps the memory it may still read.
     pub(crate) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.flying));
     }
@@ -250,7 +250,7 @@ impl UringBackend {
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what the entry points to (sockets' boxed output and addresses) is kept by its slot until the
+        // SAFETY: what the entry points to (sockets' boxed output and addresses) is owned by its slot until the
         // completion has come, descriptors are closed only after it.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             // Full: out with it. Where the kernel wants its completions taken first, that is done too.

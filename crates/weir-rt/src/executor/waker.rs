@@ -1,7 +1,7 @@
 //! Wakers without reference counts: the data pointer *is* the task (slot of the runtime << 32 | task index).
 //!
 //! Cloning copies two words, dropping does nothing, and waking on the task's own thread pushes an index. Waking
-//! from another thread goes through that runtime's inbox. A waker that outlives its task wakes whoever has the
+//! from another thread goes through that runtime's inbox. A waker that outlives its task wakes the task that has the
 //! index now, which then polls once in vain: the price of carrying no generation, and every future allows it.
 
 use std::ptr::without_provenance;

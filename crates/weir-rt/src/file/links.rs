@@ -95,7 +95,7 @@ fn open_at(at: &FileHandle, name: &std::ffi::CStr, flags: c_int) -> io::Result<F
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(FileHandle::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 

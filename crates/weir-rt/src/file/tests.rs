@@ -186,7 +186,7 @@ fn residence_is_known_also_of_files_we_do_not_own() {
     assert!(!file.resident(90_000, 20_000));
     let clone = file.try_clone().expect("a descriptor");
     assert!(clone.resident(0, 100_000));
-    // SAFETY: no pointers; back to the real user, who made the directory.
+    // SAFETY: no pointers; back to the real user, which made the directory.
     unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, libc::getuid(), u32::MAX) };
 }
 

@@ -57,8 +57,8 @@ pub fn open_trusted_dir(path: &Path) -> io::Result<File> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Where the link at `path` leads, if it is one to follow. It is opened before it is looked at: who puts another one in its
-/// place meanwhile changes nothing.
+/// Where the link at `path` leads, if it is one to follow. It is opened before it is looked at: a process that puts
+/// another one in its place meanwhile changes nothing.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut options = OpenOptions::new();
     let link = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
@@ -103,7 +103,7 @@ pub fn bind_private(path: &Path, owner: Option<u32>) -> io::Result<UnixListener>
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // The name is made with the mode of the socket itself (unix_bind in Linux): there is no moment in which others could
     // connect, and no path to change the mode by.

@@ -22,7 +22,7 @@ pub enum SockAddr {
 }
 
 impl SockAddr {
-    /// 0.0.0.0:0: what stands for an address that the system does not give.
+    /// 0.0.0.0:0, for an address that the system does not give.
     pub const UNSPECIFIED: SockAddr = SockAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
     /// The address without port; `None` for a unix socket.
@@ -218,7 +218,7 @@ impl UnixAddr {
         }
     }
 
-    /// The kernel counts a path's NUL or not, depending on who bound it.
+    /// The kernel counts a path's NUL or not, depending on how it was bound.
     fn from_kernel(name: &[u8]) -> UnixAddr {
         let end = match name.first() {
             Some(0) => name.len(),

@@ -30,7 +30,7 @@ fn accept(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: null pointers ask for no address.
     let fd = unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
     check(fd)?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -10,7 +10,7 @@ use io_uring::{IoUring, types::BufRingEntry};
 
 use super::{BUFFER_SIZE, map, unmap};
 
-/// The buffer group of all receives of a worker.
+/// The identifier of the buffer group (io_uring) of all receives of a worker.
 pub(crate) const GROUP: u16 = 0;
 
 /// The shared ring of buffer descriptors; a power of two of them.

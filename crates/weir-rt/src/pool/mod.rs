@@ -43,7 +43,7 @@ impl BufferQueue {
     }
 }
 
-/// Where free pool buffers are kept.
+/// Where free pool buffers are stored.
 pub(crate) enum FreeBuffers {
     /// In the kernel's hands (io_uring): it picks one when bytes arrive.
     Ring(BufRing),
@@ -151,7 +151,7 @@ impl BufferPool {
         self.free
     }
 
-    /// Less than a quarter of the pool is free: nobody should sit on buffers now.
+    /// Less than a quarter of the pool is free: no socket should hold unread buffers now.
     pub(crate) fn is_low(&self) -> bool {
         self.free < u32::from(self.blocks.count) / 4
     }
@@ -214,7 +214,7 @@ impl BufferPool {
         }
     }
 
-    /// Tells the kernel of the buffers given back since the last call (io_uring).
+    /// Returns to the kernel the buffers given back since the last call (io_uring).
     #[inline]
     pub(crate) fn publish(&mut self) {
         if let FreeBuffers::Ring(ring) = &mut self.store {

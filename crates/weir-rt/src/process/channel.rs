@@ -158,7 +158,7 @@ fn receive_group(socket: BorrowedFd<'_>, fds: &mut Vec<OwnedFd>) -> io::Result<(
             let size = len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
             for i in 0..size / size_of::<RawFd>() {
                 // SAFETY: the kernel put that many descriptors there; the place need not be aligned for them. Each is
-                // fresh and nobody else's.
+                // fresh, and nothing else owns them.
                 fds.push(unsafe {
                     let at = libc::CMSG_DATA(header).cast::<RawFd>().add(i);
                     OwnedFd::from_raw_fd(at.read_unaligned())

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::{check, retry, thread_count};
 
-/// Which of the two processes goes on behind [`fork`].
+/// Which of the two processes goes on after [`fork`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForkSide {
     /// The one that called; the other's number.
@@ -49,13 +49,13 @@ pub enum ProcessEnd {
     Killed(i32, bool),
 }
 
-/// The next child that has ended; `None` while none has, or where there is none. Without waiting.
+/// The next child that has ended; `None` while none has, or without children. Without waiting.
 pub fn reap() -> Option<EndedChild> {
     let mut status: c_int = 0;
     // SAFETY: no pointers but `status`, valid for the call.
     let pid = retry(|| unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) });
     if pid <= 0 {
-        return None; // ECHILD, or nobody yet
+        return None; // ECHILD, or none yet
     }
     let how = match libc::WIFSIGNALED(status) {
         true => ProcessEnd::Killed(libc::WTERMSIG(status), libc::WCOREDUMP(status)),

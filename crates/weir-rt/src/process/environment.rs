@@ -19,12 +19,12 @@ pub fn set_environment(wanted: &[(OsString, Option<OsString>)]) -> io::Result<()
     }
     let gone = std::env::vars_os().filter(|(name, _)| !wanted.iter().any(|(kept, _)| kept == name));
     for (name, _) in gone.collect::<Vec<_>>() {
-        // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+        // SAFETY: there is one thread, so nothing reads the environment meanwhile.
         unsafe { std::env::remove_var(name) };
     }
     for (name, value) in wanted {
         if let Some(value) = value {
-            // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+            // SAFETY: there is one thread, so nothing reads the environment meanwhile.
             unsafe { std::env::set_var(name, value) };
         }
     }

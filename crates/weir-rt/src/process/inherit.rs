@@ -53,7 +53,7 @@ impl InheritedDescriptors {
                 continue;
             }
             match set_cloexec(number, libc::FD_CLOEXEC) {
-                // SAFETY: it is open, as setting its flag has shown, and nobody else owns it: the standard ones are
+                // SAFETY: it is open, as setting its flag has shown, and nothing else owns it: the standard ones are
                 // left out, each number is taken once (`TAKEN`, the check above), and what the environment says was
                 // open before this program opened anything of its own.
                 Ok(()) => self.sockets.push(unsafe { OwnedFd::from_raw_fd(number) }),
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_open_is_taken_once() {
         let name = "process::inherit::tests::what_is_open_is_taken_once";
-        // 0 to 2 belong to nobody; 900 is not open.
+        // 0 to 2 are not used; 900 is not open.
         if let Some(out) = in_child(name, &[(VARIABLE, "900;")]) {
             assert!(out.status.success(), "{out:?}");
             return;

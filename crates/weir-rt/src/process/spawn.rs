@@ -1,7 +1,7 @@
 //! Other programs, run beside this one: their pipes, and how they end.
 //!
-//! A child is known by its pidfd, so that who waits for it waits for this one and no other, and none is lost to somebody
-//! who reaps others.
+//! A child is known by its pidfd, so that a wait is for this one and no other, and none is lost to another part
+//! of the program that reaps others.
 
 use std::ffi::{OsStr, c_int};
 use std::io;
@@ -87,7 +87,7 @@ fn text(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(&bytes[..end])
 }
 
-/// Gives the child what the calling thread, a worker, has kept from itself: signals, and CPUs.
+/// Gives the child what the calling thread, a worker, has blocked for itself: signals, and CPUs.
 fn set_free(command: &mut Command) {
     let all = process_affinity().unwrap_or_default();
     let bound = affinity().is_ok_and(|cpus| cpus != all);
@@ -109,7 +109,7 @@ fn open(pid: u32) -> io::Result<OwnedFd> {
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = c_int::try_from(fd).unwrap_or(-1);
     check(fd)?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -155,7 +155,7 @@ impl ChildProcess {
     /// `ESRCH` it has ended, `EINVAL` no such signal.
     pub fn signal(&self, signal: c_int) -> io::Result<()> {
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: a null pointer stands for what kill(2) would say.
+        // SAFETY: a null pointer means the same information as kill(2) sends.
         let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.raw(), signal, none, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

@@ -126,7 +126,7 @@ fn the_parent_of_a_daemon_waits_for_it() {
         let seen = format!("{} {leads}", null.display());
         (&writer).write_all(seen.as_bytes()).expect("reader lives");
         readiness.notify().expect("the parent waits");
-        3 // the daemon's own end interests nobody
+        3 // the daemon's own end is not waited for
     });
     assert_eq!(ready, 0);
     drop(writer);

@@ -26,7 +26,7 @@ impl ProcessTitle {
         // SAFETY: one thread, as checked.
         unsafe { move_environment() };
         // SAFETY: the kernel's own record of where it put the strings, on the stack, which stays mapped and
-        // writable. Nobody else writes there (`TAKEN`), and nothing of Rust's borrows from it: `std::env` copies.
+        // writable. Nothing else writes there (`TAKEN`), and nothing of Rust's borrows from it: `std::env` copies.
         let area = unsafe {
             std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(area.start), area.len)
         };

@@ -18,7 +18,7 @@ use crate::signal;
 pub enum WatchInterest {
     /// Bytes, or the end.
     Read,
-    /// Room for bytes, or nobody who takes them.
+    /// Room for bytes, or no reader any more.
     Write,
 }
 
@@ -91,7 +91,7 @@ impl WatchedDescriptor {
     /// Writes as much as there is room for.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none, `BrokenPipe` if nobody reads; else the errno of write(2).
+    /// `WouldBlock` without room, `BrokenPipe` without a reader; else the errno of write(2).
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the bytes are readable for the call.
         let n = unsafe { libc::write(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
@@ -109,13 +109,13 @@ impl Drop for WatchedDescriptor {
     fn drop(&mut self) {
         if let Ok(hub) = hub() {
             hub.entries().remove(&self.token);
-            // Closing it would do where nobody else has it open. It can only fail if it is not listed.
+            // Closing it would do where no other process has it open. It can only fail if it is not listed.
             let _ = hub.control(libc::EPOLL_CTL_DEL, self.fd.as_raw_fd(), self.token, 0);
         }
     }
 }
 
-/// Collects `child`, which nobody waits for, when it has ended.
+/// Reaps `child`, which is not waited for, when it has ended.
 pub(crate) fn reap_later(child: ChildProcess) -> io::Result<()> {
     let hub = hub()?;
     let fd = child.raw();
@@ -135,7 +135,7 @@ struct WatchHub {
     next: AtomicU64,
 }
 
-/// The hub; started by the first who asks.
+/// The hub; started by the first caller.
 fn hub() -> io::Result<&'static WatchHub> {
     static HUB: OnceLock<Result<WatchHub, i32>> = OnceLock::new();
     let hub = HUB.get_or_init(|| WatchHub::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
@@ -161,7 +161,7 @@ impl WatchHub {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor that nothing else owns.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(WatchHub { epoll, entries: Mutex::default(), next: AtomicU64::new(0) })
     }

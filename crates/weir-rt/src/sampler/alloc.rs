@@ -1,4 +1,4 @@
-//! Samples by allocated bytes, not by time: whoever allocates much for a guest language tells it here.
+//! Samples by allocated bytes, not by time: an allocator of a guest language reports here.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -55,5 +55,5 @@ thread_local! {
     static SUM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes that a sample stands for, about: at a gigabyte a second 4,000 samples.
+/// Bytes that a sample represents, about: at a gigabyte a second 4,000 samples.
 const EVERY: usize = 256 << 10;

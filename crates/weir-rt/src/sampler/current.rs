@@ -50,7 +50,7 @@ impl CurrentWork {
         self.request[1].store(id as u64, Relaxed);
     }
 
-    /// It works for nobody: the loop itself runs.
+    /// It works for no request: the loop itself runs.
     #[inline]
     pub fn clear(&self) {
         self.place.store(0, Relaxed);

@@ -1,6 +1,6 @@
 //! The watchdog's sleep while all loops sleep: it costs nothing then, and the first turn of any loop ends it.
 //!
-//! A loop pays one load of a word that is hardly ever written per turn; whoever finds the watchdog asleep wakes it,
+//! A loop pays one load of a word that is hardly ever written per turn; a loop that finds the watchdog asleep wakes it,
 //! once.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::time::Duration;
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until a loop's turn begins, for `limit` at most. `quiet` says whether all loops are parked; it is asked a
-/// millisecond after the loops were told to wake us, when their older stores have long become visible (they use no
+/// millisecond after the loops were asked to wake us, when their older stores have long become visible (they use no
 /// fence). For one thread of the process.
 pub fn doze(limit: Duration, quiet: impl FnOnce() -> bool) {
     ASLEEP.store(1, Relaxed);

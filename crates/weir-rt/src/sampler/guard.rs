@@ -5,7 +5,7 @@
 //! is no flag to set and no stack to jump across.
 //!
 //! Code that follows pointers of its own, in C, is called by [`attempt`]: a fault in there returns from the attempt, as
-//! if the call had ended. The registers that it needs for that stand on the stack, and where is noted for the thread.
+//! if the call had ended. The registers that it needs for that are on the stack, and where is noted for the thread.
 
 use std::cell::Cell;
 use std::io;
@@ -57,7 +57,7 @@ thread_local! {
 /// Calls `function`; `false` if a fault ended it early. Attempts don't nest.
 ///
 /// # Safety
-/// `argument` is what `function` expects. The function may fault by reads only, and leaves nothing behind that must be
+/// `argument` is what `function` expects. The function may fault by reads only, and leaves nothing that must be
 /// undone: it is not unwound.
 pub(super) unsafe fn attempt(function: extern "C" fn(*mut c_void), argument: *mut c_void) -> bool {
     ATTEMPT.with(|cell| {
@@ -169,7 +169,7 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     crash_state::last_words(signal);
     let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
-        // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
+        // A signal that a process sent happens once: the default must act now. A fault comes again by itself.
         libc::SIG_DFL | libc::SIG_IGN if code > 0 => reset_action(signal),
         _ if code <= 0 => die_of(signal),
         handler => {
@@ -212,7 +212,7 @@ pub(crate) fn die_of(signal: c_int) {
 fn reset_action(signal: c_int) {
     // SAFETY: integers and pointers, for which zero is a value: SIG_DFL.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
-    // Neither can fail with these arguments, and there is nobody to tell.
+    // Neither can fail with these arguments, and there is no one to report to.
     let _ = action(signal, Some(&default));
 }
 
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// It was installed behind, and had every fault of a walk end the process.
+    /// It was installed after, and made every fault of a walk end the process.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn who_waits_for_crashes_hears_of_no_load() {

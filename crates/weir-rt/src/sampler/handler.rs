@@ -89,7 +89,8 @@ pub(super) struct TimerSignalInfo {
     pub(super) value: usize,
 }
 
-/// Which timer it was, and how many of its periods the signal stands for; of [`allocated`](super::allocated) how many bytes.
+/// Which timer it was, and how many of its periods the signal represents; of [`allocated`](super::allocated) how many
+/// bytes.
 fn cause(info: &libc::siginfo_t) -> (SampleSource, u64) {
     // SAFETY: the kernel's record of 128 bytes has this form for SI_TIMER and SI_QUEUE; it is larger than the part read.
     let timer = unsafe { &*std::ptr::from_ref(info).cast::<TimerSignalInfo>() };

@@ -1,10 +1,10 @@
-//! Samples of running threads: who spends the processor, and what a stuck loop is doing.
+//! Samples of running threads: what spends the processor, and what a stuck loop is doing.
 //!
 //! A thread that [`attach`]es shows a [`ThreadProbe`]: where it is ([`CurrentWork`], written by the engine at its marks), since
 //! when its turn runs, and a ring of stack samples. A timer of the kernel on the thread's own CPU time sends it a
 //! signal; the handler walks the frame pointers, and through a [`StackGuest`] where one runs, and writes the ring. It
 //! allocates nothing, takes no lock, calls no unwinder and no function of the C library, and is not run at all while the
-//! thread sleeps. Somebody else
+//! thread sleeps. Another thread
 //! (`weir-engine`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
 //!
 //! The signal is SIGPROF: debuggers let it pass without stopping. A process whose SIGPROF belongs to another profiler
@@ -34,7 +34,7 @@ pub(crate) use probe::stack_of_thread;
 pub use probe::{AttachedThread, LongTurn, MAX_FAULTS, ThreadProbe, attach, probes};
 pub use ring::{SampleSource, StackSample};
 
-/// Where the calling thread is: its own cells when it is attached, cells that nobody reads otherwise.
+/// Where the calling thread is: its own cells when it is attached, cells that are never read otherwise.
 #[inline]
 pub fn current() -> &'static CurrentWork {
     probe::mine().current()

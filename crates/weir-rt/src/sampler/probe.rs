@@ -107,7 +107,7 @@ impl ThreadProbe {
 
     /// Has the kernel sample the thread `hz` times a second, of CPU time or real time; 0 stops it.
     ///
-    /// On CPU time the kernel's tick is the limit (CONFIG_HZ, 100 to 1,000): samples then stand for several periods
+    /// On CPU time the kernel's tick is the limit (CONFIG_HZ, 100 to 1,000): samples then represent several periods
     /// each. Real time is exact and interrupts a sleeping loop, too: for bounded times.
     ///
     /// # Errors
@@ -319,7 +319,7 @@ pub fn attach(worker: u32) -> io::Result<AttachedThread> {
     Ok(AttachedThread { probe, _room: room, _here: PhantomData })
 }
 
-/// Shows the thread as long as it is kept; dropped where it was made.
+/// Shows the thread as long as this value lives; dropped where it was made.
 #[derive(Debug)]
 pub struct AttachedThread {
     probe: &'static ThreadProbe,
@@ -395,7 +395,7 @@ impl LongTurns {
         }
     }
 
-    /// Without a free slot the turn is left out: nobody has looked for a long time.
+    /// Without a free slot the turn is left out: it was not read for a long time.
     #[cold]
     fn put(&self, turn: LongTurn) {
         let n = self.written.load(Relaxed);

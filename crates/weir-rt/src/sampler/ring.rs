@@ -1,6 +1,6 @@
-//! The ring of samples: written by the handler on the sampled thread, read by whoever drains.
+//! The ring of samples: written by the handler on the sampled thread, read by the thread that drains.
 //!
-//! Samples are of different length and lie in words one behind the other, so that the ring holds thousands of shallow
+//! Samples are of different length and lie in words one after the other, so that the ring holds thousands of shallow
 //! stacks or hundreds of deep ones. A sample that finds no room is counted, not waited for.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -29,7 +29,7 @@ pub struct StackSample {
     pub time: u64,
     /// What sent the signal.
     pub source: SampleSource,
-    /// How much time it stands for, in nanoseconds: the timer's period, times the periods that passed unseen (the
+    /// How much time it represents, in nanoseconds: the timer's period, times the periods that passed unseen (the
     /// kernel looks at CPU timers once a tick). Of [`SampleSource::Alloc`] bytes; 0 for [`SampleSource::Asked`].
     pub weight_ns: u64,
     /// Where the engine was, whatever the walk found.
@@ -89,7 +89,7 @@ impl SampleRing {
         self.lost.load(Relaxed)
     }
 
-    /// Writes a sample whose frames `walk` gives one by one to the function it gets, until that answers `false`. For
+    /// Writes a sample whose frames `walk` gives one by one to the function it gets, until that returns `false`. For
     /// the one writer.
     pub(super) fn push(&self, header: &SampleHeader, walk: impl FnOnce(&mut dyn FnMut(u64) -> bool)) {
         let head = self.head.load(Relaxed);

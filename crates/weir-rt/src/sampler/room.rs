@@ -25,7 +25,7 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // It was in use before, so it can be again; there is nobody to tell otherwise.
+        // It was in use before, so it can be again; there is no one to report to otherwise.
         let _ = exchange(&self.before);
     }
 }

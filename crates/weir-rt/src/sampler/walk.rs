@@ -2,8 +2,8 @@
 //!
 //! Weir's code keeps them (`.cargo/config.toml`), and so does the standard library; the C library does not. Inside of
 //! it the register may still be our caller's (then the function in between would be skipped), or hold something else
-//! (then the chain is broken). Both are mended by what lies on the stack: a word that points behind a call
-//! instruction of the program's own code is a return address, and such a word behind a stack address is a frame.
+//! (then the chain is broken). Both are corrected by what is on the stack: a word that points after a call
+//! instruction of the program's own code is a return address, and such a word after a stack address is a frame.
 //!
 //! Memory is read between the stack pointer and the end of the thread's stack, and, to look for call instructions,
 //! inside the program's code; nowhere else, whatever registers and memory say.
@@ -30,7 +30,7 @@ pub(super) struct WalkLimits {
     pub(super) text: Range<u64>,
 }
 
-/// Code without frame pointers that somebody knows the way through.
+/// Code without frame pointers that a walker is registered for.
 pub(super) trait InnerWalk {
     /// Whether `address`, in the program's own code or outside of it, is in there.
     fn owns(&self, address: u64, of_program: bool) -> bool;
@@ -44,7 +44,8 @@ pub(super) trait InnerWalk {
 }
 
 /// Gives the address of the instruction and one inside each call above it to `emit`, innermost first, until that
-/// answers `false`; in the place of those in `inner` what that gives. `load` reads a word, or says that it can't be read.
+/// returns `false`; in the place of those in `inner` what that gives. `load` reads a word, or says that it can't be
+/// read.
 #[inline]
 pub(super) fn walk(
     registers: WalkRegisters,
@@ -94,7 +95,7 @@ struct FrameWalk<'a, I, L> {
 type FoundFrame = (u64, u64);
 
 impl<I: InnerWalk, L: Fn(u64) -> Option<u64>> FrameWalk<'_, I, L> {
-    /// The library's function in which the thread is may have no frame of its own: who called it then is on the
+    /// The library's function in which the thread is may have no frame of its own: its caller then is on the
     /// stack before the frame that the register points to.
     fn caller_of_leaf(&mut self, ip: u64, fp: u64) -> Option<FoundFrame> {
         if self.limits.text.contains(&ip) {
@@ -237,7 +238,7 @@ mod tests {
     const TEXT: u64 = 0x5555_0000_0000;
     const LIBRARY: u64 = 0x7fff_0000_0000;
 
-    /// Code of nobody else.
+    /// Code that no walker is registered for.
     struct Nobody;
 
     impl InnerWalk for Nobody {

@@ -204,7 +204,7 @@ pub async fn echo(stream: Stream) {
     let _gone = stream.drained(0, None).await;
 }
 
-/// Answers all connections of `listener` by [`echo`].
+/// Serves all connections of `listener` by [`echo`].
 pub async fn serve_echo(listener: Listener) {
     loop {
         let stream = listener.accept().await.expect("accept");

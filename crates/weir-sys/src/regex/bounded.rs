@@ -207,7 +207,8 @@ fn thread_time() -> Duration {
 }
 
 /// Whether `pattern` may be tried at later places as if the subject began there: no `\G`, which is the place where a
-/// match begins, no verb such as `(*COMMIT)`, which ends the search. (UTF-8 has places that are none.)
+/// match begins, no verb such as `(*COMMIT)`, which ends the search. (UTF-8 has positions within a character, where no
+/// match begins.)
 pub(super) fn begins_anywhere(pattern: &[u8], flags: RegexFlags) -> bool {
     let has = |what: &[u8]| pattern.windows(what.len()).any(|part| part == what);
     !flags.utf && !flags.lenient && !flags.anchored && !has(b"\\G") && !has(b"(*")
@@ -223,7 +224,7 @@ pub(super) fn longest_uncounted(pattern: &[u8]) -> usize {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            // Possessive or lazy signs after a repeat are none of their own.
+            // Possessive or lazy signs after a repeat are not repeats of their own.
             b'*' | b'+' if at > 0 && !matches!(pattern[at - 1], b'*' | b'+' | b'?' | b'(') => repeats += 1,
             b'{' if open_ended(&pattern[at..]) => repeats += 1,
             _ => {}

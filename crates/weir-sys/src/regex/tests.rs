@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// PCRE2's own limit, and so nginx's: what takes a few million steps is answered.
+/// PCRE2's own limit, and so nginx's: what takes a few million steps has a result.
 #[test]
 fn a_match_of_some_million_steps_is_not_given_up() {
     let regex = regex("^(?:a+)+$");

@@ -99,7 +99,7 @@ const CRATES: &[&str] = &[
     "weir",
 ];
 
-/// What knows nothing of HTTP's requests: proxying of streams and QUIC stand on it (docs/design.md, section 1).
+/// What knows nothing of HTTP's requests: proxying of streams and QUIC are built on it (docs/design.md, section 1).
 const WITHOUT_REQUESTS: &[(&str, &[&str])] = &[
     (
         "weir-engine",
@@ -292,7 +292,7 @@ fn what_streams_need_knows_no_requests() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// What is public is there for somebody: another crate, a test program, an example names it.
+/// What is public is there for a user: another crate, a test program, an example names it.
 #[test]
 fn what_is_public_is_named_elsewhere() {
     let mut words: BTreeMap<&str, BTreeSet<String>> =

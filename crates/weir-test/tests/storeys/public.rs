@@ -1,4 +1,4 @@
-//! Public items, and who names them.
+//! Public items, and where they are named.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -220,7 +220,7 @@ impl<'ast> Visit<'ast> for SourceModule {
     }
 
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
-        // `pub(super)` names who may look inside, and nothing that is used.
+        // `pub(super)` names the modules that may look inside, and nothing that is used.
     }
 
     fn visit_macro(&mut self, used: &'ast syn::Macro) {
@@ -265,7 +265,7 @@ fn leaves(tree: &syn::UseTree, before: &mut Vec<String>, found: &mut Vec<(Option
             found.push((path.last().cloned(), path));
         }
         syn::UseTree::Rename(renamed) => {
-            // `use Trait as _` brings no name, but it is an arrow: its path's own name stands for it.
+            // `use Trait as _` brings no name, but it is an arrow: its path's own name represents it.
             let path = with(&renamed.ident, before);
             let name = if renamed.rename == "_" {
                 format!("_{}", path.join("."))

@@ -1,10 +1,10 @@
-//! Who made whom wait inside the loop.
+//! Which request made which wait inside the loop.
 //!
 //! When the loop's wait ends, everything it woke for is ready; what runs first makes the rest wait. So each request's
 //! delay since the turn began is known to be the sum of the stretches that ran before it in the same turn.
 //!
-//! In a turn of less than a millisecond nobody waits for long, and nothing is accounted: its stretches are only noted.
-//! A turn that turns out to be longer is accounted from its beginning.
+//! In a turn of less than a millisecond no request waits for long, and nothing is accounted: its stretches are only
+//! noted. A turn that turns out to be longer is accounted from its beginning.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -191,14 +191,14 @@ fn pair(victim: Site, culprit: Site) -> u64 {
 
 /// Routes that one turn distinguishes; the last place is for all others.
 const ROUTES: usize = 8;
-/// Pairs of routes that are kept apart: 24 bytes each.
+/// Number of pairs of routes that are counted separately: 24 bytes each.
 const PAIRS: usize = 1024;
 /// Neighbours that are looked at for a pair.
 const PROBES: usize = 16;
 /// Stretches that are noted of a short turn: a request that never waits takes a few microseconds.
 const NOTES: usize = 256;
-/// Ticks of a turn that is not accounted: 0.7 ms at 3 GHz. What it delays is less than a client can tell from the
-/// network, and accounting it would cost each of its requests a hundred instructions.
+/// Ticks of a turn that is not accounted: 0.7 ms at 3 GHz. What it delays is less than a client can distinguish from
+/// the network, and accounting it would cost each of its requests a hundred instructions.
 pub(super) const SHORT: u64 = 1 << 21;
 const USED: u64 = 1 << 63;
 

@@ -145,7 +145,7 @@ impl FlightPlace {
         self.state.store(0, Relaxed);
     }
 
-    /// The request in here; `None` if there is none, or it changes faster than it can be read.
+    /// The request in here; `None` if the place is empty, or it changes faster than it can be read.
     pub(super) fn read(&self, is_running: bool, worker: u16) -> Option<InFlight> {
         (0..TRIES).find_map(|_| self.try_read(is_running, worker))
     }

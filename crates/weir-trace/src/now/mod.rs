@@ -1,8 +1,8 @@
-//! What a worker is doing now: requests in flight, and who made whom wait inside the loop.
+//! What a worker is doing now: requests in flight, and which of them made others wait inside the loop.
 //!
 //! The worker writes, by relaxed stores; any thread reads through a [`NowReader`], also while the worker is stuck.
-//! A request is told of once its head is read ([`WorkerNow::enter`]), each time it stops and goes on, and at its end. What a
-//! reader sees of one request is whole: its name stands behind a sequence number.
+//! A request is shown once its head is read ([`WorkerNow::enter`]), each time it stops and goes on, and at its end.
+//! What a reader sees of one request is whole: its name is guarded by a sequence number.
 
 mod blame;
 mod flight;
@@ -113,7 +113,7 @@ impl WorkerNow {
         FlightTicket(number)
     }
 
-    /// [`enter`](WorkerNow::enter) where the current place is kept by a request that waits.
+    /// [`enter`](WorkerNow::enter) where the current place is held by a request that waits.
     #[inline(never)]
     fn enter_elsewhere(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> FlightTicket {
         let number = self.another();
@@ -224,7 +224,8 @@ impl NowReader {
         self.shared.table.find(number)?.read(true, self.shared.worker)
     }
 
-    /// Delays inside the loop since the start, by who waited and who ran meanwhile; the greatest first.
+    /// Delays inside the loop since the start, by the route that waited and the one that ran meanwhile; the greatest
+    /// first.
     #[must_use]
     pub fn blame(&self) -> Vec<RouteBlame> {
         self.shared.ledger.read()

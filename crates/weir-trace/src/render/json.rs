@@ -16,7 +16,7 @@ use crate::record::RequestRecord;
 use crate::site::{Site, SiteTable};
 use crate::tree::TraceTree;
 
-/// A kept request: why, its record and its tree.
+/// A retained request: why, its record and its tree.
 #[must_use]
 pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();

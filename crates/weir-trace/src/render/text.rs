@@ -179,7 +179,8 @@ impl TreeRows<'_> {
         }
     }
 
-    /// Where a redirect or subrequest was answered: the location of its content handler, or whatever ran in one last.
+    /// Where the response to a redirect or subrequest was made: the location of its content handler, or whatever ran in
+    /// one last.
     fn location(&self, index: u32) -> Option<Arc<str>> {
         let mut found = None;
         for child in self.tree.children(index) {

@@ -61,7 +61,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens on an address, with the parameters of `listen`; 127.0.0.1:0, if there is none.
+    /// Listens on an address, with the parameters of `listen`; 127.0.0.1:0, without an address.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> ServerBuilder {
         self.listens.push(address.into());
@@ -75,7 +75,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Answers requests for `path`, as written in a `location` line (`/api/`, `= /exact`, `~ \.cgi$`), by a function
+    /// Serves requests for `path`, as written in a `location` line (`/api/`, `= /exact`, `~ \.cgi$`), by a function
     /// that never waits: it runs on the worker's thread, which does nothing else meanwhile.
     #[must_use]
     pub fn location<F, E>(self, path: impl Into<String>, handler: F) -> ServerBuilder
@@ -98,8 +98,8 @@ impl ServerBuilder {
         self.place(&path).handler_async(path, handler)
     }
 
-    /// What `handler NAME;` stands for in the configuration. Functions given to [`ServerBuilder::location`] have the path as
-    /// their name.
+    /// The function that `handler NAME;` names in the configuration. Functions given to [`ServerBuilder::location`]
+    /// have the path as their name.
     #[must_use]
     pub fn handler<F, E>(self, name: impl Into<String>, handler: F) -> ServerBuilder
     where
@@ -232,7 +232,7 @@ impl ServerBuilder {
     }
 }
 
-/// A word of the configuration that stands for `text`.
+/// A word of the configuration whose value is `text`.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! `handler NAME;`: the location is answered by a function of the program that the server is inside of.
+//! `handler NAME;`: the location is served by a function of the program that the server is inside of.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl HandlerEnding for Result<(), EngineError> {
     }
 }
 
-/// The answer: the response, or the status of the error.
+/// The result: the response, or the status of the error.
 fn answer(x: &mut Exchange, response: Response, failure: Option<EngineError>) -> Verdict {
     match failure {
         None => response.send(x),
@@ -95,7 +95,7 @@ fn answer(x: &mut Exchange, response: Response, failure: Option<EngineError>) ->
     }
 }
 
-/// A function that answers at once.
+/// A function that responds at once.
 pub(super) struct PlainHandler<F>(pub(super) Arc<F>);
 
 impl<F, E> Handler for PlainHandler<F>

@@ -1,4 +1,4 @@
-//! What a handler written in Rust is given, and what it answers with.
+//! What a handler written in Rust is given, and what it responds with.
 
 use std::borrow::Cow;
 use std::io;
@@ -30,7 +30,7 @@ impl<'x> Request<'x> {
         String::from_utf8_lossy(self.x.uri())
     }
 
-    /// What follows the question mark, as sent (`$args`); empty when there is none.
+    /// What follows the question mark, as sent (`$args`); empty when it is absent.
     pub fn query(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.x.args())
     }
@@ -59,8 +59,8 @@ impl<'x> Request<'x> {
     /// The whole body. For asynchronous handlers; the first call reads it, and `client_max_body_size` bounds it.
     ///
     /// # Errors
-    /// The client left, was too slow, sent too much or broke the framing. A handler that returns the error answers with
-    /// its status.
+    /// The client left, was too slow, sent too much or broke the framing. A handler that returns the error responds
+    /// with its status.
     pub async fn body(&mut self) -> Result<Vec<u8>, EngineError> {
         self.x.read_body().await?;
         let Some(file) = self.x.body.file() else { return Ok(self.x.body.memory().to_vec()) };
@@ -86,12 +86,12 @@ impl<'x> Request<'x> {
     }
 }
 
-/// The file of a long body went bad: nobody's fault but the server's.
+/// The file of a long body went bad: the server's fault.
 fn unreadable(error: io::Error) -> EngineError {
     EngineError::file(error.raw_os_error())
 }
 
-/// The answer: 200 without body, unless the handler says otherwise.
+/// The response: 200 without body, unless the handler says otherwise.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
@@ -128,7 +128,7 @@ impl Response {
         self
     }
 
-    /// Answers.
+    /// Responds.
     pub(super) fn send(self, x: &mut Exchange) -> Verdict {
         let fits = |(name, value): &(String, String)| {
             !name.is_empty()

@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Waits for the end: until another thread calls [`Server::stop`], or after [`Server::quit`] the last request is
-    /// answered. What it logged is in its files then.
+    /// responded to. What it logged is in its files then.
     pub fn join(&self) {
         self.running.join(None);
         weir_modules::otel::flush();

@@ -31,7 +31,7 @@ pub(super) struct MasterChild {
 }
 
 impl MasterChild {
-    /// One that was just started, and is not told anything.
+    /// One that was just started, and gets no message yet.
     pub(super) fn new(name: &'static str, pid: u32) -> MasterChild {
         MasterChild {
             name,
@@ -54,7 +54,7 @@ impl MasterChild {
         }
     }
 
-    /// Tells it what to do.
+    /// Sends it a command.
     ///
     /// # Errors
     /// It does not listen.
@@ -68,7 +68,7 @@ impl MasterChild {
     /// put off until `later`.
     ///
     /// # Errors
-    /// The signal by which somebody wants the start to end.
+    /// The signal that asks for the start to end.
     fn await_word(&self, signals: &Signals, later: &mut Vec<ReceivedSignal>) -> Result<(), String> {
         let Some(channel) = &self.channel else { return Ok(()) };
         loop {
@@ -181,7 +181,7 @@ impl ServerSeed {
 /// When a process that died is started again: at once, unless that did not help.
 #[derive(Default)]
 pub(super) struct RespawnTimer {
-    /// When; `None`: nobody waits.
+    /// When; `None`: nothing waits.
     pub(super) at: Option<Instant>,
     /// How often in a row one died soon after its start.
     failures: u32,

@@ -112,7 +112,7 @@ struct MasterProcess {
     pid: PidFile,
     /// The server in force; `None` between its death and its successor, and after WINCH.
     server: Option<MasterChild>,
-    /// Servers and agents that were told to end.
+    /// Servers and agents that were asked to end.
     leaving: Vec<MasterChild>,
     respawn: RespawnTimer,
     agent: PrivilegedChild,
@@ -156,7 +156,7 @@ enum MasterStage {
 }
 
 impl MasterProcess {
-    /// Handles signals and the server's words until nobody is left to look after.
+    /// Handles signals and the server's words until no child is left.
     fn look_after(&mut self) {
         for received in std::mem::take(&mut self.hatching.early) {
             self.handle(received);
@@ -257,7 +257,7 @@ impl MasterProcess {
         self.server.iter().chain(&self.leaving).for_each(|child| child.kill(number));
     }
 
-    /// The end begins: addresses are left to whoever has them too, or closed.
+    /// The end begins: addresses are left to the other process that has them, or closed.
     fn leave(&mut self) {
         match self.successor {
             Some(pid) => self.notify.successor(pid),
@@ -291,7 +291,7 @@ impl MasterProcess {
         self.dismiss_agent();
     }
 
-    /// USR1: all logs again, by who may open them.
+    /// USR1: all logs again, by the process that may open them.
     fn reopen(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reopening logs");
         let owner = self.hatching.cycle.configuration.main.run_as().map(|(user, _)| user.uid);
@@ -324,7 +324,7 @@ impl MasterProcess {
             }
             Some(ServerReply::Reloaded(result)) => self.reloaded(result),
             Some(ServerReply::Failed(reasons)) => server.reasons = reasons,
-            // It is about to end; how, SIGCHLD tells.
+            // It is about to end; how, SIGCHLD shows.
             None => server.channel = None,
         }
     }
@@ -344,7 +344,7 @@ impl MasterProcess {
         if self.reload.loses(pid) {
             child::log_end("worker process", pid, how);
         }
-        // Else, as process 1, what others left behind.
+        // Else, as process 1, an orphan of another process.
         if let Some(server) = self.server.take_if(|server| server.pid == pid) {
             child::log_end("worker process", pid, how);
             if self.stage == MasterStage::Serving {

@@ -30,7 +30,7 @@ pub(super) struct PendingReload {
     again: bool,
 }
 
-/// The server has the new configuration and has not answered yet.
+/// The server has the new configuration and has not responded yet.
 struct AskedServer {
     /// When the signal was seen.
     began: u64,
@@ -41,9 +41,9 @@ struct AskedServer {
 struct ReplacingServer {
     began: u64,
     before: ConfCycle,
-    /// The one that goes on until then; none, if there was none.
+    /// The one that goes on until then; `None` at the first start.
     server: Option<MasterChild>,
-    /// That there was none, was as it should be.
+    /// Its absence was as it should be.
     retired: bool,
 }
 
@@ -188,7 +188,7 @@ impl MasterProcess {
         true
     }
 
-    /// The running server has answered.
+    /// The running server has responded.
     pub(super) fn reloaded(&mut self, result: Result<WantsAgent, Vec<String>>) {
         let Some(AskedServer { began, next }) = self.reload.asked.take() else { return };
         let result = result.map(|wants_agent| {

@@ -1,4 +1,4 @@
-//! What a server process that was killed by a signal has left behind, for people: a file beside the pid file.
+//! The report of a server process that was killed by a signal, for people: a file beside the pid file.
 
 use std::io;
 use std::path::Path;

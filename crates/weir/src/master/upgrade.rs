@@ -1,5 +1,5 @@
 //! USR2: another binary takes over under way, as in nginx. The new master is a child of the old one and has its
-//! listening sockets; both serve until one of them is told to end.
+//! listening sockets; both serve until one of them is asked to end.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -63,8 +63,8 @@ fn what_grpc_does_at_full_speed_is_no_flood() {
     }
 }
 
-/// What is answered at once and cancelled in the same breath is still what rapid reset is made of; so are requests that we
-/// have to reset.
+/// Requests that get their response at once and are cancelled together are still what rapid reset is made of; so are
+/// requests that we have to reset.
 #[test]
 fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
     let flood = |request: &dyn Fn(&mut Peer, u32) -> Vec<u8>| {
@@ -110,7 +110,7 @@ fn late_frames_behind_a_goaway_are_ignored_and_counted() {
     let key = peer.open(1, END_STREAM, &[]);
     peer.server.go_away(ErrorCode::No, &mut peer.out);
     peer.out.clear();
-    // A field that enters the table, on a stream that nobody takes.
+    // A field that enters the table, on a stream that is not taken.
     let block = b"\x82\x86\x84\x01\x01a\x40\x01n\x01v";
     assert_eq!(peer.send(&frame(1, 4, 3, block)), Ok(vec![]));
     for (name, late) in [

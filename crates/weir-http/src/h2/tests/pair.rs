@@ -1,7 +1,7 @@
 //! A client and a server, bytes cut anywhere, content both ways, streams given up at random.
 //!
-//! After each step both sides' books are checked against each other: nobody sends more than it may, nothing is lost, and
-//! what a stream's content was is what came.
+//! After each step both sides' books are checked against each other: no side sends more than it may, nothing is lost,
+//! and what a stream's content was is what came.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ impl Side {
         }
     }
 
-    /// Takes what came; the server answers new streams by what they send.
+    /// Takes what came; the server responds to new streams by what they send.
     fn receive(&mut self, answer: u64) {
         loop {
             let received = self.conn.receive(&self.input, 1000, &mut self.wire);
