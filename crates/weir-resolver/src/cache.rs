@@ -29,10 +29,12 @@ pub(crate) struct CacheEntry {
 #[derive(Debug)]
 pub(crate) struct KnownRecords {
     pub(crate) records: Vec<RecordData>,
+    /// When they expire, in milliseconds of the caller's clock.
     pub(crate) until: u64,
+    /// From when on a look-up has them asked for again in advance, in milliseconds of the same clock.
     pub(crate) refresh: u64,
-    /// When it is no use as a stale answer either, however long those last; `None` but for records saved by another
-    /// process.
+    /// From when on they are no use as a stale answer either (they were saved by another process), in the same
+    /// milliseconds; `u64::MAX`: only the setting for stale answers limits that.
     pub(crate) last: u64,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct HeapKeeping(PhantomData<*mut ()>);
 /// Freed blocks of one size, each of which begins with the place of the next.
 struct FreedBlocks {
     first: Cell<*mut u8>,
-    /// How many more blocks may be stored; 0 where the allocator is not installed.
+    /// How many more blocks may be stored; 0 while the thread has no [`HeapKeeping`].
     room: Cell<u16>,
 }
 

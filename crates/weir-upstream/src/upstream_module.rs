@@ -144,7 +144,7 @@ impl Module for UpstreamModule {
                  at least `min` (100ms).",
         ),
         DirectiveRow::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
-            .syntax("match name { ... }")
+            .syntax("match name")
             .doc(
                 "Conditions for the response to a `health_check`: lines `status`, `header` and `body`, \
                  which must all hold.",

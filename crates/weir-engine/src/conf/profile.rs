@@ -38,9 +38,9 @@ impl Module for Profile {
             )
             .default("sample=1/64 slow=200ms")
             .doc(
-                "Traces that are kept: a random share of requests (`1/64`), and those slower \
+                "Traces that are retained: a random share of requests (`1/64`), and those slower \
                  than a time or than the 99th percentile. In `http` also how many traces are \
-                 kept (1000) and how much is recorded.",
+                 retained (1000) and how much is recorded.",
             )
             .example("trace sample=1/100 slow=p99 keep=5000;"),
         ProfileRow::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))

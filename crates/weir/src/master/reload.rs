@@ -43,7 +43,7 @@ struct ReplacingServer {
     before: ConfCycle,
     /// The one that goes on until then; `None` at the first start.
     server: Option<MasterChild>,
-    /// Its absence was as it should be.
+    /// True when no server was running on purpose.
     retired: bool,
 }
 

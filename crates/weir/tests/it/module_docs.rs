@@ -1,5 +1,5 @@
-//! docs/modules.md and docs/modules/NAME.md are made from the directive tables and the modules' own documentation;
-//! this fails when they are stale. `WEIR_WRITE_DOCS=1 cargo test -p weir --test it module_docs` writes them.
+//! docs/modules.md and docs/modules/NAME.md are generated from the directive tables and the modules' own documentation;
+//! this test fails when they are stale. `WEIR_WRITE_DOCS=1 cargo test -p weir --test it -- module_docs` writes them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -251,7 +251,7 @@ const ABOUT: &[(&str, &str)] = &[
         "Lua code in the phases of a request and around them (OpenResty's `ngx_http_lua_module`); see [lua.md](../lua.md)\n\
          for the API.",
     ),
-    ("profile", "What is recorded of requests, which traces are kept, and where the server is observed."),
+    ("profile", "What is recorded of requests, which traces are retained, and where the server is observed."),
     ("server_core", "Virtual servers: their addresses and names, and how request headers are read."),
     (
         "ssl",
@@ -299,29 +299,29 @@ const VARIABLES: &str = include_str!("../data/nginx-variables.txt");
 
 /// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
 const REASONS: &[(&[&str], &str)] = &[
-    (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
-    (&["memcached_key"], "Is made by `set`, as in nginx."),
-    (&["least_time"], "This module is not there yet."),
-    (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
-    (&["grpc_ssl_key_log", "client_body_early_read"], "Not built yet."),
+    (&["http2*", "http3*", "quic_*"], "HTTP/3 is not supported yet."),
+    (&["memcached_key"], "Set by `set`, as in nginx."),
+    (&["least_time"], "Not supported yet."),
+    (&["*_ssl_*", "ssl_*"], "TLS is rustls' here, without OpenSSL's cache of objects."),
+    (&["grpc_ssl_key_log", "client_body_early_read"], "Not supported yet."),
     (
         &["devpoll_*", "eventport_*", "iocp_*", "post_acceptex", "acceptex_read", "kqueue_*"],
         "For systems other than Linux.",
     ),
-    (&["flv", "mp4", "mp4_*"], "Players fetch ranges of files instead; not yet."),
-    (&["geoip_*"], "Its library reads databases that are made no more; `geo` and `map` remain."),
-    (&["image_filter*", "xslt_*", "xml_*"], "Would need libraries in C that read what strangers send."),
-    (&["perl", "perl_*"], "There is no perl inside; Lua is to come."),
+    (&["flv", "mp4", "mp4_*"], "Not supported yet; players of today fetch ranges of files instead."),
+    (&["geoip_*"], "The library reads a database format that is no longer published; use `geo` and `map`."),
+    (&["image_filter*", "xslt_*", "xml_*"], "Would need C libraries that parse untrusted input."),
+    (&["perl", "perl_*"], "No embedded Perl; use Lua (docs/lua.md)."),
     (
         &["degradation", "degrade"],
-        "Asks how much memory the process has by sbrk(2), which says little today.",
+        "Measures the memory of the process by sbrk(2), which is meaningless today.",
     ),
 ];
 
 const LACKING: &str = "
-## What nginx has and Weir has not
+## Directives of nginx that Weir does not have
 
-Modules for TCP, UDP and mail (`stream`, `mail`) are not there, with all of their directives. Of the others:
+The modules for TCP, UDP and mail (`stream`, `mail`) are not supported, with all of their directives. Of the others:
 
 | directives | why |
 |---|---|
@@ -329,8 +329,9 @@ Modules for TCP, UDP and mail (`stream`, `mail`) are not there, with all of thei
 
 const INTRODUCTION: &str = "# Modules and their directives
 
-Made from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test it module_docs`. *same*: a directive
-of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module for nginx, as there; *extra*: nginx has none; *ignored*: checked as in nginx,
-then has no effect, with a warning. What is not listed is not supported: it is an error of the configuration (`unknown directive`), never ignored. What nginx has and Weir has not stands at the
-end, with the reason.
+Generated from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test it -- module_docs`. *same*: a
+directive of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module
+for nginx, compatible with it; *extra*: Weir's own; *ignored*: checked as in nginx, but without effect, with a warning.
+A directive that is not listed is not supported: it is a configuration error (`unknown directive`), never ignored. The
+directives of nginx that Weir does not have are listed at the end, with the reason.
 ";
