@@ -1,4 +1,4 @@
-//! Who gets in: `allow` and `deny`, passwords, both under `satisfy`, the client's real address; and `try_files`.
+//! Access: `allow` and `deny`, passwords, both under `satisfy`, the client's real address; and `try_files`.
 
 mod common;
 
@@ -28,14 +28,15 @@ fn site(inside: &str) -> Site {
     Site::new(&MODULES, inside)
 }
 
-/// A site whose `{users}` stands for a file with `user:right`, kept in `form`; the file lives as long as the directory.
+/// A site whose `{users}` is replaced by a file with `user:right`, stored in `form`; the file lives as long as the
+/// directory.
 fn guarded(inside: &str, form: &str) -> (Site, TempDir) {
     let folder = TempDir::new();
     let users = folder.write("users", format!("# users\nuser:{form}:a comment\n"));
     (site(&inside.replace("{users}", &users.display().to_string())), folder)
 }
 
-/// Waits for the message to stand in the log `count` times.
+/// Waits until the message is in the log `count` times.
 fn logged(site: &Site, message: &str, count: usize) {
     weir_test::wait_for(message, || {
         (site.folder.read("error.log").matches(message).count() >= count).then_some(())
@@ -60,7 +61,7 @@ fn table() -> String {
 
 const RULES: [(&str, &str); 3] = [("allow", "allow 127.0.0.1;"), ("deny", "deny 127.0.0.1;"), ("none", "")];
 
-/// The statuses for the right password, a wrong one and none, as nginx 1.31.5 answers.
+/// The statuses for the right password, a wrong one and none, as nginx 1.31.5 responds.
 const STATUSES: [(&str, [u16; 3]); 6] = [
     ("/all/allow", [200, 401, 401]),
     ("/all/deny", [403, 403, 403]),

@@ -104,7 +104,7 @@ fn ask_of(
     }
 }
 
-/// Characters that end too early: nginx 1.31.5 answers as Weir does, Debian's 1.22 otherwise.
+/// Characters that end too early: nginx 1.31.5 responds as Weir does, Debian's 1.22 otherwise.
 const DIFFERENT: [&str; 2] = ["GET /from/bad.html", "GET /from/bin.html"];
 
 fn put(root: &std::path::Path) {

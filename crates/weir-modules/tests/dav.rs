@@ -199,7 +199,7 @@ fn a_large_body_appears_whole_or_not_at_all() {
         b"PUT /large HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     assert_eq!(Client::connect(site.address).request(chunked).status, 204);
     assert_eq!(fs::read(&place).expect("there"), b"abc");
-    // Somebody else has read it before: nginx refuses that.
+    // Another reader has read it before: nginx refuses that.
     assert_eq!(Client::connect(site.address).request(request(("MKCOL /mirrored/", "", ""))).status, 201);
     for body in ["in memory", &"in a file ".repeat(1000)] {
         let put = request(("PUT /mirrored/file", "", body));

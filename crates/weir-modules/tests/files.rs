@@ -25,7 +25,7 @@ struct Site {
 }
 
 impl Site {
-    /// `inside` stands in the server block.
+    /// `inside` is in the server block.
     fn new(inside: &str) -> Site {
         Site::on(DriverChoice::Auto, inside)
     }

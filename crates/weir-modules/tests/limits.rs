@@ -41,7 +41,7 @@ impl Site {
         std::fs::write(self.folder.path().join(name), content).expect("writable");
     }
 
-    /// `inside` in the server, behind [`ZONES`]; `$limit_req_status` is the field `X-Req`.
+    /// `inside` in the server, after [`ZONES`]; `$limit_req_status` is the field `X-Req`.
     fn text(folder: &TempDir, address: SocketAddr, zones: &str, inside: &str) -> String {
         let root = folder.path().display();
         format!(
@@ -56,7 +56,7 @@ fn load(text: &str) -> Arc<Configuration> {
     Arc::new(weir_engine::conf::test::load(text, &MODULES).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-/// Answered statuses and `$limit_req_status` of so many requests.
+/// Statuses and `$limit_req_status` of this many requests.
 fn answers(site: &Site, path: &str, count: usize) -> Vec<(u16, String)> {
     let answer = |_| {
         let response = site.get(path, "");

@@ -19,7 +19,7 @@ struct Site {
 }
 
 impl Site {
-    /// `http` stands in the http block, `server` in its server; `DIR` is the directory.
+    /// `http` is in the http block, `server` in its server; `DIR` is the directory.
     fn new(http: &str, server: &str) -> Site {
         let folder = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));

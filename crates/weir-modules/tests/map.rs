@@ -18,7 +18,7 @@ struct Site {
 }
 
 impl Site {
-    /// `blocks` stand in the http block; the response is `text`.
+    /// `blocks` are in the http block; the response is `text`.
     fn new(blocks: &str, text: &str) -> Site {
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
         let text = format!(
@@ -143,6 +143,6 @@ fn shares_of_clients() {
     assert_eq!(answers, NGINX_SHARES);
 }
 
-/// What nginx 1.31.5 answers.
+/// How nginx 1.31.5 responds.
 const NGINX_SHARES: [&str; 8] =
     ["first half", "second half", "$rest ", "$rest ", "first half", "$rest ", "$rest ", "first "];

@@ -1,4 +1,4 @@
-//! What `rewrite`'s instructions make of requests. The answers and the log lines are those that nginx 1.31.5 gave.
+//! What `rewrite`'s instructions make of requests. The responses and log lines are nginx 1.31.5's.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn check(site: &Site, cases: &[(&str, &str)]) {
     }
 }
 
-/// The error log, once `last` stands in it.
+/// The error log, once `last` is in it.
 fn log(site: &Site, last: &str) -> String {
     let deadline = Instant::now() + weir_test::DEADLINE;
     loop {

@@ -27,7 +27,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 7] = with_core(&[
     ModuleDef::of::<Range>(),
 ]);
 
-/// `ask how uri [args]`: answers with what a subrequest for `uri` was answered.
+/// `ask how uri [args]`: responds with the response of a subrequest for `uri`.
 struct Ask;
 
 impl Module for Ask {
@@ -158,7 +158,7 @@ fn one_connection_serves_on_after_subrequests() {
 
 #[test]
 fn variables_are_shared_copied_or_neither() {
-    // `$from` is found out once, by whoever asks first, and kept with the variables. The number of the request is the
+    // `$from` is computed once, by its first user, and cached with the variables. The number of the request is the
     // same wherever it is asked for.
     for (how, from) in [("plain", "/b"), ("copy", "/a"), ("own", "/a")] {
         let site = Site::with(

@@ -76,7 +76,7 @@ both_drivers! {
         server.stop();
     }
 
-    /// Bodies in memory and in a file; a task that waits holds nobody up.
+    /// Bodies in memory and in a file; a task that waits blocks nothing.
     fn a_handler_may_wait(driver_name) {
         let (release, waits) = channel::<()>();
         let waits = std::sync::Mutex::new(waits);
@@ -145,7 +145,7 @@ both_drivers! {
         assert_eq!(exited("two"), 2);
     }
 
-    /// What is wrong is told with its place, and changes nothing.
+    /// Errors are reported with their place, and changes nothing.
     fn a_wrong_text_is_an_error(driver_name) {
         let own = |_: &Request<'_>, response: &mut Response| { response.body("own"); };
         let folder = TempDir::new();
@@ -166,7 +166,7 @@ both_drivers! {
         assert_eq!(get(&server, "/").text(), "own");
     }
 
-    /// A status without body is the server's business; what can't be sent is nobody's.
+    /// A status without body is the server's business; what can't be sent is an error.
     fn answers_that_are_none(driver_name) {
         let server = Server::builder()
             .driver(driver())
@@ -189,7 +189,7 @@ both_drivers! {
 fn a_folder_is_served_and_no_thread_is_left() {
     let folder = TempDir::new();
     folder.write("a.html", "<p>");
-    // More workers than other tests have, so that these threads can be told.
+    // More workers than other tests have, so that these threads can be identified.
     let more = std::thread::available_parallelism().map_or(1, |count| count.get()) + 5;
     let last = format!("weir worker {more}");
     let server = Server::builder().root(folder.path()).workers(more + 1).start().expect("starts");
@@ -205,7 +205,7 @@ fn a_folder_is_served_and_no_thread_is_left() {
     assert!(busy.try_response().is_err());
 }
 
-/// A worker that does not answer: the reload gives up, and nothing of it happens, not even later.
+/// A worker that does not respond: the reload gives up, and nothing of it happens, not even later.
 #[test]
 fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
     use std::sync::Arc;

@@ -63,7 +63,7 @@ impl Running {
         })
     }
 
-    /// Of some answers the first that is right: a busy machine may take the processor away at the wrong moment, not
+    /// Of some responses the first that is right: a busy machine may take the processor away at the wrong moment, not
     /// always.
     #[track_caller]
     fn find(&self, words: &[&str], right: impl Fn(&str) -> bool) {
@@ -141,7 +141,7 @@ both_drivers! {
                 && is_sleep(each(&["/sleep", "content", "act", "wait other"]))
                 && each(&["/sleep", "content", "act"]) < SLEEP / 20
         });
-        // What has no processor is not in the profile of who has one.
+        // What has no processor is not in the profile of what has one.
         running.find(&["flame", "cpu", "-t", "1s", "--hz", "250", "-o", "folded"], |said| {
             let of = |location: &str| -> u64 {
                 let lines = said.lines().filter(|line| line.starts_with(location) && line.contains(";content;act;"));
@@ -170,5 +170,5 @@ both_drivers! {
     }
 }
 
-/// Housekeeping is the process's: it tells of the other tests' workers, too.
+/// Housekeeping is the process's: it reports the other tests' workers, too.
 static ALONE: Mutex<()> = Mutex::new(());

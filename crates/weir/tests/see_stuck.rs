@@ -1,5 +1,5 @@
-//! Seen while the loop is not turning: a worker burns until all has been asked that should answer and name the request,
-//! which takes a tenth of a second mostly.
+//! Seen while the loop is not turning: a worker burns until all has been asked that should respond and name the
+//! request, which takes a tenth of a second mostly.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
@@ -88,7 +88,7 @@ both_drivers! {
     }
 }
 
-/// Housekeeping is the process's: it would tell of the other driver's worker, too.
+/// Housekeeping is the process's: it would report the other driver's worker, too.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Ends the burn, also when the test fails: the server's end waits for its worker.

@@ -104,7 +104,7 @@ both_drivers! {
             assert!(watch.left() > 0, "others were taken");
             client.get(if number % 2 == 0 { "/other?burn=content" } else { "/mine?burn=access" });
         }
-        // The answer may come before its request is recorded.
+        // The response may come before its request is recorded.
         wait_for("all of them", || (watch.left() == 0).then_some(()));
         let mut average = AverageTree::new();
         average.merge(&running.on_worker(move |worker| {
@@ -125,7 +125,8 @@ both_drivers! {
         assert!(text.starts_with("200 requests: mean ") && text.contains("-> post_access "), "{text}");
     }
 
-    /// While its worker is stuck a request is told by name; afterwards the stall is, with who had to wait.
+    /// While its worker is stuck a request is shown by name; afterwards the stall is, with the requests that had to
+    /// wait.
     fn a_block_is_seen_while_it_lasts_and_a_stall_afterwards(driver) {
         let running = started(driver, "profile_blocked 30ms;", "location /slow { }");
         let hold = Hold::new();
@@ -204,7 +205,7 @@ both_drivers! {
         assert_eq!(running.server.threads()[0].now.running(), None);
     }
 
-    /// Slow by the location's bound, failed, drawn; what a location does not want is not kept.
+    /// Slow by the location's bound, failed, drawn; what a location does not want is not retained.
     fn trees_are_kept_for_the_reasons_of_their_location(driver) {
         let running = started(
             driver,

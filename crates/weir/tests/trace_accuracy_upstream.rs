@@ -1,5 +1,5 @@
-//! Whether times are told where they were spent: a burn in each slot of filters, and what a server behind a proxy takes
-//! for each step of its response. The phases are `trace_accuracy.rs`'.
+//! Whether times are shown where they were spent: a burn in each slot of filters, and what a server behind a proxy
+//! takes for each step of its response. The phases are `trace_accuracy.rs`'.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -64,7 +64,7 @@ fn is_wait(kept: &KeptRequest, kind: WaitKind, known: Duration) -> bool {
     is_about(waited(kept, kind), known) && others < known / 20 && took(kept.record().run) < known / 20
 }
 
-/// Answers after `pause` before the head, and after `pause` in the middle of the body, where asked to.
+/// Responds after `pause` before the head, and after `pause` in the middle of the body, where asked to.
 fn pausing(visit: &mut BackendVisit) {
     while let Some(head) = visit.head() {
         if head.contains("at=head") {
@@ -96,7 +96,7 @@ both_drivers! {
 
     /// What runs for a server is in that server's node, or in the handler that prepares the request.
     fn a_burn_for_a_server_is_in_its_node_and_nowhere_else(driver) {
-        // An address of our own is asked for where a connection is made: none is kept.
+        // An address of our own is asked for where a connection is made: none is kept alive.
         let backend = Backend::start(|visit| {
             visit.head();
             visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");

@@ -18,12 +18,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// `inside` stands in the server block.
+    /// `inside` is in the server block.
     pub(crate) fn new(modules: &'static [ModuleDef], inside: &str) -> Site {
         Site::with(modules, "", inside)
     }
 
-    /// `http` stands in the http block, `inside` in the server block.
+    /// `http` is in the http block, `inside` in the server block.
     pub(crate) fn with(modules: &'static [ModuleDef], http: &str, inside: &str) -> Site {
         let folder = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));

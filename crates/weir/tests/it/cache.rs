@@ -1,4 +1,4 @@
-//! Responses that are kept (`proxy_cache`), case by case beside nginx: where each response comes from, and how often
+//! Cached responses (`proxy_cache`), case by case beside nginx: where each response comes from, and how often
 //! the server is asked.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_test::{Backend, BackendVisit, RequestKind, Server, both_drivers};
 
-/// A server whose responses tell how often their path was asked for.
+/// A server whose responses say how often their path was asked for.
 fn counting() -> Backend {
     let counts: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     Backend::start(move |visit| {
@@ -290,7 +290,7 @@ const CASES: &[(&str, &str)] = &[
     ("GET /hidden/tagged", ""),
 ];
 
-/// The text without the number of 20 digits that stands between the parts of a body, which is anybody's.
+/// The text without the number of 20 digits that stands between the parts of a body, which is random.
 fn parts(text: &str) -> String {
     let mut lines: Vec<&str> = text.split("\r\n").collect();
     for line in &mut lines {
@@ -301,7 +301,7 @@ fn parts(text: &str) -> String {
     lines.join("\r\n")
 }
 
-/// What `server` answers to all cases, and how often it asked the backend.
+/// How `server` responds to all cases, and how often it asked the backend.
 fn ask(server: &Server, backend: &Backend) -> (Vec<String>, usize) {
     let one = |(request, fields): &(&str, &str)| {
         let (method, path) = request.split_once(' ').expect("a method");
@@ -332,7 +332,7 @@ fn ask(server: &Server, backend: &Backend) -> (Vec<String>, usize) {
             .filter(|(_, values)| !values.is_empty())
             .map(|(name, values)| format!("{name}: {}", values.join(" + ")))
             .collect();
-        // A length that the server did not tell is told to later clients, which nginx does not.
+        // A length that the server did not send is sent to later clients, which nginx does not.
         let unknown = path == "/chunked" || path == "/close";
         let fields: Vec<String> = fields
             .into_iter()
@@ -352,7 +352,7 @@ fn ask(server: &Server, backend: &Backend) -> (Vec<String>, usize) {
 }
 
 both_drivers! {
-    /// RFC 9111 section 4.1: no request can be compared with what `*` stands for, wherever it is. nginx looks at the
+    /// RFC 9111 section 4.1: no request can be compared with what `*` matches, wherever it is. nginx looks at the
     /// whole value alone.
     fn what_varies_by_everything_is_not_kept(driver) {
         let backend = counting();

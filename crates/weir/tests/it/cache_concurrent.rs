@@ -1,4 +1,4 @@
-//! What cases of a table can't show of the cache: many who ask at once, fetching behind the client's back, clients that
+//! What cases of a table can't show of the cache: many requests at once, fetching in the background, clients that
 //! leave, reloads and restarts, files that others remove or damage, what is removed in time, and files of their own.
 
 use crate::support;
@@ -44,7 +44,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
 }
 
-/// A server that answers its first request only when it may, and counts.
+/// A server that responds to its first request only when it may, and counts.
 struct Held {
     backend: Backend,
     open: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Held {
     }
 }
 
-/// Requests after the first `free` ones are answered when the gate is open.
+/// Requests after the first `free` ones get responses when the gate is open.
 fn held(free: usize, fields: &'static str) -> Held {
     let open = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicUsize::new(0));
@@ -160,7 +160,7 @@ both_drivers! {
         assert!(!client.peek(1).expect("the head").is_empty());
         client.abort();
         open.store(true, Ordering::SeqCst);
-        // Whoever comes now waits for it.
+        // A request that comes now waits for it.
         let kept = server.get("/");
         assert_eq!((kept.field("X-Cache"), backend.heads()), (Some("HIT"), 1));
         assert!(kept.text() == body);
@@ -261,7 +261,7 @@ both_drivers! {
         let mut other = whole.clone();
         other[60] ^= 1;
         for bytes in [&b""[..], b"short", &whole[..whole.len() - 1], &other, &[b'x'; 500]] {
-            // Another file, so that nobody takes it for the one before, whatever the clock says.
+            // Another file, so that it is not taken for the one before, whatever the clock says.
             let aside = server.dir().path().join("aside");
             fs::write(&aside, bytes).expect("writable");
             fs::rename(&aside, &file).expect("writable");
@@ -277,7 +277,7 @@ both_drivers! {
         assert_eq!(backend.heads(), expected + 2);
     }
 
-    /// One bit, anywhere: the times, the head, a body that is kept in memory and one that is sent from its file.
+    /// One bit, anywhere: the times, the head, a body that is stored in memory and one that is sent from its file.
     fn a_flipped_bit_is_noticed(driver) {
         for size in [5_000, 3_000_000] {
             let large = pattern(size);
@@ -309,7 +309,7 @@ both_drivers! {
                 let response = asked(fields);
                 assert_eq!(response.field("X-Cache"), Some("MISS"), "byte {at} of {}", whole.len());
                 assert!(large.starts_with(&response.body) && !response.body.is_empty());
-                // Who asked for a part may have it before the file is there.
+                // A request for a part may have it before the file is there.
                 let again = wait_for("a hit", || Some(asked("")).filter(|hit| hit.field("X-Cache") == Some("HIT")));
                 assert!(again.body == large, "byte {at}");
             }
@@ -331,7 +331,7 @@ both_drivers! {
             let mut other = whole.clone();
             other[at] = announced;
             let start = other.len() - "whole".len();
-            // The sum stands in bytes 12 to 15, and is of all from byte 56 to the body.
+            // The sum is in bytes 12 to 15, and is of all from byte 56 to the body.
             let sum = crc32(&other[56..start]);
             other[12..16].copy_from_slice(&sum.to_le_bytes());
             let aside = server.dir().path().join("aside");
@@ -359,7 +359,7 @@ both_drivers! {
         assert!(!file.exists());
     }
 
-    /// Files of an earlier process are checked first, whoever comes meanwhile.
+    /// Files of an earlier process are checked first, whatever requests come meanwhile.
     fn a_large_file_of_another_process_is_served(driver) {
         let large = pattern(9_000_000);
         let backend = Backend::answering(&String::from_utf8_lossy(&large.iter().map(|byte| byte & 0x7f).collect::<Vec<_>>()));

@@ -1,4 +1,4 @@
-//! Clients that are slow, leave half-way or keep sending: each gets nginx's answer and exactly one log line.
+//! Clients that are slow, leave half-way or keep sending: each gets nginx's response and exactly one log line.
 
 use crate::support;
 
@@ -109,7 +109,7 @@ both_drivers! {
         }
     }
 
-    /// FIN behind the request: the response still comes, however long, and the connection ends.
+    /// FIN after the request: the response still comes, however long, and the connection ends.
     fn a_half_closed_client_gets_its_answer(driver) {
         let server = started("");
         for (request, length) in [(get("/return"), 3), (get("/big"), BIG), (upload("/return", 3) + "abc", 3)] {
@@ -158,7 +158,8 @@ both_drivers! {
         }
     }
 
-    /// An upload to `return`, which does not read it: answered at once; how the rest of it ends changes nothing.
+    /// An upload to `return`, which does not read it: the response comes at once; how the rest of it ends changes
+    /// nothing.
     fn leaving_within_an_upload_is_logged_once(driver) {
         for by_reset in [false, true] {
             let server = started("");
@@ -203,7 +204,7 @@ both_drivers! {
         }
     }
 
-    /// The bodies that fit are read away, and the next request is found behind them.
+    /// The bodies that fit are read away, and the next request is found after them.
     fn a_connection_goes_on_behind_a_body_nobody_read(driver) {
         let server = started("");
         let mut client = server.client();
@@ -271,13 +272,13 @@ both_drivers! {
         let _ = server.error_log_line("client intended to send too large body: 1025 bytes");
         let mut client = server.client();
         assert_eq!(client.request(upload("/small", 1024) + &"x".repeat(1024)).status, 200);
-        // A client that asked first is told no instead of "continue".
+        // A client that asked first gets an error instead of "continue".
         let mut client = server.client();
         let refused = client.request("POST /small HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1025\r\n\r\n");
         assert_eq!(refused.status, 413);
     }
 
-    /// A client that waits for "continue" gets it, or its final answer at once; one that does not wait is not
+    /// A client that waits for "continue" gets it, or its final response at once; one that does not wait is not
     /// confused by it.
     fn expectations_are_met(driver) {
         let server = started("");
@@ -307,7 +308,7 @@ both_drivers! {
         }
     }
 
-    /// HTTP/1.0 and `Connection: close`: the response, then FIN, with nothing lost behind it.
+    /// HTTP/1.0 and `Connection: close`: the response, then FIN, with nothing lost after it.
     fn a_close_that_was_asked_for_is_orderly(driver) {
         let server = started("");
         for request in ["GET /big HTTP/1.0\r\n\r\n", "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"] {

@@ -1,4 +1,4 @@
-//! Connections between requests: how long they are kept, and what is logged when no request comes.
+//! Connections between requests: how long they are kept alive, and what is logged when no request comes.
 
 use crate::support;
 
@@ -51,7 +51,7 @@ both_drivers! {
         check("client timed out (110: Connection timed out) while reading client request headers", request);
     }
 
-    /// Clients that have just been answered may ask once more while the server ends.
+    /// Clients that have just had a response may send one more request while the server ends.
     fn a_graceful_stop_waits_for_keepalive_min_timeout(driver) {
         let mut server = Server::start(
             "http { keepalive_min_timeout 30s; server { listen 127.0.0.1:%%PORT%%;

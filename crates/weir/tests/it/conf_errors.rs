@@ -246,7 +246,7 @@ fn the_line_and_the_nearest_name_are_shown() {
     );
 }
 
-/// Whoever tries Weir on a file of their own learns at once all that is missing.
+/// A user who tries Weir on their own file sees at once all that is missing.
 #[test]
 fn a_real_file_lists_everything_that_is_not_known() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/site.conf");

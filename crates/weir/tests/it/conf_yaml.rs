@@ -76,7 +76,7 @@ fn a_file_of_h2o_is_served() {
     assert_eq!(line, format!("127.0.0.1 \"GET /old/a%20b?c=d HTTP/1.1\" 301 {size} b"));
 }
 
-/// Errors of the translation and of the directives stand at their place in the YAML.
+/// Errors of the translation and of the directives are at their place in the YAML.
 #[test]
 fn errors_stand_where_the_yaml_has_them() {
     for (text, expected) in [

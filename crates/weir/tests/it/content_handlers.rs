@@ -1,7 +1,7 @@
-//! Which content handler answers and which scripts run in `if`, `limit_except`, nested and named locations, and what
+//! Which content handler responds and which scripts run in `if`, `limit_except`, nested and named locations, and what
 //! becomes of every outcome of an access script under `satisfy`; no request ends without a response.
 //!
-//! `data/handlers.tsv` is what nginx with ngx_lua and echo answers (`conformance/handlers` asks it).
+//! `data/handlers.tsv` has the responses of nginx with ngx_lua and echo (`conformance/handlers` asks it).
 
 use weir_test::{Driver, ReceivedPart, RequestKind, Response, Server, both_drivers};
 
@@ -17,7 +17,7 @@ struct Case {
     wanted: [&'static str; 3],
 }
 
-/// What Weir answers otherwise on purpose: the part of a case's name, what it answers, and why.
+/// How Weir responds otherwise on purpose: the part of a case's name, how it responds, and why.
 const OTHERWISE: &[(&str, [&str; 3], &str)] = &[];
 
 const TABLE: &str = include_str!("../data/handlers.tsv");
@@ -78,7 +78,7 @@ fn ask(server: &Server, case: &Case) -> [String; 3] {
         head += "Content-Length: 0\r\n";
     }
     let got = server.raw(format!("{head}\r\n"));
-    // To the connection's end: body filters may say more than the length that stands in the head.
+    // To the connection's end: body filters may say more than the length that is in the head.
     let text = String::from_utf8_lossy(&got).into_owned();
     let (Ok(Some((got, _))), Some((_, body))) =
         (Response::parse_to(RequestKind::Head, &got, ReceivedPart::All), text.split_once("\r\n\r\n"))

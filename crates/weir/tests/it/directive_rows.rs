@@ -73,7 +73,7 @@ fn wrong_syntax(row: &DirectiveSignature) -> Result<(), String> {
     }
 }
 
-/// How many arguments a syntax stands for: bit n for n of them.
+/// The numbers of arguments a syntax allows: bit n for n of them.
 #[derive(Clone, Copy)]
 struct Counts {
     all: u64,
@@ -169,7 +169,7 @@ fn counts_of_a_syntax() {
     assert!(Counts::of("a |").is_none() && Counts::of("[a").is_none() && Counts::of("a]").is_none());
 }
 
-/// A default is a line that the directive takes in one of the blocks it may stand in.
+/// A default is a line that the directive takes in one of the blocks it is allowed in.
 #[test]
 fn defaults_are_accepted() {
     let rows = tables().into_values().flatten().filter(|row| !row.default.is_empty());

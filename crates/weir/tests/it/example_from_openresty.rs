@@ -10,7 +10,7 @@ use weir_test::{
     Backend, DEADLINE, NameReply, NameServer, Server, both_drivers, free_listener, free_port, wait_for,
 };
 
-/// A file of that directory, served; `ports` are what stands in it and where that is here.
+/// A file of that directory, served; `ports` are the ports in it and those used here.
 fn serve(name: &str, ports: &[(u16, u16)]) -> Server {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/from-openresty").join(name);
     let mut text = std::fs::read_to_string(path).expect("an example");
@@ -22,7 +22,7 @@ fn serve(name: &str, ports: &[(u16, u16)]) -> Server {
     Server::builder(&text).start()
 }
 
-/// Answers each request with `word` and its path.
+/// Responds to each request with `word` and its path.
 fn saying(word: &'static str) -> Backend {
     Backend::start(move |visit| {
         while let Some(head) = visit.head() {

@@ -1,4 +1,4 @@
-//! FastCGI: the same application behind nginx and Weir gets the same requests, and clients the same answers; php-fpm
+//! FastCGI: the same application behind nginx and Weir gets the same requests, and clients the same responses; php-fpm
 //! as a real process.
 
 use crate::support;
@@ -16,7 +16,7 @@ use weir_test::{
 use FcgiOut::{End, Raw, Stderr, Stdout};
 use support::{pattern, upload};
 
-/// One request and what the application answers to it.
+/// One request and the application's response.
 struct Case {
     request: String,
     answer: Vec<FcgiOut>,
@@ -188,7 +188,7 @@ fn shown(response: Response) -> Shown {
         .iter()
         .filter(|(name, value)| !(own(name, value) || page && name.eq_ignore_ascii_case("content-length")));
     let mut fields: Vec<_> = fields.cloned().collect();
-    // nginx writes some before, some behind its own.
+    // nginx writes some before, some after its own.
     fields.sort();
     let body = if page { "page".to_owned() } else { response.text() };
     (response.status, response.reason.clone(), fields, body)
@@ -202,7 +202,7 @@ fn messages(log: &str, number: usize) -> Vec<String> {
             ["[warn]", "[error]", "[crit]", "[alert]"].into_iter().find(|level| line.contains(level))?;
         let message = line.contains(&mark).then(|| line.split_once(": *")?.1.split_once(' '))??.1;
         let message = message.split(", client:").next()?;
-        // nginx tells of the file that a body is buffered in, and of long messages in pieces.
+        // nginx logs the file that a body is buffered in, and of long messages in pieces.
         (!message.contains("temporary file") && !message.contains("xxxx"))
             .then(|| format!("{level} {message}"))
     };
@@ -250,7 +250,7 @@ both_drivers! {
         assert_eq!(server.client().request(request).text(), "1, 2|a=1; b=2|a:81");
     }
 
-    /// The guard against a field that programs take for a setting of theirs, and the host of who names none.
+    /// The guard against a field that programs take for a setting of theirs, and the host of a client that names none.
     fn what_is_written_empty_is_withheld(driver) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let noted = sent.clone();
@@ -328,7 +328,7 @@ both_drivers! {
         assert!((1..=1000).contains(&lines), "{lines} lines");
     }
 
-    /// The rest of a response that is longer than it said is neither read nor told of, piece by piece.
+    /// The rest of a response that is longer than it said is neither read nor reported, piece by piece.
     fn more_than_was_said_ends_the_response(driver) {
         let app = Backend::start(|visit| {
             let head = out("Content-Length: 2\r\n\r\nhi").bytes();

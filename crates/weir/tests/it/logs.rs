@@ -24,7 +24,8 @@ both_drivers! {
         assert_eq!(line.len(), start.len() + "21/Nov/2026:00:00:00 +0000".len() + end.len(), "{line}");
     }
 
-    /// Whoever reads the logs when its connection has ended finds its lines there; a log with a buffer is not waited for.
+    /// A client that reads the logs when its connection has ended finds its lines there; a log with a buffer is not
+    /// waited for.
     fn lines_are_written_before_the_connection_ends(driver) {
         let server = Server::start(
             "error_log %%DIR%%/error.log; http { log_format u '$uri'; access_log %%DIR%%/access.log u;
@@ -135,7 +136,7 @@ both_drivers! {
         assert_eq!(server.dir().read("text.log"), "json200\n");
     }
 
-    /// Access and error logs to a server that takes lines; one that is not there holds nobody up, and is told of.
+    /// Access and error logs to a server that takes lines; one that is not there blocks nothing, and is reported.
     fn lines_are_sent_to_a_socket(driver) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -154,7 +155,7 @@ both_drivers! {
                 let tell = tell.clone();
                 std::thread::spawn(move || {
                     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                        let _ = tell.send(line); // nobody waits for more than four
+                        let _ = tell.send(line); // nothing waits for more than four
                     }
                 });
             }
@@ -211,7 +212,7 @@ both_drivers! {
         assert!((1..=20).contains(&told), "{told} lines");
     }
 
-    /// No space for the error log: nobody can be told, and still everybody is served.
+    /// No space for the error log: nothing can be logged, and still all clients are served.
     fn a_full_disk_for_errors_stops_nobody(driver) {
         let server = Server::builder("error_log /dev/full info; http { server { listen 127.0.0.1:%%PORT%%; root html; location /ok { return 200 hello; } } }")
             .allow("/dev/full")
@@ -223,7 +224,7 @@ both_drivers! {
         assert_eq!(final_log(server).len(), 100);
     }
 
-    /// Levels and places of error logs; nginx's context behind each message.
+    /// Levels and places of error logs; nginx's context after each message.
     fn errors_go_where_they_belong(driver) {
         let mut server = Server::start(
             "http { server { listen 127.0.0.1:%%PORT%%; server_name here; root html; error_log %%DIR%%/server.log;
@@ -249,7 +250,7 @@ both_drivers! {
         assert!(exit.stderr.contains("open() \"/no/such/folder/log\" failed (2: No such file or directory)"), "{exit}");
     }
 
-    /// A file that somebody removed is made again when asked, and lines until then are not missed by anybody else.
+    /// A file that was removed is made again on request, and until then other logs miss no lines.
     fn reopening_makes_a_removed_log(driver) {
         let mut server = Server::start("http { server { listen 127.0.0.1:%%PORT%%; return 200 hello; } }");
         server.get("/a");

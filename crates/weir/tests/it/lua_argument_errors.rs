@@ -1,4 +1,4 @@
-//! What functions of the Lua API say of arguments and places that are none of theirs, in OpenResty's words; and what they
+//! What functions of the Lua API say of wrong arguments and wrong phases, in OpenResty's words; and what they
 //! make of arguments that are odd, but allowed. Each line was asked of OpenResty, too.
 
 use weir_test::{Server, both_drivers};

@@ -6,7 +6,7 @@ use weir_test::{Backend, Server, both_drivers, free_port};
 
 use support::own;
 
-/// A proxy whose servers `script` names; `group` and `location` have what else stands there. The backend's port is
+/// A proxy whose servers `script` names; `group` and `location` have what else is there. The backend's port is
 /// `$port`'s value in scripts: `PORT`.
 fn balanced(port: u16, script: &str, group: &str, location: &str) -> Server {
     let conf = format!(
@@ -20,7 +20,7 @@ fn balanced(port: u16, script: &str, group: &str, location: &str) -> Server {
     Server::builder(&conf.replace("$BACK", &port.to_string())).start()
 }
 
-/// Answers each request by its head, and keeps connections.
+/// Responds to each request by its head, and keeps connections.
 fn echo() -> Backend {
     Backend::start(|visit| {
         while let Some(head) = visit.head() {

@@ -35,7 +35,7 @@ both_drivers! {
         assert_eq!(answer, "falserequest body not read yet\n");
     }
 
-    /// What is said to HEAD behind the head goes nowhere, but counts for its length.
+    /// What is said to HEAD after the head goes nowhere, but counts for its length.
     fn head_has_no_body(driver) {
         let server = serve("", "location / { content_by_lua_block { ngx.say('a') local ok, err = ngx.say('b') ngx.log(ngx.WARN, 'second: ', err) } }");
         let answer = server.client().request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");

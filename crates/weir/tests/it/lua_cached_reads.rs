@@ -11,7 +11,7 @@ fn serve(http: &str, locations: &str) -> Server {
     Server::builder(&conf).start()
 }
 
-/// Reads often enough for anything to be kept and compiled.
+/// Reads often enough for anything to be cached and compiled.
 const HOT: &str =
     "local function hot(read) local value for _ = 1, 200 do value = read() end return value end";
 

@@ -60,7 +60,7 @@ both_drivers! {
         sees(&server, "heard", "3");
         sees(&server, "all", "3");
         assert_eq!(get(&server, "/wrong"), "");
-        // What comes behind one that fails is heard.
+        // What comes after one that fails is heard.
         sees(&server, "all", "6");
         let line = server.error_log_line("a handler failed");
         assert!(line.contains("source=shop, event=wrong") && line.contains("oops"), "{line}");
@@ -90,7 +90,7 @@ both_drivers! {
         sees(&server, &format!("last{own}"), &format!("shop sold me 0 {own}"));
         sees(&server, "heard", "4");
         assert_eq!(get(&server, "/once"), "");
-        // Three say the end, so whoever had the one has heard it before.
+        // Three say the end, so the receiver of the one has heard it before.
         sees(&server, "all", "8");
         sees(&server, "heard", "5");
         assert_eq!(get(&server, "/bad"), "unsupported Lua type: LUA_TFUNCTION in the data\ntarget is required\n\
@@ -171,7 +171,7 @@ both_drivers! {
             ].concat());
         wait_for("all have started", || {
             let heard: u32 = server.client().get("/seen?key=started").text().parse().ok()?;
-            (heard >= 3).then_some(()) // the last one is heard by all, the first by who was there
+            (heard >= 3).then_some(()) // the last one is heard by all, the first by those that were there
         });
         let said = get(&server, "/post");
         assert_eq!(said, "true done\ntrue\nsource is required event is required\n\"timeout\" must be greater than 0\n");
@@ -189,7 +189,7 @@ both_drivers! {
     }
 }
 
-/// A reload's scripts hear, those before do not any more, and are told before.
+/// A reload's scripts hear, those before do not any more, and are notified before.
 #[test]
 fn events_follow_reloads() {
     let conf = |name: &str| {

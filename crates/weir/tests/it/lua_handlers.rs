@@ -155,7 +155,7 @@ both_drivers! {
         assert_eq!(server.get("/?q=7").text(), "20 200 210 20 2020209 7 nil\n");
     }
 
-    /// As in OpenResty: the script that answers for `error_page` begins with the status that was left by `ngx.exit`.
+    /// As in OpenResty: the script that responds for `error_page` begins with the status that was left by `ngx.exit`.
     fn exit_statuses_last_through_error_pages(driver) {
         let server = serve(
             "error_page 404 = /page; error_page 405 = @named; error_page 410 = /plain; error_page 403 =202 /page;",

@@ -69,7 +69,7 @@ both_drivers! {
     }
 }
 
-/// Has an agent, which tells what it is and hears events.
+/// Has an agent, which says what it is and receives events.
 const AGENT: &str = "
     init_by_lua_block {
         local process = require 'ngx.process'
@@ -125,7 +125,7 @@ fn the_agent_has_a_vm_and_no_listeners() {
     server.quit();
 }
 
-/// As in OpenResty there is none without a master.
+/// As in OpenResty it does not exist without a master.
 #[test]
 fn one_process_has_no_agent() {
     let server = Server::builder(&conf("", AGENT)).allow("exits").start();
@@ -134,7 +134,7 @@ fn one_process_has_no_agent() {
     assert!(!server.error_log().contains("start privileged agent"), "{}", server.error_log());
 }
 
-/// The answer to who asks for it is given.
+/// A request for it gets its response.
 #[test]
 fn one_process_ends_when_a_script_says_so() {
     let mut server = Server::builder(&conf("", "")).start();

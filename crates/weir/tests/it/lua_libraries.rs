@@ -1,4 +1,4 @@
-//! Modules in Lua that stand in the program: lua-resty-string's, lrucache, errlog, process, lua-resty-core's.
+//! Modules in Lua that are built into the program: lua-resty-string's, lrucache, errlog, process, lua-resty-core's.
 
 use std::process::Command;
 

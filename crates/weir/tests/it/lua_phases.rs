@@ -162,7 +162,7 @@ both_drivers! {
         let _ = server.error_log_line("failed to run header_filter_by_lua*: header_filter_by_lua(nginx.conf:");
     }
 
-    /// Each failed request is its own; the next one is answered.
+    /// Each failed request is its own; the next one gets its response.
     fn errors_end_their_request_only(driver) {
         let server = serve(
             "location /runtime { content_by_lua_block { local function bad() error('oops') end bad() } }

@@ -113,7 +113,7 @@ return { run = function()
     return 'well'
 end }";
 
-/// What the program answers to these words about that server.
+/// The program's output for these arguments, about that server.
 fn tell(server: &Server, words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
@@ -134,7 +134,7 @@ fn started() -> Server {
     server
 }
 
-/// Does something while somebody asks for `path` again and again.
+/// Does something while a client requests `path` again and again.
 fn under<T>(server: &Server, path: &str, look: impl FnOnce() -> T) -> T {
     /// Ends the load also when looking fails.
     struct Enough<'a>(&'a AtomicBool);
@@ -182,7 +182,7 @@ fn share(server: &Server, location: &str, line: &str) -> (u64, u64, String) {
 }
 
 both_drivers! {
-    /// Compiled code has lines, and the lines of who called it.
+    /// Compiled code has lines, and the lines of its callers.
     fn the_line_that_burns_in_compiled_code_is_the_widest(driver) {
         let server = started();
         let (guilty, all, raw) = share(&server, "/compiled", "/work.lua:3");
@@ -220,7 +220,7 @@ both_drivers! {
         });
     }
 
-    /// A wait stands in the tree below the lines that it was called from, and in the graph of waits.
+    /// A wait is in the tree below the lines that it was called from, and in the graph of waits.
     fn a_wait_has_the_lines_of_its_script(driver) {
         let server = started();
         let (traced, raw) = under(&server, "/waiting", || {
@@ -239,7 +239,7 @@ both_drivers! {
         assert_eq!(total(&raw, timer), total(&raw, |stack| timer(stack) && called(stack)), "{raw}");
     }
 
-    /// Times stand in the log, and so do bytes: 30,000 texts of six bytes and their heads.
+    /// Times are in the log, and so are bytes: 30,000 texts of six bytes and their heads.
     fn a_request_is_priced(driver) {
         let server = started();
         let line = wait_for("a line with figures", || {
@@ -268,7 +268,7 @@ both_drivers! {
         });
     }
 
-    /// What is allocated and what is not compiled has lines, too; and tables tell of machines and dictionaries.
+    /// What is allocated and what is not compiled has lines, too; and tables report on machines and dictionaries.
     fn allocations_and_what_is_not_compiled_have_lines(driver) {
         let server = started();
         let raw = under(&server, "/making", || {

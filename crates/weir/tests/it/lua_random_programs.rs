@@ -1,5 +1,5 @@
 //! Random programs over what waits and what ends: threads, coroutines, subrequests, errors, exits. Whatever one does, the
-//! server lives, its request ends, and the next one is answered.
+//! server lives, its request ends, and the next one gets its response.
 
 use weir_test::{Client, Server, both_drivers};
 
@@ -66,7 +66,7 @@ impl Dice {
     }
 }
 
-/// A program that ends: loops are counted, waits have limits. Threads and coroutines stand in `t` and `c`.
+/// A program that ends: loops are counted, waits have limits. Threads and coroutines are in `t` and `c`.
 fn program(dice: &mut Dice) -> String {
     let mut text = String::from(
         "local t, c, sem = {}, {}, require('ngx.semaphore').new(1)\nlocal function last(list) return list[#list] end\n",
@@ -94,7 +94,7 @@ fn statement(dice: &mut Dice, depth: usize, text: &mut String) {
         ("ngx.on_abort(function()\n", "end)\n"),
         ("table.sort({3, 2, 1}, function(a, b)\n", "return a < b end)\n"),
     ];
-    // What nothing of the block follows stands in `do … end`.
+    // What nothing of the block follows is in `do … end`.
     const LEAVES: &[&str] = &[
         "ngx.sleep(0)",
         "ngx.sleep(0.001)",

@@ -2,7 +2,7 @@
 
 use weir_test::{Server, both_drivers, wait_for};
 
-/// Counts what runs of the configuration's scripts; `name` tells the generations apart in the log.
+/// Counts what runs of the configuration's scripts; `name` identifies the generation in the log.
 fn conf(workers: usize, name: &str) -> String {
     format!(
         "worker_processes {workers}; events {{}}
@@ -47,7 +47,8 @@ both_drivers! {
         assert_eq!(server.get("/get").text(), "200000\n");
     }
 
-    /// The old VM is told that it leaves, serves what it has begun, and ends behind that; the new one has begun long before.
+    /// The old VM is notified that it ends, serves what it has begun, and ends behind that; the new one has begun long
+    /// before.
     fn the_old_vm_ends_behind_its_last_exchange(driver) {
         let mut server = Server::builder(&conf(1, "old")).driver(driver).start();
         let mut slow = server.client();

@@ -1,4 +1,4 @@
-//! What goes wrong with cosockets, in OpenResty's words: hosts, connections that are not kept, sockets of others.
+//! What goes wrong with cosockets, in OpenResty's words: hosts, connections that are not pooled, sockets of others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -28,7 +28,7 @@ fn served(backend: &Backend, script: &str) -> Server {
     serve(backend, "", &format!("location / {{ content_by_lua_block {{ {connect}\n{script} }} }}"))
 }
 
-/// A backend that answers each line: `+line`.
+/// A backend that responds to each line: `+line`.
 fn echo() -> Backend {
     Backend::start(|visit| {
         let mut line = Vec::new();
@@ -190,7 +190,7 @@ both_drivers! {
         let server = served(&backend, "sock:send('get') ngx.say(sock:receive(), ' ', sock:getreusedtimes()) sock:setkeepalive()");
         assert_eq!(server.get("/").text(), "ok 0\n");
         drop(end);
-        // Who uses it before its end is known here hears of that.
+        // A user of it before its end is known here sees an error.
         wait_for("another connection", || (server.get("/").text() == "ok 0\n").then_some(()));
     }
 
@@ -302,7 +302,7 @@ both_drivers! {
     fn names_are_looked_up_and_all_their_addresses_tried(driver) {
         let backend = echo();
         let dns = NameServer::start(|asked| match &*asked.name {
-            // Nobody listens at the first one.
+            // Nothing listens at the first one.
             "here.example" => NameReply::Addresses(vec![Ipv4Addr::new(127, 0, 0, 77).into(), Ipv4Addr::LOCALHOST.into()], 60),
             _ => NameReply::Code(3),
         });

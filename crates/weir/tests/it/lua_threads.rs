@@ -102,7 +102,8 @@ both_drivers! {
     }
 }
 
-/// What a POST of which half of the body is held back is answered by a script; the rest is sent when nothing comes.
+/// The script's response to a POST of which half of the body is held back; the rest is sent when nothing
+/// comes.
 fn half_sent(server: &Server, path: &str) -> weir_test::Response {
     let mut client = server.client();
     client.send(format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab"));

@@ -28,7 +28,7 @@ fn connect(server: &Server, name: &str, tls13: bool) -> Result<TlsClient, String
     TlsClient::cut(server.addr(0), name, &client(tls13, None), 1 << 20)
 }
 
-/// The common name of the certificate that a client gets who asks for `name`.
+/// The common name of the certificate that a client gets that asks for `name`.
 #[track_caller]
 fn shown(server: &Server, name: &str, tls13: bool) -> String {
     let client = connect(server, name, tls13).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -290,7 +290,7 @@ both_drivers! {
             if churn.long {
                 thread::sleep(std::time::Duration::from_secs(2));
             }
-            // Behind the first ones: pools and scripts have grown to what they need.
+            // After the first ones: pools and scripts have grown to what they need.
             if reloads == 3 {
                 before = Some((server.resident_bytes(), server.open_files()));
             }

@@ -1,5 +1,5 @@
 //! TLS of sockets and of servers beyond what `lua_sockets.rs` and `lua_tls.rs` have: versions, clients' certificates, the
-//! file of secrets, functions that scripts declare to the FFI themselves, scripts that nobody waits for any longer.
+//! file of secrets, functions that scripts declare to the FFI themselves, scripts that are no longer waited for.
 
 use crate::support::tls as support;
 
@@ -23,7 +23,7 @@ fn serve(driver: Driver, http: &str, plain: &str, secure: &str) -> Server {
     file(file(file(builder, "ca", &ca), "a", &own), "client", &client).start()
 }
 
-/// A location whose script shakes hands with the second server, with `before` that, and says what that answers.
+/// A location whose script shakes hands with the second server, with `before` that, and says how that responds.
 fn asks(path: &str, directives: &str, before: &str) -> String {
     format!(
         "location {path} {{ {directives} content_by_lua_block {{

@@ -1,4 +1,4 @@
-//! What `ngx.ssl` tells of a handshake's random bytes and secrets, as OpenSSL's client sees them.
+//! What `ngx.ssl` shows of a handshake's random bytes and secrets, as OpenSSL's client sees them.
 
 use crate::support::tls as support;
 

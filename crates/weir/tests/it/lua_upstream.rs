@@ -2,7 +2,7 @@
 
 use weir_test::{Backend, Server, both_drivers, free_port, wait_for};
 
-/// Answers each request with `word`.
+/// Responds to each request with `word`.
 fn saying(word: &'static str) -> Backend {
     Backend::start(move |visit| {
         while visit.head().is_some() {
@@ -11,7 +11,7 @@ fn saying(word: &'static str) -> Backend {
     })
 }
 
-/// A server with the group `u { group }`, `init_worker` and a location for each of the scripts.
+/// A server with the upstream `u { group }`, `init_worker` and a location for each of the scripts.
 fn serve(group: &str, init: &str, scripts: &[(&str, &str)]) -> Server {
     let locations: String = scripts
         .iter()

@@ -7,7 +7,7 @@ use weir_test::{Server, both_drivers};
 /// Calls in one request, short enough for the deadline of a client on a busy machine.
 const CALLS: usize = 400;
 
-/// The phases of a request, with what stands in the location of each besides the script.
+/// The phases of a request, with what is in the location of each besides the script.
 const PHASES: &[(&str, &str)] = &[
     ("set", "return 200 x;"),
     ("server_rewrite", ""),
@@ -96,7 +96,7 @@ both_drivers! {
     }
 }
 
-/// Makes all calls of a phase, whatever its requests are answered with.
+/// Makes all calls of a phase, whatever its requests get.
 fn all_calls(server: &Server, phase: &str) {
     let number = usize::from(phase == "server_rewrite");
     let mut before = usize::MAX;

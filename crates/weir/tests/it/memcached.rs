@@ -1,4 +1,4 @@
-//! `memcached_pass`: the same memcached behind nginx and Weir is asked the same, and clients get the same answers.
+//! `memcached_pass`: the same memcached behind nginx and Weir is asked the same, and clients get the same responses.
 
 use crate::support;
 
@@ -31,7 +31,7 @@ fn memcached(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Backen
     (backend, asked)
 }
 
-/// What is kept under `key`: each is a case.
+/// What is stored under `key`: each is a case.
 fn kept(key: &str) -> String {
     let value =
         |flags: &str, value: &str| format!("VALUE {key} {flags} {}\r\n{value}\r\nEND\r\n", value.len());
@@ -149,7 +149,7 @@ both_drivers! {
         }
     }
 
-    /// A connection is used again behind values and behind none, not behind what was wrong.
+    /// A connection is used again after values and after none, not after what was wrong.
     fn connections_are_kept(driver) {
         let (app, _) = memcached(kept);
         let server = Server::builder(&CONF.replace("APP", &app.port().to_string())).driver(driver).allow("memcached").start();

@@ -73,7 +73,7 @@ fn every_directive_is_documented() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// `grep -rw NAME crates/*/src` finds the row of every directive: its name stands in a table as it is.
+/// `grep -rw NAME crates/*/src` finds the row of every directive: its name is in a table as it is.
 #[test]
 fn every_directive_is_found_by_its_name() {
     let mut sources = String::new();
@@ -297,7 +297,7 @@ fn links_of_rustdoc_are_words() {
 const DIRECTIVES: &str = include_str!("../data/nginx-directives.txt");
 const VARIABLES: &str = include_str!("../data/nginx-variables.txt");
 
-/// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
+/// Why directives and variables of nginx are not there; the first that fits counts. A star means any text.
 const REASONS: &[(&[&str], &str)] = &[
     (&["http2*", "http3*", "quic_*"], "HTTP/3 is not supported yet."),
     (&["memcached_key"], "Set by `set`, as in nginx."),

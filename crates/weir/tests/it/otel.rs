@@ -82,7 +82,7 @@ fn spans(body: &[u8]) -> Vec<Span> {
     spans
 }
 
-/// A collector that takes what comes, behind the first `refused` messages.
+/// A collector that takes what comes, after the first `refused` messages.
 struct Collector {
     backend: Backend,
     said: Arc<Mutex<(Vec<String>, Vec<Span>)>>,
@@ -230,7 +230,7 @@ both_drivers! {
             let line = metrics.lines().find_map(|line| line.strip_prefix("weir_otel_spans_dropped_total "));
             line.and_then(|count| count.parse::<u64>().ok()).expect("a count")
         };
-        // Four attempts at the first leave it to wait some two seconds, and two find room behind it.
+        // Four attempts at the first leave it to wait some two seconds, and two find room after it.
         for _ in 0..12 {
             assert_eq!(server.get("/").text(), "a");
         }

@@ -46,7 +46,7 @@ fn ask(server: Server) -> Vec<String> {
     for (count, (path, text)) in PATHS.iter().enumerate() {
         let response = client.request(get(path));
         assert_eq!((response.status, response.text().as_str()), (200, *text), "{path}");
-        // The next request's lines come behind this one's.
+        // The next request's lines come after this one's.
         let done = |line: &&String| line.starts_with(&ports[0]);
         wait_for("its line", || {
             (server.access_log_lines(count + 1).iter().filter(done).count() > count).then_some(())

@@ -65,7 +65,7 @@ both_drivers! {
         assert_eq!(server.raw(get("/close")), b"", "444 is no answer");
     }
 
-    /// One write, one connection, answers in order; each kind of response between others.
+    /// One write, one connection, responses in order; each kind of response between others.
     fn pipelined_requests_are_answered_in_order(driver) {
         let server = started();
         let mut client = server.client();
@@ -94,7 +94,7 @@ both_drivers! {
         assert_eq!(client.response().text(), "51 /return/end");
     }
 
-    /// Large answers in a pipeline: each is whole although the client reads late.
+    /// Large responses in a pipeline: each is whole although the client reads late.
     fn pipelined_large_files_are_whole(driver) {
         let server = started();
         let mut client = server.client();
@@ -235,7 +235,7 @@ both_drivers! {
         });
     }
 
-    /// SOURCES 1: phase by phase, with the handler that answered and the filters it passed.
+    /// SOURCES 1: phase by phase, with the handler that responded and the filters it passed.
     fn trace_once_draws_the_next_request(driver) {
         let server = started();
         let mut asked = Command::new(env!("CARGO_BIN_EXE_weir"))

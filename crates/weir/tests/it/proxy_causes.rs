@@ -1,4 +1,4 @@
-//! `$cause` and `$upstream_cause`: why the server answered as it did, for each way in which things go wrong.
+//! `$cause` and `$upstream_cause`: why the server responded as it did, for each way in which things go wrong.
 
 use crate::support;
 
@@ -49,7 +49,7 @@ impl RestOrResponse for weir_test::Client {
     }
 }
 
-/// A port at which nobody accepts any more: a connection to it hangs.
+/// A port at which nothing accepts any more: a connection to it hangs.
 struct Full {
     port: u16,
     _listener: TcpListener,
@@ -229,7 +229,8 @@ both_drivers! {
         assert_eq!(logged(server), "200 - [200] [-]\n502 keepalive_race [502] [closed_before_response]");
     }
 
-    /// That a server closes a kept connection is an `error`: a request is repeated only where `proxy_next_upstream` names it.
+    /// That a server closes a cached connection is an `error`: a request is repeated only where `proxy_next_upstream`
+    /// names it.
     fn a_kept_connection_is_lost_and_nothing_may_be_repeated(driver) {
         let backend = Backend::start(|visit| {
             visit.head();

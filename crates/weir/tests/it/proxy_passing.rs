@@ -1,5 +1,5 @@
-//! What a proxy does besides passing on: heads that repeat themselves, bodies that are told after they went, upgrades,
-//! the PROXY protocol, retry budgets, connections that are closed before the server closes them.
+//! What a proxy does besides passing on: heads that repeat themselves, bodies that are reported after they went,
+//! upgrades, the PROXY protocol, retry budgets, connections that are closed before the server closes them.
 
 use crate::support;
 
@@ -26,7 +26,7 @@ fn to(port: u16, directives: &str) -> Server {
     serve("", &format!("location / {{ proxy_pass http://127.0.0.1:{port}; {directives} }}"))
 }
 
-/// A port at which nobody accepts, with so many waiting that no further connection is taken.
+/// A port at which nothing accepts, with so many waiting that no further connection is taken.
 fn full() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -37,7 +37,7 @@ fn full() -> (TcpListener, Vec<TcpStream>) {
 
 both_drivers! {
     /// nginx's `auto_redirect`: of a path that no location has, to the proxied location that has it with a slash, by that
-    /// location's settings. What is expected is what nginx answers.
+    /// location's settings. What is expected is nginx's response.
     fn a_path_without_its_slash_is_redirected_only_where_no_location_has_it(driver) {
         let backend = Backend::answering("backend");
         let pass = format!("proxy_pass http://127.0.0.1:{};", backend.port());
@@ -281,7 +281,7 @@ both_drivers! {
     }
 }
 
-/// Answers, and closes what is idle for a second; notes when the other side closes before.
+/// Responds, and closes what is idle for a second; notes when the other side closes before.
 fn one_second(mut stream: TcpStream, closed: &AtomicBool) {
     stream.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
     let mut bytes = [0; 4096];

@@ -1,9 +1,9 @@
-//! Heads of servers' answers: what of them clients get, and what the log says of those that are none; what it says of
+//! Heads of servers' responses: what of them clients get, and what the log says of invalid ones; what it says of
 //! clients' heads.
 
 use weir_test::{Backend, ConnectionEnd, Server, both_drivers};
 
-/// A server that answers each request with what `answer` says of its path.
+/// A server that responds to each request with what `answer` says of its path.
 fn answering(answer: fn(&str) -> String) -> Backend {
     Backend::start(move |visit| {
         let Some(head) = visit.head() else { return };

@@ -1,5 +1,5 @@
-//! What scripts and servers say of where a request goes on, and what servers are told then: nothing of it leads out of a
-//! directory or ends a line before its time, and all of it arrives.
+//! What scripts and servers say of where a request goes on, and what servers are sent then: nothing of it leads out of
+//! a directory or ends a line before its time, and all of it arrives.
 
 use weir_test::{Backend, Response, Server, both_drivers};
 
@@ -11,7 +11,7 @@ fn serve(directives: &str) -> Server {
     Server::builder(&conf).allow("unsafe URI").allow("unsafe uri").allow("status code").start()
 }
 
-/// Answers with the head it was asked with; `/to/...` with a redirect to what stands behind.
+/// Responds with the request's head; `/to/...` with a redirect to what follows.
 fn echo() -> Backend {
     Backend::start(|visit| {
         while let Some(head) = visit.head() {

@@ -11,7 +11,7 @@ use support::{Load, assert_serves, get, wait_refused};
 
 const BIG: usize = 16 << 20;
 
-/// A server that answers with `word`.
+/// A server that responds with `word`.
 fn answering(word: &str) -> String {
     format!(
         "http {{ keepalive_requests 1000000; server {{ listen 127.0.0.1:%%PORT%%; location / {{ return 200 {word}; }} location /big {{ root html; }} }} }}"
@@ -111,7 +111,7 @@ both_drivers! {
         assert_eq!(server.get("/").text(), "v0");
         leaving.send(get("/"));
         match leaving.try_response() {
-            // The request was on its way: it is answered, and the connection ends.
+            // The request was on its way: it gets its response, and the connection ends.
             Ok(response) => assert!(!response.keeps_alive(), "{response}"),
             Err(error) => assert!(matches!(error, ReadError::Closed | ReadError::Reset), "{error}"),
         }
@@ -120,7 +120,7 @@ both_drivers! {
         assert_eq!(Client::connect(server.addr(1)).get("/").text(), "w1");
     }
 
-    /// The answer under way is finished as it began.
+    /// The response under way is finished as it began.
     fn an_answer_under_way_is_finished(driver) {
         let mut server = Server::builder(&answering("v0")).file("html/big", support::pattern(BIG)).start();
         let mut slow = server.client();

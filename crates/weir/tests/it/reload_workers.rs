@@ -14,7 +14,7 @@ use support::{Load, assert_serves, get};
 
 const EXITED: &str = "exited with code 0";
 
-/// `workers` workers that answer with `word`; `listen` has more parameters.
+/// `workers` workers that respond with `word`; `listen` has more parameters.
 fn conf(workers: usize, listen: &str, word: &str) -> String {
     format!(
         "worker_processes {workers}; admin 127.0.0.1:%%PORT_1%%; error_log %%DIR%%/error.log notice; http {{ keepalive_requests 1000000; client_header_timeout 600; server {{ listen 127.0.0.1:%%PORT%% {listen}; location / {{ return 200 {word}; }} location /big {{ root html; }} }} }}"
@@ -82,7 +82,7 @@ both_drivers! {
         }
     }
 
-    /// Connections that nobody had accepted yet when the number of workers fell, or the line went, are answered.
+    /// Connections that were not accepted yet when the number of workers fell, or the line went, get responses.
     fn what_waits_in_a_queue_is_answered(driver) {
         for listen in ["", "reuseport"] {
             let mut server = Server::start(&conf(4, listen, "v0"));
@@ -96,7 +96,7 @@ both_drivers! {
         }
     }
 
-    /// A connection of a worker that is to end is told so by its next answer; an idle one holds nobody up.
+    /// A connection of a worker that is to end learns so by its next response; an idle one blocks nothing.
     fn a_worker_ends_with_its_last_connection(driver) {
         let mut server = Server::start(&conf(3, "reuseport", "v0"));
         // A thread gives itself its name.
@@ -177,7 +177,7 @@ both_drivers! {
         assert_serves(&mut other, "/", "v1");
     }
 
-    /// A `listen` line that goes: what waits in its queue is answered, and the address is free.
+    /// A `listen` line that goes: what waits in its queue gets its response, and the address is free.
     fn a_line_that_goes_resets_nobody(driver) {
         let one = "worker_processes 2; http { server { listen 127.0.0.1:%%PORT_0%%; return 200 v; } }";
         let two = "worker_processes 2; http { server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%%; return 200 v; } }";

@@ -1,4 +1,4 @@
-//! Request bodies that are read, kept in files, refused, or left alone: a server inside the test, since no module of
+//! Request bodies that are read, stored in files, refused, or left alone: a server inside the test, since no module of
 //! this build reads bodies yet.
 
 use crate::support;
@@ -57,7 +57,7 @@ impl Site {
         Client::connect(self.address)
     }
 
-    /// Waits until the error log, which is written behind the requests' backs, has this.
+    /// Waits until the error log, which is written in the background, has this.
     #[track_caller]
     fn wait_told(&self, words: &str) {
         wait_for(words, || self.folder.read("error.log").contains(words).then_some(()));
@@ -103,7 +103,7 @@ fn chunked(path: &str, body: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
-/// Content that tells whose it is in every 16 bytes.
+/// Content that identifies its request in every 16 bytes.
 fn tagged(tag: usize, length: usize) -> Vec<u8> {
     let mut content = Vec::with_capacity(length + 16);
     while content.len() < length {
@@ -200,7 +200,7 @@ both_drivers! {
         assert_eq!(client.response().text(), "hello", "HTTP/1.0 knows no 100");
     }
 
-    /// Bodies behind bodies behind requests without one: each request finds its own beginning.
+    /// Bodies after bodies after requests without one: each request finds its own beginning.
     fn bodies_in_a_pipeline(driver) {
         let site = Site::new(driver, "");
         let mut client = site.client();
@@ -262,7 +262,7 @@ both_drivers! {
         assert_eq!(site.client().get("/ok").text(), "ok");
     }
 
-    /// 100 uploads that nobody reads while their handler waits: others are served, and at the end all are answered.
+    /// 100 uploads that nothing reads while their handler waits: others are served, and at the end all get responses.
     fn uploads_nobody_reads_harm_nobody(driver) {
                 let site = Site::new(driver, "client_max_body_size 0;");
         let mut held: Vec<TcpStream> = (0..100)
@@ -327,9 +327,9 @@ enum Conf {
     Echo,
     /// Reads piece by piece, sends it back.
     Pieces,
-    /// Tells how long the body is and where it lies.
+    /// Responds with the body's length and where it is stored.
     Where,
-    /// Waits for this one of [`RELEASED`] without reading, then answers.
+    /// Waits for this one of [`RELEASED`] without reading, then responds.
     Hold(usize),
 }
 
@@ -427,5 +427,5 @@ fn place(x: &mut Exchange) -> Vec<u8> {
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
     with_core(&[ModuleDef::of::<Log>(), ModuleDef::of::<Rewrite>(), ModuleDef::of::<Bodies>()]);
 
-/// Lets the holding handlers answer: those of the one test that uses them, on each driver.
+/// Lets the holding handlers respond: those of the one test that uses them, on each driver.
 static RELEASED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];

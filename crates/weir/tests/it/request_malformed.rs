@@ -1,4 +1,4 @@
-//! Requests that are wrong: each has nginx's status and ends its connection, so that nothing behind it is taken for
+//! Requests that are wrong: each has nginx's status and ends its connection, so that nothing after it is taken for
 //! a request.
 
 use crate::support;
@@ -9,7 +9,7 @@ const CONF: &str = "http { server { listen 127.0.0.1:%%PORT%%; root html;
     location /return { return 200 \"ok\\n\"; }
     location /small { client_max_body_size 10; return 200 \"ok\\n\"; } } }";
 
-/// Sends `request` with another one behind it, and checks that only the first is answered, with `status`.
+/// Sends `request` with another one after it, and checks that only the first gets a response, with `status`.
 #[track_caller]
 fn refused(server: &Server, name: &str, status: u16, request: &[u8]) -> Response {
     let answered = server.raw([request, b"GET /return HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
@@ -99,7 +99,7 @@ both_drivers! {
         all_refused(501, &table.each_ref().map(|(name, text)| (*name, text.as_str())));
     }
 
-    /// RFC 9112 7.1, also when nobody reads the body: what comes with the head is looked at before the response.
+    /// RFC 9112 7.1, also when nothing reads the body: what comes with the head is looked at before the response.
     fn wrong_chunks_get_400(driver) {
         let table = [
             ("LF behind the size", "3\nabc\r\n0\r\n\r\n"),

@@ -8,7 +8,7 @@ fn here() -> Vec<IpAddr> {
     vec![[127, 0, 0, 1].into()]
 }
 
-/// A server whose `/` asks the server of the host in `?h=`, which answers with its address and name.
+/// A server whose `/` asks the server of the host in `?h=`, which responds with its address and name.
 fn computed(resolver: &str) -> Server {
     Server::start(&format!(
         "http {{
@@ -61,7 +61,8 @@ both_drivers! {
         }
     }
 
-    /// A request that comes before the group has its first address waits for it, and no longer than the look-up takes.
+    /// A request that comes before the upstream has its first address waits for it, and no longer than the look-up
+    /// takes.
     fn the_first_address_is_waited_for(driver) {
         for (found, status) in [(true, 200), (false, 502)] {
             let (release, released) = std::sync::mpsc::channel::<()>();
@@ -91,7 +92,7 @@ both_drivers! {
         }
     }
 
-    /// The name is asked for once, and what cannot be had is told in nginx's words.
+    /// The name is asked for once, and what can't be resolved is logged in nginx's words.
     fn names_in_proxy_pass(driver) {
         let dns = NameServer::start(|asked| match (&*asked.name, asked.kind) {
             ("a.example", _) => NameReply::Addresses(here(), 60),
@@ -120,7 +121,7 @@ both_drivers! {
         logs(&server, "recv() failed (111: Connection refused) while resolving, resolver: 127.0.0.253:9");
     }
 
-    /// Without a resolver there is nobody to ask.
+    /// Without a resolver there is no server to ask.
     fn no_resolver(driver) {
         let server = Server::start(
             "http { server { listen 127.0.0.1:%%PORT%%; location / { proxy_pass http://$arg_h/; } } }",

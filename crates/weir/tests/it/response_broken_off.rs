@@ -9,7 +9,7 @@ const CUTS: [(&str, &str); 3] = [
     ("in_body", "Content-Length: 10\r\n\r\nabc"),
 ];
 
-/// What a server says to a request for a path, behind its first line.
+/// What a server says to a request for a path, after its first line.
 fn says(path: &str) -> Option<&'static str> {
     CUTS.iter().find(|(name, _)| path.contains(name)).map(|(_, text)| *text).filter(|text| !text.is_empty())
 }

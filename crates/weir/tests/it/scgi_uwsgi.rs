@@ -1,4 +1,4 @@
-//! SCGI and uwsgi: the same application behind nginx and Weir gets the same requests, and clients the same answers.
+//! SCGI and uwsgi: the same application behind nginx and Weir gets the same requests, and clients the same responses.
 
 use crate::support;
 
@@ -88,7 +88,7 @@ fn conf(protocol: &str, port: u16) -> String {
         .replace("MODIFIERS", modifiers)
 }
 
-/// Requests and what is answered to each.
+/// Requests and the response to each.
 fn cases() -> Vec<(String, String)> {
     let ok = "Content-Type: text/plain\r\n\r\nhello";
     let ask = |request: String| (request, ok.to_owned());
@@ -201,7 +201,7 @@ const KEPT: [(&str, &str); 10] = [
     ("/old", ""),
 ];
 
-/// What an application behind a cache answers to `uri`, of which the cache has a part.
+/// The response of an application behind a cache to `uri`, of which the cache has a part.
 fn kept(uri: &str) -> String {
     let (status, expires) = match uri {
         "/never" => ("200 OK", "0"),
@@ -269,7 +269,7 @@ both_drivers! {
         compare("uwsgi");
     }
 
-    /// nginx does so from 1.31 on, but for a body that is not passed: it tells SCGI its length all the same.
+    /// nginx does so from 1.31 on, but for a body that is not passed: it sends SCGI its length all the same.
     fn bodies_and_lengths_fit(driver) {
         for protocol in ["scgi", "uwsgi"] {
             let request = |path, length| {
@@ -286,7 +286,7 @@ both_drivers! {
         }
     }
 
-    /// The guard against a field that programs take for a setting of theirs, and the host of who names none.
+    /// The guard against a field that programs take for a setting of theirs, and the host of a client that names none.
     fn what_is_written_empty_is_withheld(driver) {
         for protocol in ["scgi", "uwsgi"] {
             let got = Arc::new(Mutex::new(Vec::new()));

@@ -23,7 +23,7 @@ use weir_trace::SiteTable;
 static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
     with_core(&[ModuleDef::of::<Busy>(), ModuleDef::of::<Static>()]);
 
-/// `busy burn|sleep|block|hold MS;`: what a content handler does before it answers.
+/// `busy burn|sleep|block|hold MS;`: what a content handler does before it responds.
 struct Busy;
 
 #[derive(Clone, Copy, Default)]
@@ -127,7 +127,7 @@ impl Drop for Enough {
     }
 }
 
-/// Housekeeping is the process's: at 10 kHz every worker is interrupted, and a call that was restarted no longer tells
+/// Housekeeping is the process's: at 10 kHz every worker is interrupted, and a call that was restarted no longer says
 /// which one it was.
 static ALONE: RwLock<()> = RwLock::new(());
 

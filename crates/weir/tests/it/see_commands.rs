@@ -166,7 +166,7 @@ both_drivers! {
                 modules.contains("content static") && modules.contains("rewrite rewrite")
             });
             let workers = says(&server, &["top", "workers", "-b", "-d", "300ms"]);
-            // On a busy machine a worker may be told to be blocked, too.
+            // On a busy machine a worker may be reported as blocked, too.
             let rows = workers.lines().filter(|line| !line.contains(" is blocked for "));
             assert_eq!(rows.count(), 4, "{workers}");
             for head in ["conns", "share", "dealt", "handed on", "taken over", "parked", "queued", "lag", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
@@ -218,7 +218,7 @@ both_drivers! {
             }
             let json = says(&server, &["trace", "--avg", "20", "--json"]);
             assert!(json.starts_with("{\"requests\":20,"), "{json}");
-            // Failed requests are kept.
+            // Failed requests are retained.
             let slow = says(&server, &["slow", "-n", "1", "--match", "/gone"]);
             let id = slow.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("a row").to_owned();
             let tree = says(&server, &["explain", &id]);
@@ -264,7 +264,7 @@ both_drivers! {
                 let file = std::fs::read(&file).expect("written");
                 (has(&file, "GET /gone") && has(&file, "content static") && has(&file, "requests 1")).then_some(())
             });
-            // Failed requests are kept.
+            // Failed requests are retained.
             wait_for("kept requests", || {
                 let kept = admin(&server, "/record.pftrace?seconds=600&match=status%3D502");
                 assert_eq!((kept.status, has(&kept.body, "GET /img/")), (200, false));
@@ -300,7 +300,7 @@ both_drivers! {
     fn what_is_stopped_prints_what_there_is(driver) {
         let server = started();
         loaded(&server, || {
-            // Nothing tells from outside when it has asked and the workers collect: a busy machine needs longer.
+            // It can't be seen from outside when it has asked and the workers collect: a busy machine needs longer.
             let whole = [500, 1000, 2000, 4000, 8000].into_iter().any(|ms| {
                 let (status, text) = stopped_after(&server, Duration::from_millis(ms));
                 status.success() && text.contains(" requests: mean ")
@@ -391,7 +391,7 @@ both_drivers! {
             Some(admin(&server, "/metrics")).filter(|classic| classic.text().contains(all))
         });
         assert_eq!(classic.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-        // Examples are the workers' to give, who may be busy.
+        // Examples come from the workers, which may be busy.
         let open = wait_for("an exemplar", || {
             let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
             Some(asked(&server, 1, "/metrics", accept).text()).filter(|open| open.contains("# {request_id=\""))
@@ -415,7 +415,7 @@ both_drivers! {
     }
 }
 
-/// Who does not send his head keeps nobody out who does, and the texts of the configuration show no token.
+/// A client that does not send its head keeps out no other client, and the texts of the configuration show no token.
 #[test]
 fn sockets_that_trickle_do_not_shut_the_admin_listener() {
     let server = Server::start(CONF);

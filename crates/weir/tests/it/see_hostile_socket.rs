@@ -1,5 +1,5 @@
-//! Commands at a control socket that somebody else has made: they end in time, with a reason, and what they print moves no
-//! terminal.
+//! Commands at a control socket that another user has made: they end in time, with a reason, and what they print moves
+//! no terminal.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,4 +1,4 @@
-//! What is distinguished, and who may ask: servers behind a proxy, locations of one name in two servers, a request that
+//! What is distinguished, and access: servers behind a proxy, locations of one name in two servers, a request that
 //! carries a signed field, and commands while the configuration is being written.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -88,7 +88,7 @@ both_drivers! {
         };
         let signed = format!("x-trace: 4102444800 {SIGNATURE}\r\n");
         let id = ask("/secret?argument", &signed).expect("it is signed");
-        // The answer may come before its tree is kept.
+        // The response may come before its tree is retained.
         wait_for("the tree", || says(&server, &["slow", "--json"]).contains(&id).then_some(()));
         let told = says(&server, &["explain", &id]);
         assert!(told.starts_with("GET /secret  200") && told.contains("-> trace_header "), "{told}");

@@ -111,7 +111,7 @@ fn seen(browser: &mut Browser, location: &str) {
 }
 
 /// Clicks on a frame of a flame graph. It is recorded again until there is one: which lines ran when samples were taken,
-/// and whether requests came meanwhile, nobody knows.
+/// and whether requests came meanwhile is not known.
 #[track_caller]
 fn click_frame(browser: &mut Browser, selector: &str, text: &str) {
     browser.until(&format!(

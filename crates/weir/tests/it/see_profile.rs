@@ -8,7 +8,7 @@ const CONF: &str = "worker_processes 1; profile_cpu 50; profile_blocked 30ms;
     http { server { listen 127.0.0.1:%%PORT%%; root html; keepalive_requests 1000000;
         location /img/ { alias html/; autoindex on; } } }";
 
-/// What the program answers to these words about that server.
+/// The program's output for these arguments, about that server.
 fn tell(server: &Server, words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());

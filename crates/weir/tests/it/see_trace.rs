@@ -23,7 +23,7 @@ fn started() -> Server {
     Server::builder(CONF).file("html/a.txt", "0123456789").start()
 }
 
-/// The program with these words behind `trace`, asking that server.
+/// The program with these words after `trace`, asking that server.
 fn asks(server: &Server, words: &[&str]) -> Child {
     // The pid file is there before the control socket is.
     wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
@@ -48,10 +48,10 @@ fn tell(server: &Server, words: &[&str]) -> String {
     told(asks(server, words))
 }
 
-/// The trees of requests that `request` makes until one of them is caught; what it gave then stands beside it.
+/// The trees of requests that `request` makes until one of them is caught; what it gave then is beside it.
 fn once<T>(server: &Server, words: &[&str], mut request: impl FnMut() -> T) -> (String, T) {
     let mut child = asks(server, &[&["--once"], words].concat());
-    // The question may arrive behind some of these.
+    // The question may arrive after some of these.
     let last = wait_for("trace", || {
         let given = request();
         child.try_wait().expect("our child").map(|_| given)
@@ -76,7 +76,7 @@ fn assert_names(tree: &str, expected: &[(usize, &str)]) {
     assert_eq!(names, expected, "{tree}");
 }
 
-/// What stands before the phases in which something runs.
+/// What is before the phases in which something runs.
 const STEPS: [(usize, &str); 3] = [(0, "head_read"), (0, "parse"), (0, "virtual_server")];
 
 /// The eleven phases, with what runs inside some of them.
@@ -103,7 +103,7 @@ both_drivers! {
         assert_names(&tree, &expected);
     }
 
-    /// Chunks with a trailer: the write comes behind what composes them.
+    /// Chunks with a trailer: the write comes after what composes them.
     fn a_file_with_trailers(driver) {
         let server = started();
         let (tree, response) = once(&server, &["--match", "/img/"], || server.get("/img/a.txt"));
@@ -156,7 +156,7 @@ both_drivers! {
         assert!(!table.contains("auth_request"), "{table}");
     }
 
-    /// No phase runs for a head that is wrong; it is answered and logged all the same.
+    /// No phase runs for a head that is wrong; it gets its response and is logged all the same.
     fn a_head_that_is_wrong(driver) {
         let server = started();
         let (tree, _) = once(&server, &[], || {
@@ -174,7 +174,7 @@ both_drivers! {
     /// A head in two pieces: the time between is waiting for the client, in `head_read`.
     fn a_head_in_pieces(driver) {
         let server = started();
-        // Nothing tells from outside that the first piece was seen alone: a busy machine needs longer.
+        // It can't be seen from outside that the first piece was seen alone: a busy machine needs longer.
         let mut tree = String::new();
         let waited = [50, 100, 1000, 4000].into_iter().any(|ms| {
             (tree, _) = once(&server, &["--match", "/a.txt"], || {
@@ -299,7 +299,7 @@ fn counts(server: &Server) -> (u64, u64) {
     (of("request"), of("parse"))
 }
 
-/// Elements nest, attributes are quoted, and no `<` or `&` stands for itself.
+/// Elements nest, attributes are quoted, and no `<` or `&` is unescaped.
 #[track_caller]
 fn assert_html(text: &str) {
     let mut rest = text.strip_prefix("<!DOCTYPE html>").unwrap_or_else(|| panic!("no doctype: {text}"));

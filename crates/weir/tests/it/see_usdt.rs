@@ -36,7 +36,7 @@ fn probes_are_listed_with_their_arguments() {
     assert!(probes.values().all(|(semaphore, _)| *semaphore > 0), "{probes:?}");
 }
 
-/// What the kernel does when somebody attaches: it counts the semaphores up. Nothing listens at the places themselves.
+/// What the kernel does when a tracer attaches: it counts the semaphores up. Nothing listens at the places themselves.
 #[test]
 fn a_server_whose_probes_are_on_serves() {
     let Some(probes) = listed() else { return };

@@ -1,4 +1,4 @@
-//! `slice`: answers fetched part by part, beside nginx.
+//! `slice`: responses fetched part by part, beside nginx.
 
 use crate::support;
 
@@ -66,7 +66,7 @@ const CONF: &str = r#"http {
 
 const TEXT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Path and fields, and what of the response is told.
+/// Path and fields, and what of the response is compared.
 const WHOLE: &[(&str, &str, &str)] = &[
     ("/text", "", "200 36 - bytes 0123456789abcdefghijklmnopqrstuvwxyz"),
     ("/text", "Range: bytes=0-0\r\n", "206 1 bytes 0-0/36 - 0"),
@@ -103,7 +103,7 @@ fn head(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n")
 }
 
-/// What this server answers to all of `WHOLE`, and what it asked for.
+/// How this server responds to all of `WHOLE`, and what it asked for.
 fn ask(server: Server) -> (Vec<String>, Vec<String>) {
     let outline = |path: &str, fields: &str| {
         let response = server.client().request(head(path) + "Connection: close\r\n" + fields + "\r\n");

@@ -1,4 +1,4 @@
-//! Server side includes: pages with commands, answered by Weir and by nginx, and what nginx can't be asked for.
+//! Server side includes: pages with commands, served by Weir and by nginx, and what nginx can't be asked for.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -223,7 +223,7 @@ fn logged(server: &Server) -> Vec<String> {
 }
 
 both_drivers! {
-    /// Each page's answer, and what the error log says of it, are nginx's.
+    /// Each page's response, and what the error log says of it, are nginx's.
     fn pages_are_answered_as_nginx_does(driver) {
         let theirs = CONF.replace("server_product nginx;", "");
         let Some(mut nginx) = weir_test::nginx(&theirs) else { return };
@@ -244,7 +244,7 @@ both_drivers! {
         assert_eq!(logged(&weir).join("\n"), logged(&nginx).join("\n"));
     }
 
-    /// The end of a page is said once: the next answer on the connection follows it.
+    /// The end of a page is said once: the next response on the connection follows it.
     fn a_connection_is_kept_behind_a_page(driver) {
         let page = "<!--#include virtual=\"/args?x\" --> and more";
         let weir = Server::builder(CONF).driver(driver).file("html/kept.html", page).start();
@@ -278,7 +278,7 @@ both_drivers! {
         assert_eq!(weir.get("/plain/none").status, 404);
     }
 
-    /// What is included is asked for at the same time, and stands in its order.
+    /// What is included is asked for at the same time, and appears in its order.
     fn includes_run_side_by_side(driver) {
         let page = "<!--#include virtual=\"/up/1\" -->|<!--#include virtual=\"/up/2\" -->|<!--#include virtual=\"/up/3\" -->";
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -324,7 +324,7 @@ both_drivers! {
     }
 }
 
-/// Answers `count` requests, each on a connection of its own, with their paths, when all of them have come.
+/// Responds to `count` requests, each on a connection of its own, with their paths, when all of them have come.
 fn together(listener: &TcpListener, count: usize) {
     let mut waiting = Vec::new();
     while waiting.len() < count {

@@ -53,7 +53,7 @@ both_drivers! {
             etags.push((response.field("etag").map(str::to_owned), response.body.len()));
         }
         assert!(etags.iter().all(|(etag, _)| etag.is_some()));
-        // The tag is of the new file too: a conditional request with an old one is answered in full.
+        // The tag is of the new file too: a conditional request with an old one gets its response in full.
         let old = etags[0].0.clone().expect("just checked");
         replace(&folder, "a.txt", b"other length");
         let again = client.request(format!("GET /a.txt HTTP/1.1\r\nHost: a\r\nIf-None-Match: {old}\r\n\r\n"));
@@ -190,7 +190,7 @@ both_drivers! {
         wait_for("its end", || (client.get("/a.txt").status == 404).then_some(()));
     }
 
-    /// `open_file_cache_errors off`: that a file is missing is not kept.
+    /// `open_file_cache_errors off`: that a file is missing is not cached.
     fn a_missing_file_is_cached_only_when_asked(driver) {
         for (errors, status) in [("off", 200), ("on", 404)] {
             let server = started(&format!(

@@ -21,7 +21,7 @@ const BIG: usize = 16 << 20;
 
 /// Descriptors of a server that shall run out of them: more than it needs itself.
 const FEW: u64 = 60;
-/// What is logged when the descriptors that are left are kept for upstreams and files.
+/// What is logged when the descriptors that are left are reserved for upstreams and files.
 const WAITS: &str = "accepting waits (24: Too many open files)";
 
 fn started() -> Server {
@@ -51,7 +51,7 @@ both_drivers! {
         }
         let line = server.error_log_line(WAITS);
         assert!(line.contains("[crit]") && line.contains("raise worker_rlimit_nofile"), "{line}");
-        // Who has a connection is served.
+        // A client that has a connection is served.
         first.send(end);
         assert_eq!(first.response().text(), "ok\n");
         let before = cpu_ticks(&server);
@@ -79,7 +79,7 @@ both_drivers! {
             let path = server.dir().path().join(format!("html/{number}.big"));
             File::create(path).and_then(|file| file.set_len(BIG as u64)).expect("ours");
         }
-        // Each of them has a file of its own open: more than are kept for files.
+        // Each of them has a file of its own open: more than are reserved for files.
         let mut others: Vec<Client> = (0..FEW).map(|_| server.client()).collect();
         for (number, other) in others.iter_mut().enumerate() {
             other.send(get(&format!("/{number}.big")));
@@ -136,7 +136,7 @@ both_drivers! {
         }
     }
 
-    /// As many as the limits here allow, 2,000 at most: all are kept, all are served again, all go.
+    /// As many as the limits here allow, 2,000 at most: all stay open, all are served again, all go.
     fn thousands_of_idle_connections(driver) {
         let room = support::lift_open_files().saturating_sub(200) / 2;
         let count = room.min(2000) as usize;
@@ -222,7 +222,7 @@ both_drivers! {
         assert!(grown < 2 << 20, "{grown} bytes in 100,000 requests");
     }
 
-    /// The length is promised and cannot be kept: the connection ends, nobody waits, the log says so.
+    /// The length is promised and can't be had: the connection ends, nothing waits, the log says so.
     fn a_file_cut_while_it_is_served(driver) {
         let server = started_allowing("was truncated");
         let before = settled(&server);
@@ -320,7 +320,7 @@ both_drivers! {
 }
 
 /// 200 clients at a time, a tenth of which could be served at once with a connection to the upstream each: all of them
-/// are served, kept connections make room, and what holds them up is logged.
+/// are served, cached connections make room, and what holds them up is logged.
 fn proxied_with_few_descriptors(workers: u32) {
     const CLIENTS: usize = 200;
     let backend = Backend::start(|visit| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use support::{TlsClient, authority, client, large, own};
 use weir_test::{Server, both_drivers, require_program, wait_for};
 
-/// A server for `a.example.com` with `more` in it, and what is behind it in `http`.
+/// A server for `a.example.com` with `more` in it, and what is after it in `http`.
 fn conf(more: &str, behind: &str) -> String {
     format!(
         "http {{ root %%DIR%%; server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
@@ -136,7 +136,7 @@ both_drivers! {
         assert_eq!(told.status, 400);
         assert!(told.text().contains("The plain HTTP request was sent to HTTPS port"));
         let _ = server.error_log_line("client sent plain HTTP request to HTTPS port");
-        // What is neither is answered with an alert.
+        // What is neither gets an alert.
         let alert = server.raw([22, 3, 1, 0, 0]);
         assert_eq!(alert[..5], [21, 3, 1, 0, 2]);
     }

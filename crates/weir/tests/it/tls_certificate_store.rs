@@ -30,7 +30,7 @@ fn body(certificate: &str, key: &str) -> String {
     format!("{{\"certificate\":\"{certificate}\",\"key\":\"{key}\"}}")
 }
 
-/// The next handshakes, of both workers, show `pair`, and requests are answered.
+/// The next handshakes, of both workers, show `pair`, and requests get responses.
 fn shows(server: &Server, name: &str, pair: &Pair) {
     for _ in 0..8 {
         let mut it = TlsClient::connect(server.addr(0), name, &client(true, None));

@@ -1,4 +1,4 @@
-//! Who is let in by clients' certificates: every server by what it says itself.
+//! Access by clients' certificates: each server decides by its own settings.
 
 use crate::support::tls as support;
 
@@ -11,7 +11,7 @@ use weir_test::{Driver, Server, both_drivers};
 
 /// What the default server `a` says of clients' certificates; its authority is `ca1`.
 const DEFAULTS: [&str; 4] = ["on", "optional", "optional_no_ca", "off"];
-/// The name in the handshake: `b` wants a certificate of `ca2`, `c` wants none, `zzz` is nobody's.
+/// The name in the handshake: `b` wants a certificate of `ca2`, `c` wants none, `zzz` is no server's.
 const NAMES: [Option<&str>; 5] = [Some("a"), Some("b"), Some("c"), Some("zzz"), None];
 const HOSTS: [&str; 4] = ["a", "b", "c", "zzz"];
 
@@ -153,7 +153,7 @@ fn conf(default: &str, own: bool, b: &str) -> String {
 
 const B: &str = "ssl_verify_client on; ssl_client_certificate ca2.crt;";
 
-/// What a client is answered: the name of the server and the verdict, or the title of an error page.
+/// The response to a client: the name of the server and the verdict, or the title of an error page.
 fn ask(server: &Server, certificates: &Certificates, row: Row) -> String {
     let protocol = if row.http2 { "h2" } else { "http/1.1" };
     let shown = certificates.shown(row.shown).map(Pair::shown);
@@ -303,7 +303,7 @@ both_drivers! {
         }
     }
 
-    /// A session tells who the client was; whether that is trusted is found out again.
+    /// A session identifies the client; whether that is trusted is checked again.
     fn a_resumed_session_is_judged_by_the_server_that_is_asked_for(driver) {
         let certificates = Certificates::new();
         for own in [true, false] {

@@ -17,7 +17,7 @@ use weir_test::{Server, both_drivers, wait_for};
 /// sched(7)
 const SCHED_BATCH: i64 = 3;
 
-/// A thread as the kernel tells of it.
+/// A thread as the kernel shows it.
 struct Thread {
     policy: i64,
     nice: i64,
@@ -30,7 +30,7 @@ impl Thread {
     fn read(task: &Path) -> Option<Thread> {
         let stat = fs::read_to_string(task.join("stat")).ok()?;
         let status = fs::read_to_string(task.join("status")).ok()?;
-        // proc_pid_stat(5): fields from the third on stand behind the name.
+        // proc_pid_stat(5): fields from the third on follow the name.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields[number - 3].parse().expect("a number");
         let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
@@ -117,7 +117,7 @@ both_drivers! {
     }
 }
 
-/// A server with these lines and the files that they name; `fifo` is one that nobody writes to.
+/// A server with these lines and the files that they name; `fifo` is one that nothing writes to.
 fn with_files(lines: &str) -> weir_test::TestServerBuilder {
     let pair = own("a.example.com");
     let builder = Server::builder(&format!(

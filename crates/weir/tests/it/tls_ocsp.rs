@@ -1,5 +1,5 @@
 //! What issuers say of certificates: stapled to the server's own, asked about clients'. The responder is `openssl ocsp`
-//! behind a socket of the test's.
+//! on a socket of the test's.
 
 use crate::support::tls as support;
 
@@ -17,7 +17,7 @@ use support::{TlsClient, client};
 use weir_test::{NameReply, NameServer, Server, both_drivers, require_program, wait_for};
 use weir_tls::{Certificate, certificate, key};
 
-/// An authority that answers for its certificates.
+/// An authority that is the responder for its certificates.
 struct Authority {
     openssl: PathBuf,
     dir: PathBuf,
@@ -74,7 +74,7 @@ impl Authority {
         std::fs::rename(self.dir.join("new"), self.dir.join("index")).expect("replaced");
     }
 
-    /// What a client of the server at `addr` is told of its certificate, if it is told anything.
+    /// What a client of the server at `addr` learns about its certificate, if anything.
     fn stapled(&self, addr: SocketAddr) -> Option<String> {
         let output = Command::new(&self.openssl)
             .args(["s_client", "-status", "-servername", "a.example.com", "-connect", &addr.to_string()])
@@ -88,7 +88,7 @@ impl Authority {
     }
 }
 
-/// What answers.
+/// The responder.
 struct Responder {
     openssl: PathBuf,
     dir: PathBuf,
@@ -103,7 +103,7 @@ impl Responder {
             head.push(byte[0]);
         }
         let head = String::from_utf8_lossy(&head).into_owned();
-        // Who asks may have gone before.
+        // The client may have gone before.
         let Some(path) = head.strip_prefix("GET /ocsp/").and_then(|rest| rest.split(' ').next()) else {
             return;
         };

@@ -112,7 +112,7 @@ both_drivers! {
         assert!(line.contains("upstream: \"https://127.0.0.1:"), "{line}");
     }
 
-    /// What answers here knows nothing of uwsgi: all it says is who asked, and by which name.
+    /// The server here knows nothing of uwsgi: all it sends is the client's certificate and the name it asked for.
     fn uwsgi_servers_are_asked_over_tls(driver) {
         let keys = keys();
         let server = Server::builder("http {

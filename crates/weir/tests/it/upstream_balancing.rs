@@ -8,7 +8,7 @@ use std::thread;
 
 use weir_test::{Backend, DEADLINE, Response, Server, both_drivers, wait_for};
 
-/// A proxy to a group of `lines`, in which `%a`, `%b` are the ports of servers that answer `a` and `b`.
+/// A proxy to an upstream of `lines`, in which `%a`, `%b` are the ports of servers that respond with `a` and `b`.
 fn proxy(lines: &str) -> (Server, [Backend; 2]) {
     let backends = [Backend::answering("a"), Backend::answering("b")];
     let server = to(&backends, lines);
@@ -42,7 +42,7 @@ both_drivers! {
             assert_eq!(again.text(), first.text());
             assert!(again.field("Set-Cookie").is_some_and(|cookie| cookie.starts_with(pair)));
         }
-        // Nobody has this one; the choice is the balancer's, which goes on where it was.
+        // No server has this one; the choice is the balancer's, which goes on where it was.
         assert_eq!(with_cookie(&server, "to=garbage").text(), "b");
         // Bound to one that died: bound again.
         backends[usize::from(first.text() == "b")].kill();
@@ -178,7 +178,8 @@ both_drivers! {
         }
     }
 
-    /// Once it is known how fast bodies get to each, long ones go where they got soonest, whatever answers to others take.
+    /// Once it is known how fast bodies get to each, long ones go where they got soonest, however long responses to
+    /// others take.
     fn long_bodies_take_the_fastest_line(driver) {
         const LEN: usize = 4 << 20;
         let reads = |name: &'static str, pause: u64| {
@@ -239,7 +240,7 @@ both_drivers! {
         }
     }
 
-    /// One server, two ways to it: connections come from the address that each names, and are kept apart.
+    /// One server, two ways to it: connections come from the address that each names, and are pooled separately.
     fn a_server_s_line_is_the_address_that_it_names(driver) {
         let backend = Backend::start(|visit| {
             let from = visit.peer().map(|peer| peer.ip().to_string()).unwrap_or_default();
@@ -253,7 +254,7 @@ both_drivers! {
         let answers: Vec<_> = (0..6).map(|_| client.get("/").text()).collect();
         assert_eq!(answers, ["127.0.0.2", "127.0.0.3"].repeat(3));
         assert_eq!(backends[0].visits(), 2);
-        // Over a reload each is still who it was.
+        // Over a reload each is still the same peer.
         let conf = server.dir().read("nginx.conf");
         let mut server = server;
         server.reload(&conf);

@@ -16,7 +16,7 @@ fn proxy(ports: &[u16], directives: &str) -> Server {
     grouped(ports, "", directives)
 }
 
-/// [`proxy`] with parameters of each server and what else stands in the group.
+/// [`proxy`] with parameters of each server and what else is in the upstream.
 fn grouped(ports: &[u16], parameters: &str, directives: &str) -> Server {
     let servers: String =
         ports.iter().map(|port| format!("server 127.0.0.1:{port} {parameters};\n")).collect();
@@ -29,7 +29,7 @@ fn grouped(ports: &[u16], parameters: &str, directives: &str) -> Server {
     Server::builder(&conf).start()
 }
 
-/// What nginx writes behind a message about a `request` to the server at `port`.
+/// What nginx writes after a message about a `request` to the server at `port`.
 fn context(request: &str, uri: &str, port: u16) -> String {
     format!(
         ", client: 127.0.0.1, server: , request: \"{request}\", upstream: \"http://127.0.0.1:{port}{uri}\", host: \
@@ -64,7 +64,7 @@ both_drivers! {
         assert_eq!(final_log(server), ["502 [502] /x?y"]);
     }
 
-    /// The other one answers, and the first is not asked again for its time.
+    /// The other one responds, and the first is not asked again for its time.
     fn a_server_that_refuses_is_left_out(driver) {
         let (dead, alive) = (free_port(), Backend::answering("alive"));
         let server = grouped(&[dead, alive.port()], "fail_timeout=1h", "");
@@ -107,7 +107,7 @@ both_drivers! {
         assert_error(&server, "recv() failed (104: Connection reset by peer) while reading response header from upstream", &backend);
     }
 
-    /// In the middle of a body nothing can be made good: the client's connection tells it.
+    /// In the middle of a body nothing can be made good: the end of the client's connection shows it.
     fn a_body_that_breaks_off_is_cut_for_the_client(driver) {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345";
         let silent = Backend::start(move |visit| {
@@ -200,7 +200,7 @@ both_drivers! {
         );
     }
 
-    /// A kept connection that the server closes under the request: asked again on a fresh one, unless that might be
+    /// A cached connection that the server closes under the request: asked again on a fresh one, unless that might be
     /// done twice.
     fn the_keep_alive_race_is_lost_by_nobody(driver) {
         let backend = Backend::start(|visit| {
@@ -307,7 +307,7 @@ both_drivers! {
         assert!(dead.heads() > 0);
     }
 
-    /// All die: answered at once, and again with 200 as soon as one is back and its time is over.
+    /// All die: the response comes at once, and again 200 as soon as one is back and its time is over.
     fn the_death_of_all_is_told_at_once_and_over_when_one_is_back(driver) {
         let backends = [Backend::answering("ok"), Backend::answering("ok")];
         let ports = [backends[0].port(), backends[1].port()];

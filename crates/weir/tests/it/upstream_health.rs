@@ -1,11 +1,11 @@
-//! Active checks of the servers of a group.
+//! Active checks of the servers of an upstream.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_test::{Backend, Server, both_drivers, wait_for};
 
-/// A server that answers requests with its name, and checks (`GET /health`) with 200 or 503.
+/// A server that responds to requests with its name, and checks (`GET /health`) with 200 or 503.
 struct Checked {
     backend: Backend,
     well: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ both_drivers! {
         b.well.store(true, Ordering::SeqCst);
         assert!(server.error_log_line("peer is healthy").contains("[notice]"));
         assert!(answers(&server).contains('b'));
-        // Who takes the checks out forgets what they found.
+        // Without the checks their results are forgotten.
         b.well.store(false, Ordering::SeqCst);
         wait_for("two failures", || {
             (server.error_log().matches("peer is unhealthy").count() == 2).then_some(())
@@ -71,7 +71,7 @@ both_drivers! {
         wait_for("the configuration without checks", || answers(&server).contains('b').then_some(()));
     }
 
-    /// Three workers, one check; nobody is asked before it.
+    /// Three workers, one check; no server is asked before it.
     fn a_mandatory_check_comes_first_and_once_for_all_workers(driver) {
         let go = Arc::new(AtomicBool::new(false));
         let (may, checks) = (go.clone(), Arc::new(AtomicUsize::new(0)));
@@ -113,7 +113,7 @@ both_drivers! {
         assert!(answers(&server).contains('a'));
     }
 
-    /// Status, fields of the head and body must be as the `match` block says, whose place may be behind the group.
+    /// Status, fields of the head and body must be as the `match` block says, whose place may be after the upstream.
     fn an_answer_must_match(driver) {
         let answers = Arc::new(Mutex::new(String::new()));
         let (say, well) = (answers.clone(), "HTTP/1.1 201 OK\r\nContent-Type: a/b\r\nContent-Length: 9\r\n\r\nall well\n");

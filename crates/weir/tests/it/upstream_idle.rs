@@ -125,7 +125,7 @@ fn clients(address: SocketAddr) -> [Vec<Client>; WORKERS] {
     found
 }
 
-/// All of them ask at once, and are answered.
+/// All of them ask at once, and get responses.
 fn burst(clients: &mut [Client]) {
     for client in &mut *clients {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

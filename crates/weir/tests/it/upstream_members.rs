@@ -7,7 +7,8 @@ use std::thread;
 use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Response, Server, both_drivers, wait_for};
 
-/// A proxy on two workers to a group `u` of `lines`, in which `%a`, `%b` are the addresses of servers that answer so.
+/// A proxy on two workers to an upstream `u` of `lines`, in which `%a`, `%b` are the addresses of servers that respond
+/// so.
 fn proxy(lines: &str) -> (Server, [Backend; 2]) {
     let backends = [Backend::answering("a"), Backend::answering("b")];
     let conf = conf(&backends, lines);
@@ -36,7 +37,7 @@ fn admin(server: &Server, method: &str, path: &str, body: &str) -> Response {
     ))
 }
 
-/// What the next requests, on connections of their own and so on both workers, are answered.
+/// The responses to the next requests, on new connections and so on both workers.
 fn answers(server: &Server, count: usize) -> String {
     (0..count).map(|_| server.client().get("/").text()).collect()
 }
@@ -102,7 +103,7 @@ both_drivers! {
         assert_eq!(answers(&server, 8), "b".repeat(8));
     }
 
-    /// A reload keeps the list, unless its configuration says something else of the group.
+    /// A reload keeps the list, unless its configuration says something else of the upstream.
     fn changes_live_through_a_reload(driver) {
         let backends = [Backend::answering("a"), Backend::answering("b")];
         let mut server = Server::start(&conf(&backends, "server %a;"));

@@ -1,4 +1,4 @@
-//! Responses of servers on their way to clients: how fast they are read, what comes before them and behind them.
+//! Responses of servers on their way to clients: how fast they are read, what comes before them and after them.
 
 use std::time::{Duration, Instant};
 

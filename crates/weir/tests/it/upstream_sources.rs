@@ -1,4 +1,4 @@
-//! `source`: lists of servers from a file, a URL, etcd and Consul; what is kept when they can't be had.
+//! `source`: lists of servers from a file, a URL, etcd and Consul; what is used when they can't be read.
 //!
 //! etcd is Debian's, as a real process. Consul is in no package of Debian 12, so its API is spoken by a server of the
 //! test, as its documentation has it.
@@ -28,14 +28,14 @@ fn conf(lines: &str) -> String {
     )
 }
 
-/// The group as `/upstreams` has it.
+/// The upstream as `/upstreams` shows it.
 fn shown(server: &Server) -> String {
     let address = server.addr(1);
     wait_for("admin listener", || TcpStream::connect(address).is_ok().then_some(()));
     Client::connect(address).request("GET /upstreams/u HTTP/1.1\r\nHost: localhost\r\n\r\n").text()
 }
 
-/// Waits until the group has these servers, then sees that all requests are theirs.
+/// Waits until the upstream has these servers, then sees that all requests are theirs.
 #[track_caller]
 fn served_by(server: &Server, backend: &Backend, body: &str) {
     let wanted = format!("\"servers\":[{{\"server\":\"{}\"", address(backend));
@@ -45,13 +45,13 @@ fn served_by(server: &Server, backend: &Backend, body: &str) {
     }
 }
 
-/// Replaces the file as a whole, so that nobody reads half of it.
+/// Replaces the file as a whole, so that nothing reads half of it.
 fn replace(server: &Server, text: impl AsRef<[u8]>) {
     let new = server.dir().write("new.json", text);
     std::fs::rename(new, server.dir().path().join("list.json")).expect("one folder");
 }
 
-/// Waits until this list is kept.
+/// Waits until this list is stored.
 fn kept(server: &Server, list: &str) -> String {
     let path = server.dir().path().join("upstream_lists/u.json");
     wait_for("the list on disk", || std::fs::read_to_string(&path).ok().filter(|kept| kept == list))
@@ -181,7 +181,7 @@ both_drivers! {
         std::fs::remove_file(server.dir().path().join("list.json")).expect("it is there");
         assert!(server.error_log_line("stat()").contains("[error]"));
         served_by(&server, &backends[1], "b");
-        // Started where there is nothing but what was kept.
+        // Started where there is nothing but what was stored.
         let kept = kept(&server, &format!("[{{\"server\":\"{b}\"}}]"));
         drop(server);
         let again = Server::builder(&conf).file("upstream_lists/u.json", &kept).start();
@@ -313,7 +313,7 @@ both_drivers! {
         wait_for("the error", || shown(&server).contains("\"error\":\"").then_some(()));
         served_by(&server, &backends[0], "a");
         let kept = kept(&server, &format!("[{{\"server\":\"{}\"}}]", address(&backends[0])));
-        // Another start without it, with what was kept.
+        // Another start without it, with what was stored.
         let without = Server::builder(&conf).file("upstream_lists/u.json", &kept).start();
         served_by(&without, &backends[0], "a");
         drop(without);
@@ -324,7 +324,7 @@ both_drivers! {
         served_by(&server, &backends[1], "b");
     }
 
-    /// Blocking queries: each is answered when the index it names is not the newest.
+    /// Blocking queries: each gets its response when the index it names is not the newest.
     fn consul_is_followed(driver) {
         let backends = backends();
         let ports = [backends[0].port(), backends[1].port()];

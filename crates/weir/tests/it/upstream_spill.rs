@@ -13,7 +13,7 @@ use support::{get, pattern};
 /// More than the sockets between a server and a client that reads nothing hold.
 const BIG: usize = 16 << 20;
 
-/// A server of one big answer that says when it is rid of it.
+/// A server of one big response that says when it has sent it all.
 fn giver(head: &'static str, chunks: usize) -> (Backend, Arc<AtomicUsize>) {
     let done = Arc::new(AtomicUsize::new(0));
     let given = done.clone();

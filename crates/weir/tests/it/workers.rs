@@ -41,7 +41,7 @@ fn conf(workers: usize, listen: &str) -> String {
 
 const TCP: &str = "listen 127.0.0.1:%%PORT%%;";
 
-/// Which worker answers the client.
+/// Which worker responds to the client.
 fn worker(client: &mut Client) -> usize {
     let response = client.get("/");
     assert_eq!(response.status, 200, "{response}");
@@ -119,7 +119,7 @@ impl Blocked {
     }
 }
 
-/// A server that answers when it has two requests.
+/// A server that responds when it has two requests.
 fn in_pairs() -> Backend {
     let heads = AtomicUsize::new(0);
     Backend::start(move |visit| {

@@ -17,7 +17,7 @@ use weir_tls::ClientConfig;
 
 use support::{get, says};
 
-/// A plain port, one of HTTP/2 and one of TLS; the backend speaks a protocol of its own behind 101.
+/// A plain port, one of HTTP/2 and one of TLS; the backend speaks a protocol of its own after 101.
 fn conf(workers: usize, pair: &tls::Pair, backend: &Backend) -> String {
     format!(
         r#"worker_processes {workers}; admin 127.0.0.1:%%PORT_3%%; events {{ worker_connections 256; }} http {{
@@ -62,7 +62,7 @@ enum Lasting<'c> {
 }
 
 impl Lasting<'_> {
-    /// Which worker answers.
+    /// Which worker responds.
     fn ask(&mut self) -> usize {
         match self {
             Lasting::H2(addr, client, moved) => loop {
@@ -113,7 +113,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Which worker answers, and the connection's number.
+/// Which worker responds, and the connection's number.
 fn ask(client: &mut Client) -> (usize, String) {
     client.send(get("/"));
     parts(&client.response().text())
@@ -280,7 +280,7 @@ both_drivers! {
         });
     }
 
-    /// What nobody asks counts for other workers, too.
+    /// Connections without requests count for other workers, too.
     fn idle_connections_count_for_workers_with_fewer(driver) {
         let (pair, backend) = (tls::own("a"), echo());
         let mut server = Server::start(&conf(1, &pair, &backend));

@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 
 /// Sends `bytes` in one write and reads until the server closes.
 ///
-/// The client ends its own direction behind the last response, or at once if the request says so: nothing depends on
+/// The client ends its own direction after the last response, or at once if the request says so: nothing depends on
 /// how long a server keeps an idle connection.
 pub(crate) fn ask(server: SocketAddr, request: &Request, bytes: &[u8], used: &mut HashSet<u16>) -> Answer {
     let stream = connect(server, used);
@@ -92,7 +92,7 @@ impl Asking {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Reads once; what takes longer than `limit` is noted, and ends the connection's answers.
+    /// Reads once; what takes longer than `limit` is noted, and ends the connection's responses.
     fn read(&mut self, limit: Duration, what: &str) {
         let until = Instant::now() + limit;
         self.stream.set_read_timeout(Some(limit)).expect("the limit is not zero");

@@ -1,4 +1,4 @@
-//! What may differ between two servers that answer the same: the date, a random boundary, ports, directories.
+//! What may differ between two servers with the same responses: the date, a random boundary, ports, directories.
 
 use weir_http::date;
 
@@ -8,7 +8,7 @@ pub(crate) struct Place {
     /// Its ports, by number.
     pub(crate) ports: Vec<u16>,
     /// Those of the server it is compared with. What only looks like a port (the size in an `ETag` did) is in the
-    /// answers of both, so both must name it the same.
+    /// responses of both, so both must name it the same.
     pub(crate) other_ports: Vec<u16>,
     /// Its directory.
     pub(crate) folder: String,

@@ -1,11 +1,11 @@
 //! Weir and nginx on the same configuration, the same files and the same bytes from clients.
 //!
 //! Three configurations (`tests/data/compare/*.conf`) with their tables of requests (`*.req`) are given to both. What
-//! they answer must be the same byte by byte, but for the value of `Date` and the random boundary of multipart
-//! answers (see [`mask`]); so must the lines of their access logs. nginx's name and version are given to Weir by
+//! they respond with must be the same byte by byte, but for the value of `Date` and the random boundary of multipart
+//! responses (see [`mask`]); so must the lines of their access logs. nginx's name and version are given to Weir by
 //! `server_product`, so that its `Server` field and error pages can be compared too.
 //!
-//! nginx is the program of `WEIR_TEST_NGINX` or `PATH`; requests to which its versions answer differently say in the
+//! nginx is the program of `WEIR_TEST_NGINX` or `PATH`; requests to which its versions respond differently say in the
 //! table from or until which version they are asked. A difference that is meant says so in the table; the test fails
 //! for every other one, and for a meant one that is gone. With another nginx in `WEIR_BIN` the two are compared: that
 //! is how the tables are checked themselves.
@@ -43,7 +43,7 @@ weir_test::both_drivers! {
     }
 }
 
-/// Asks both servers everything in the table of this name and fails on what they answer differently.
+/// Asks both servers everything in the table of this name and fails where their responses differ.
 fn compare(name: &str) {
     let Some(nginx) = weir_test::require_program("nginx") else { return };
     let versions = [Some(Version::of(&nginx)), side::other_nginx().map(|path| Version::of(&path))];

@@ -112,7 +112,7 @@ fn pieces(side: &str, outcome: &Outcome, other: &[u8]) -> String {
     text
 }
 
-/// Bytes shown before and behind the first difference.
+/// Bytes shown before and after the first difference.
 const AROUND: usize = 700;
 /// So many requests each configuration must be asked at least.
 const ENOUGH: usize = 200;

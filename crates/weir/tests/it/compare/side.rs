@@ -10,7 +10,7 @@ use crate::compare::mask::{Place, mask};
 use crate::compare::table::Request;
 use crate::compare::version::{Version, said_version};
 
-/// A running server, and what it has answered.
+/// A running server, and its responses.
 pub(crate) struct Side {
     server: Server,
     place: Place,
@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
     pub(crate) number: usize,
     /// A response did not come in time.
     pub(crate) late: bool,
-    /// All answers, as bytes.
+    /// All responses, as bytes.
     pub(crate) bytes: Vec<u8>,
     /// Its lines of the access log.
     pub(crate) log: Vec<String>,
@@ -69,7 +69,7 @@ impl Side {
         Side { server, place, answers: Vec::new(), used: HashSet::new() }
     }
 
-    /// Sends a request and keeps what is answered.
+    /// Sends a request and stores the response.
     pub(crate) fn ask(&mut self, request: &Request) {
         let bytes = request.bytes_for(&self.place.ports);
         let answer = answer::ask(self.server.addr(request.port), request, &bytes, &mut self.used);

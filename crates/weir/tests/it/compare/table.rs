@@ -5,13 +5,13 @@
 //! GET /a.txt                                  GET /a.txt HTTP/1.1, Host: example.test
 //! GET /a.txt | Range: bytes=0-4               the same with a field more
 //! GET /a.txt HTTP/1.0 | Connection: close     nothing is added to a line that has a version
-//! POST / | Content-Length: 3 >> abc           a body behind the head
+//! POST / | Content-Length: 3 >> abc           a body after the head
 //! GET /a || GET /b                            two requests in one write
 //! raw GET /\r\n                               bytes as they are
 //! [port 1, since 1.23, until 1.30] GET /      to the second port; asked of these versions of nginx only
-//! [eof] POST / | Content-Length: 9 >> abc     nothing comes behind it: the client ends its direction at once
-//! [differs: why] GET /                        Weir means to answer differently
-//! [logged: why] GET /                         Weir answers the same, but means to log it differently
+//! [eof] POST / | Content-Length: 9 >> abc     nothing comes after it: the client ends its direction at once
+//! [differs: why] GET /                        Weir responds differently on purpose
+//! [logged: why] GET /                         Weir responds the same, but logs it differently on purpose
 //! ```
 //! `\r`, `\n`, `\t`, `\\`, `\xHH` are bytes, `{abc*20}` is `abc` twenty times, `%%PORT_0%%` a port of the server.
 
@@ -28,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) port: usize,
     /// Versions of nginx it is asked of.
     pub(crate) versions: Versions,
-    /// The client's direction ends behind it, before anything is read.
+    /// The client's direction ends after it, before anything is read.
     pub(crate) eof: bool,
     /// What Weir means to do differently.
     pub(crate) differs: Differs,

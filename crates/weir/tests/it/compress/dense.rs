@@ -40,7 +40,7 @@ fn start(driver: Driver) -> Server {
     files(Server::builder(CONF).driver(driver)).file("html/note.txt.gz", "packed before").start()
 }
 
-/// What the server says to one who accepts this.
+/// The server's response to a client that accepts this.
 #[track_caller]
 fn get(server: &Server, path: &str, accept: &str) -> Response {
     server.client().request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accept}\r\n\r\n"))

@@ -58,6 +58,6 @@ fn laborious() -> Vec<u8> {
 }
 
 /// A block with codes of its own, of 1 to 15 bits for sixteen literals and as many distances, in which only the code of the
-/// end stands (RFC 1951, section 3.2.7); and an empty stored one, which ends with a whole byte.
+/// end is (RFC 1951, section 3.2.7); and an empty stored one, which ends with a whole byte.
 const BLOCK: &[u8] = b"\x7c\xef\x01\x82\x24\x49\x92\x24\x49\xfe\xff\xd7\x80\xc4\xa2\xe6\x91\xd5\xb3\x77\x80\xc4\xa2\xe6\x91\xd5\
     \xb3\x77\0\0\0\xff\xff";

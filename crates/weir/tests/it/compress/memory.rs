@@ -41,8 +41,8 @@ const CONF: &str = "
     }";
 
 both_drivers! {
-    /// Whatever the coding and its level, and behind other filters: 256 KB a client at most, whatever the allocator adds,
-    /// and what the worker has for all of them.
+    /// Whatever the coding and its level, and after other filters: 256 KB a client at most, whatever the allocator
+    /// adds, and what the worker has for all of them.
     fn stalled_clients_cost_at_most_256_kb_each(driver) {
         let page = digits(2 << 20);
         for (path, coding) in [
@@ -94,7 +94,7 @@ both_drivers! {
     fn a_gigabyte_costs_a_stalled_client_1_mb(driver) {
         let builder = Server::builder(CONF).driver(driver).file("html/page.html", digits(8 << 20));
         let path = builder.dir().join("html/page.html");
-        // Behind the digits a hole: no client gets that far before it stalls.
+        // After the digits a hole: no client gets that far before it stalls.
         let file = std::fs::File::options().write(true).open(path).expect("our file");
         file.set_len(1 << 30).expect("a sparse file");
         let server = builder.start();
@@ -143,5 +143,5 @@ fn stalled(server: &Server, request: &str, count: usize) -> Vec<TcpStream> {
 }
 
 const CLIENTS: usize = 12;
-/// Empty vectors that a worker keeps for answers to come.
+/// Empty vectors that a worker keeps for responses to come.
 const SPARE: u64 = 1 << 20;

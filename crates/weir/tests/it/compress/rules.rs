@@ -63,7 +63,7 @@ http {
 }
 "#;
 
-/// Requests; fields stand behind ` | `. `gz` at the end stands for `Accept-Encoding: gzip`.
+/// Requests; fields follow ` | `. `gz` at the end means `Accept-Encoding: gzip`.
 const REQUESTS: &str = "
     GET /page.html
     GET /page.html gz

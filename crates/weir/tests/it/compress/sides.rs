@@ -56,7 +56,7 @@ impl Sides {
         ours
     }
 
-    /// Fails where answers differed.
+    /// Fails where responses differed.
     #[track_caller]
     pub(crate) fn assert_same(&self) {
         let different = self.different.borrow();

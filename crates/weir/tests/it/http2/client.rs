@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that does what a test says and keeps what it is told.
+//! A client of HTTP/2 that does what a test says and stores what it receives.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

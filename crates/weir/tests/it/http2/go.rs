@@ -70,7 +70,7 @@ fn conf(workers: u32, version: &str) -> String {
 /// A file that no client has done with in the time of a burst of the limits.
 const BIG: u64 = 256 << 20;
 
-/// A client that asks until it is told to end.
+/// A client that asks until it is asked to end.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -121,7 +121,7 @@ both_drivers! {
     }
 
     /// Twelve at once, while connections end for having had their number of requests, for a reload, and for a stop: what was
-    /// taken is answered, and what was not is asked for again.
+    /// taken gets its response, and what was not is asked for again.
     fn no_request_is_lost_where_connections_end(driver) {
         let Some(go) = client() else { return };
         let mut server = serve(1, driver);

@@ -98,7 +98,7 @@ both_drivers! {
         assert!(lines <= 2, "{lines} lines for two requests");
     }
 
-    /// Some hundred bytes of references stand for a megabyte.
+    /// Some hundred bytes of references expand to a megabyte.
     fn a_section_is_as_large_as_what_it_stands_for(driver) {
         let backend = hostile(|visit, stream| {
             // Path: the first stream of a connection gets a head, the next ones trailers.
@@ -118,7 +118,7 @@ both_drivers! {
         let _ = server.error_log_line("upstream sent too big trailers while reading upstream");
     }
 
-    /// A call that has failed says so in its trailer: one that was not read whole is none.
+    /// A call that has failed says so in its trailer: one that was not read whole is not one.
     fn a_trailer_with_too_many_fields_is_no_trailer(driver) {
         let backend = hostile(|visit, stream| {
             let many = [field("a", b"b").repeat(2100), field("grpc-status", b"13")].concat();
@@ -176,7 +176,7 @@ both_drivers! {
                 }
             }
         });
-        // A connection for each: none is kept.
+        // A connection for each: none is kept alive.
         let server = Server::builder(&format!(
             "http {{ server {{ listen 127.0.0.1:%%PORT%%; http2 on; location / {{ grpc_pass 127.0.0.1:{}; }}
                 location /ok {{ return 200 ok; }} }} }}", backend.port())).driver(driver).start();

@@ -19,7 +19,7 @@ fn conf(port: u16, version: &str) -> String {
 /// `POST /ok` with content to come, without tables.
 const POST: &[u8] = b"\x83\x86\x04\x03/ok\x01\x01a";
 
-/// A server behind that answers when it may.
+/// An upstream server that responds when it may.
 fn patient(may: &Arc<AtomicBool>) -> Backend {
     let may = may.clone();
     Backend::start(move |visit| {
@@ -72,7 +72,7 @@ both_drivers! {
             let _key = client.get("/");
         };
         ignored(driver, 2, |port| conf(port, "keepalive_requests 3;"), asked);
-        // Each request may be the last one, and what was asked for behind it is not answered.
+        // Each request may be the last one, and requests after it get no response.
         ignored(driver, 1, |port| conf(port, "keepalive_time 1ms;"), |_, _, client| {
             while client.goaway.is_none() {
                 let key = client.get("/");

@@ -1,4 +1,4 @@
-//! A server of HTTP/2 that does what the paths of requests say, and keeps what it was told.
+//! A server of HTTP/2 that does what the paths of requests say, and stores what it received.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     pub(crate) sent: HashMap<String, u64>,
     /// Connections that the other side has ended.
     pub(crate) ended: usize,
-    /// What `grpc.health.v1.Health/Check` is told: 1 serving, 2 not; 0: there is no such method.
+    /// The response to `grpc.health.v1.Health/Check`: 1 serving, 2 not; 0: there is no such method.
     pub(crate) health: u8,
 }
 
@@ -39,12 +39,12 @@ impl Peer {
     /// * `/echo`: content comes back as it comes, with a trailer;
     /// * `/whole`: the length of the content, when all of it has come;
     /// * `/conn`: the number of the connection;
-    /// * `/refused`: the first stream of all is refused, the next ones are answered as `/conn`;
+    /// * `/refused`: the first stream of all is refused, the next ones get responses as `/conn`;
     /// * `/away`: the first connection says goodbye instead of a response;
     /// * `/forbidden`: 403, a head alone;
     /// * `/rejected`: an error instead of a response;
-    /// * `/broken`: an error behind the head;
-    /// * `/status`: a response of a head alone, as gRPC tells errors;
+    /// * `/broken`: an error after the head;
+    /// * `/status`: a response of a head alone, as gRPC reports errors;
     /// * `/grpc.health.v1.Health/Check`: what [`Seen::health`] says;
     /// * `/big`: four megabytes; `/silent`: nothing.
     pub(crate) fn start() -> Peer {
@@ -248,7 +248,7 @@ impl Link {
         }
     }
 
-    /// Sends what may be sent, and trailers behind content that has gone.
+    /// Sends what may be sent, and trailers after content that has gone.
     fn flush(&mut self) {
         while let Some(DataGrant { key, len, .. }) = self.conn.next_data(&mut self.out) {
             let Some(request) = self.streams.get_mut(&key) else { continue };
@@ -270,7 +270,7 @@ impl Link {
             self.conn.release(key, &mut self.out);
         }
         let out = std::mem::take(&mut self.out);
-        // Who is gone is noticed by the next read.
+        // A peer that has left is noticed by the next read.
         let _ = self.socket.write_all(&out);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests and answers on streams, and how connections end.
+//! Requests and responses on streams, and how connections end.
 
 use weir_http::h2::ErrorCode;
 use weir_test::{Backend, Server, both_drivers, wait_for};
@@ -98,7 +98,8 @@ both_drivers! {
         assert_eq!((answer.interim, answer.status, &answer.body[..]), (vec![103], 200, &b"ok"[..]));
     }
 
-    /// Blocks are kept and sent again: also between others that put new fields into the client's table, and old ones out.
+    /// Blocks are cached and sent again: also between others that put new fields into the client's table, and old ones
+    /// out.
     fn a_response_says_the_same_each_time(driver) {
         let server = Server::builder(
             "http { server { listen 127.0.0.1:%%PORT%%; http2 on; root files;
@@ -130,8 +131,8 @@ both_drivers! {
         }
     }
 
-    /// RFC 9218: urgent streams leave first, also when they become urgent later. All three answers wait whole for their
-    /// windows; that of the first opens first, so that however the bytes are cut nothing else may leave before.
+    /// RFC 9218: urgent streams leave first, also when they become urgent later. All three responses wait whole for
+    /// their windows; that of the first opens first, so that however the bytes are cut nothing else may leave before.
     fn urgent_streams_leave_first(driver) {
         let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; http2 on; root %%DIR%%; } }")
             .file("file", pattern(60_000)).start();
@@ -165,7 +166,7 @@ both_drivers! {
         assert_eq!(client.goaway, Some((1, ErrorCode::No)));
     }
 
-    /// What runs goes on, and the client is told to go elsewhere with what is new.
+    /// What runs goes on, and the client is told (GOAWAY) to open a new connection for new requests.
     fn a_graceful_end_lets_streams_finish(driver) {
         let body = pattern(300_000);
         let conf = "http { server { listen 127.0.0.1:%%PORT%%; http2 on; root %%DIR%%; } }";
@@ -209,7 +210,8 @@ both_drivers! {
         let _line = server.error_log_line("client prematurely closed connection");
     }
 
-    /// RFC 8441: what HTTP/1.1 opens by Upgrade is a stream here, both ways, with servers behind that know nothing of it.
+    /// RFC 8441: what HTTP/1.1 opens by Upgrade is a stream here, both ways, with upstream servers that know nothing of
+    /// it.
     fn a_websocket_is_a_stream(driver) {
         let backend = Backend::start(|visit| {
             let Some(head) = visit.head() else { return };

@@ -15,7 +15,7 @@ fn conf(peer: &Peer, locations: &str) -> TestServerBuilder {
     ))
 }
 
-/// A group of one server with a check.
+/// An upstream of one server with a check.
 fn checked(peer: &Peer, check: &str) -> TestServerBuilder {
     Server::builder(&format!(
         "http {{ upstream u {{ server 127.0.0.1:{}; {check} }}
@@ -110,7 +110,7 @@ both_drivers! {
         assert_eq!(new.fetch("/conn").text(), "1", "the connection stays");
     }
 
-    /// Who does not say in its settings that it takes them is not asked.
+    /// A server whose settings do not allow them is not asked.
     fn a_server_without_websockets_is_not_asked_for_one(driver) {
         let peer = Peer::start_with(false);
         let server = websockets(&peer).driver(driver).start();

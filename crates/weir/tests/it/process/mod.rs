@@ -1,4 +1,4 @@
-//! A master and its server: what happens when one of them dies, is told something, or is replaced, and what clients see
+//! A master and its server: what happens when one of them dies, gets a command, or is replaced, and what clients see
 //! of it.
 
 use crate::support;
@@ -22,7 +22,7 @@ use std::thread::Scope;
 
 use weir_test::{DEADLINE, Server, wait_for};
 
-/// A configuration with a master that answers with `word`.
+/// A configuration with a master that responds with `word`.
 fn answering(word: &str) -> String {
     format!("master_process on; http {{ server {{ listen 127.0.0.1:%%PORT%%; return 200 {word}; }} }}")
 }
@@ -110,7 +110,7 @@ impl<'t> Load<'t> {
         }
     }
 
-    /// Waits until `more` further requests were answered.
+    /// Waits until `more` further requests have had a response.
     #[track_caller]
     fn wait(self, more: usize) {
         let wanted = self.asked.load(Ordering::Relaxed) + more;

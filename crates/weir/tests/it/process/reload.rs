@@ -86,7 +86,7 @@ fn a_reload_tells_how_it_went() {
     server.signal(ServerSignal::Hup);
     let line = server.error_log_line("unknown directive \"retrun\"");
     assert!(line.contains("[emerg]"), "{line}");
-    // Found by the server only: somebody else has the address.
+    // Found by the server only: another process has the address.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback binds");
     let port = taken.local_addr().expect("bound").port();
     let more = format!("server {{ listen 127.0.0.1:{port}; }} server {{");
@@ -200,7 +200,7 @@ fn a_new_process_that_cannot_start_changes_nothing() {
     server.dir().write("nginx.conf", good.replace("v0", "v2"));
     assert!(weir(&server, &["-s", "reload"]).status.success());
     assert_eq!(server.get("/").text(), "v2");
-    // Several at once: each is answered.
+    // Several at once: each gets its response.
     server.dir().write("nginx.conf", good.replace("v0", "v3"));
     support::together(4, |_| assert!(weir(&server, &["-s", "reload"]).status.success()));
     assert_eq!(server.get("/").text(), "v3");

@@ -8,8 +8,8 @@ use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 use super::*;
 
 both_drivers! {
-    /// The "Must show": a crash under load is logged, and the next connection is answered within 200 ms: the
-    /// listening sockets stay open. The time is printed, not asserted: it is the machine's, too.
+    /// The "Must show": a crash under load is logged, and the next connection gets its response within 200 ms:
+    /// the listening sockets stay open. The time is printed, not asserted: it is the machine's, too.
     fn a_server_that_crashes_is_there_again(driver) {
         let server = Server::builder(&answering("v")).allow("exited on signal 11").start();
         let first = server_of(server.pid(), None);
@@ -18,7 +18,7 @@ both_drivers! {
             load.wait(100);
             kill(first, "SEGV");
             let died = Instant::now();
-            // What the dying process still answers does not count.
+            // Responses of the dying process do not count.
             wait_gone(first);
             wait_for("an answer", || ask(server.addr(0)).ok());
             println!("answers again after {} ms", died.elapsed().as_millis());
@@ -127,12 +127,12 @@ fn remembered(pid: u32, text: &[u8]) -> bool {
     record.windows(text.len()).any(|part| part == text)
 }
 
-/// Whether the server answers; what was sent before on other connections is read by then.
+/// Whether the server responds; what was sent before on other connections is read by then.
 fn ask_any(server: &Server) -> bool {
     server.get("/").status == 404
 }
 
-/// Nobody could tell an orphan anything, and it would keep the address.
+/// An orphan could not be controlled, and it would keep the address.
 #[test]
 fn a_server_ends_with_its_master() {
     let mut server = Server::builder(&answering("v")).allow("the master process is gone").start();

@@ -39,7 +39,8 @@ fn every_failed_start_says_why() {
 }
 
 both_drivers! {
-    /// What a new server process says of its failure is told to who asked for the reload, and logged once.
+    /// What a new server process says of its failure is reported to the process that asked for the reload, and logged
+    /// once.
     fn a_reload_that_needs_another_process_says_why_it_failed(driver) {
         let mut server = Server::start(&answering("v0"));
         wait_for("the first outcome", || server.dir().path().join("nginx.pid.status").exists().then_some(()));
@@ -86,11 +87,11 @@ fn start_in(folder: &TempDir, program: &str, arguments: &[&str]) -> Started {
     )
 }
 
-/// A script without end holds the start up for as long as nobody ends it.
+/// A script without end holds the start up until it is stopped.
 #[test]
 fn a_start_that_hangs_can_be_ended() {
     let folder = TempDir::new();
-    // The script may run as nobody.
+    // The script may run as the user `nobody`.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     folder.write(
         "nginx.conf",
@@ -150,7 +151,7 @@ fn a_server_without_listen_is_reloaded() {
     }
 }
 
-/// A name in `listen` is looked up once: by who opens the socket.
+/// A name in `listen` is looked up once: by the process that opens the socket.
 #[test]
 fn a_name_to_listen_on_is_reloaded() {
     let conf = |word: &str| answering(word).replace("127.0.0.1:", "localhost:");
@@ -160,7 +161,7 @@ fn a_name_to_listen_on_is_reloaded() {
 }
 
 both_drivers! {
-    /// A server that was killed leaves the file of its socket; nobody listens on it.
+    /// A server that was killed leaves the file of its socket; nothing listens on it.
     fn a_socket_that_a_killed_server_left_is_no_obstacle(driver) {
         for master in ["on", "off"] {
             let builder = Server::builder(&format!(

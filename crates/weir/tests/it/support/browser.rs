@@ -1,4 +1,4 @@
-//! A headless Chromium that is told what to do over a pipe, in the Chrome DevTools Protocol.
+//! A headless Chromium that is controlled over a pipe, in the Chrome DevTools Protocol.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -25,7 +25,7 @@ impl Browser {
         let program = require_program("chromium-headless-shell")?;
         let pipes = ["to", "from"].map(|name| folder.join(name));
         assert!(Command::new("mkfifo").args(&pipes).status().expect("mkfifo runs").success());
-        // Opened both ways, a pipe needs nobody at its other end.
+        // Opened both ways, a pipe needs no other end.
         let [to, from] =
             pipes.each_ref().map(|pipe| File::options().read(true).write(true).open(pipe).expect("a pipe"));
         let child = Command::new("sh")

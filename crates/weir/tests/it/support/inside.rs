@@ -37,7 +37,8 @@ use weir_trace::{KeptRequest, Site, SiteKind, SiteTable, TraceWatch};
 /// * `hang=access` waits for ever, `panic=access` panics, `inner=access` makes a subrequest for `/inner`, which sleeps in
 ///   the rewrite phase.
 ///
-/// Content answers `content`, for `/from` after a redirect to `/to`, for `/fails` with 500 and for `/broken` with 404.
+/// The content handler responds with `content`, for `/from` after a redirect to `/to`, for `/fails` with 500 and for
+/// `/broken` with 404.
 pub(crate) struct Act;
 
 #[derive(Default)]
@@ -101,7 +102,7 @@ pub(crate) const PHASES: [Phase; 8] = [
     Phase::Log,
 ];
 
-/// The slots in which modules filter: what the engine itself does stands in the others.
+/// The slots in which modules filter: what the engine itself does is in the others.
 pub(crate) const SLOTS: [(FilterSlot, &str, &str); 18] = [
     (FilterSlot::Slice, "header:slice", "body:slice"),
     (FilterSlot::NotModified, "header:not_modified", "body:not_modified"),
@@ -388,7 +389,7 @@ pub(crate) fn options(driver: Driver) -> ServerOptions {
     ServerOptions { driver: Some(driver), ..ServerOptions::default() }
 }
 
-/// A kept request as a person sees it.
+/// A retained request as a person sees it.
 pub(crate) fn text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = weir_trace::render::headline(kept.record(), sites, &ns);

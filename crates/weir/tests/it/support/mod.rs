@@ -139,7 +139,8 @@ pub(crate) struct Load<'t> {
 }
 
 impl Load<'_> {
-    /// Asks until told to stop, on one connection or on new ones; a connection may only end when a response says so.
+    /// Sends requests until it is stopped, on one connection or on new ones; a connection may only end when a response
+    /// says so.
     pub(crate) fn ask(self, keep: bool) {
         let mut client = Client::connect(self.address);
         while !self.stop.load(Ordering::Acquire) {

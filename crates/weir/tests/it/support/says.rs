@@ -20,7 +20,7 @@ pub(crate) fn says<W: AsRef<OsStr>>(words: &[&str], place: &[W]) -> String {
     text.into_owned()
 }
 
-/// How a command is told of a server that the harness started.
+/// How a command learns of a server that the harness started.
 pub(crate) fn of(server: &Server) -> [&OsStr; 4] {
     ["-c".as_ref(), "nginx.conf".as_ref(), "-p".as_ref(), server.dir().path().as_os_str()]
 }

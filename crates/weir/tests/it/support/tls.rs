@@ -95,7 +95,7 @@ pub(crate) fn client(tls13: bool, certificate: Option<Certificate>) -> ClientCon
     client_of(tls13, certificate, "http/1.1", true)
 }
 
-/// What a client that speaks `protocol` offers; `tell_name`: the server is told its name.
+/// What a client that speaks `protocol` offers; `tell_name`: the server's name is sent (SNI).
 pub(crate) fn client_of(
     tls13: bool,
     certificate: Option<Certificate>,
@@ -120,7 +120,7 @@ pub(crate) struct TlsClient {
     stream: TcpStream,
     session: TlsSession,
     received: Vec<u8>,
-    /// What came behind the handshake, as it came.
+    /// What came after the handshake, as it came.
     raw: Vec<u8>,
     /// The server has said that nothing follows.
     ended: bool,
@@ -173,7 +173,7 @@ impl TlsClient {
         self.stream.write_all(&out).expect("the server reads");
     }
 
-    /// Reads the next answer.
+    /// Reads the next response.
     #[track_caller]
     pub(crate) fn response(&mut self) -> Response {
         let mut ended = false;
