@@ -210,10 +210,12 @@ async def serve_fastcgi(reader, writer, received, name):
         pairs = fastcgi_pairs(parameters)
         received.append(cgi_received("fastcgi", pairs, body))
         out = cgi_answer(pairs, name)
+        # In one write: where the end comes apart, curl may be gone by then (it has all of Content-Length).
+        records = b""
         for start in range(0, len(out), 65528):
             piece = out[start:start + 65528]
-            writer.write(struct.pack("!BBHHBx", 1, 6, number, len(piece), 0) + piece)
-        writer.write(struct.pack("!BBHHBx", 1, 3, number, 8, 0) + b"\0" * 8)
+            records += struct.pack("!BBHHBx", 1, 6, number, len(piece), 0) + piece
+        writer.write(records + struct.pack("!BBHHBx", 1, 3, number, 8, 0) + b"\0" * 8)
         await writer.drain()
         if not kept:
             return
