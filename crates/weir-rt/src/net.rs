@@ -21,7 +21,7 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// `reuseport`: several sockets may share the address, each with a queue of its own. Nothing for unix sockets.
     pub reuseport: bool,
-    /// `ipv6only=`: whether [::] leaves IPv4 alone; `None` is nginx's default, on.
+    /// `ipv6only=`: whether `[::]` leaves IPv4 alone; `None` is nginx's default, on.
     pub ipv6only: Option<bool>,
     /// `rcvbuf=` in bytes (SO_RCVBUF), inherited by accepted sockets.
     pub rcvbuf: Option<u32>,

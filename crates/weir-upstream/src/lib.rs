@@ -13,8 +13,9 @@
 //!                                                        └── the engine pulls the body at the client's pace
 //! ```
 //!
-//! A [`Upstream`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
-//! request's path: only counts of connections and failures are atomics of the peer.
+//! An [`Upstream`](block::upstream::Upstream) is shared by all workers; choosing is each worker's own business
+//! ([`LocalUpstream`](worker_side::local_upstream::LocalUpstream)), so that no lock is on a request's path: only counts
+//! of connections and failures are atomics of the peer.
 #![forbid(unsafe_code)]
 
 pub mod block;

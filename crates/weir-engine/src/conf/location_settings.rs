@@ -5,7 +5,7 @@
 //! written and, apart from it, what becomes of it.
 //!
 //! [`HttpCoreConf`]: super::http_core::HttpCoreConf
-//! [`CoreSettings`]: super::core::Core
+//! [`CoreSettings`]: super::core::CoreSettings
 
 /// Gives the list to the macro `$make`, of which there are two: one makes `CoreSettings`, one `HttpCoreConf`.
 macro_rules! location_settings {

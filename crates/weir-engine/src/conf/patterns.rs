@@ -26,7 +26,7 @@ impl RegexPattern {
     /// Compiles `source`, which is at `span` of `line`'s file.
     ///
     /// # Errors
-    /// As [`Pattern::compile`].
+    /// As [`RegexPattern::compile`].
     pub fn compile_text(
         line: &mut LineCx<'_>,
         span: weir_conf::Span,

@@ -1,7 +1,7 @@
 //! The boundaries of a request.
 //!
 //! Where nothing is recorded a boundary is a test and a jump where it is (`bench/icount/run --boundaries` counts
-//! them). All else is in [`SharedPart`]'s part of them.
+//! them). All else is in [`SharedPart`](super::shared::SharedPart)'s part of them.
 
 use weir_trace::Site;
 

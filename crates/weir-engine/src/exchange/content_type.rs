@@ -39,7 +39,7 @@ struct MediaType {
 }
 
 impl MediaTypeCache {
-    /// As [`Types::find`].
+    /// As [`MediaTypeTable::find`].
     #[inline]
     fn find(&mut self, types: &Arc<MediaTypeTable>, exten: &[u8]) -> Option<Text> {
         match self.0.find(exten) {

@@ -15,7 +15,8 @@ impl Exchange {
     /// Reads `len` bytes of `file` from `offset`; waits on a thread of the pool when they are not in memory.
     ///
     /// # Errors
-    /// The disk's, or [`Error::file`] without errno when the file ends earlier: it was cut short while it was served.
+    /// The disk's, or [`EngineError::file`] without errno when the file ends earlier: it was cut short while it was
+    /// served.
     pub(crate) async fn read_file(
         &mut self,
         file: &Rc<OpenFile>,

@@ -48,7 +48,7 @@ impl RegexPattern {
     /// no part is empty.
     ///
     /// # Errors
-    /// As [`Pattern::captures`].
+    /// As [`RegexPattern::captures`].
     pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
         with_matcher(|matcher| {
             let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
@@ -60,7 +60,7 @@ impl RegexPattern {
     /// Whether `subject`, a text of the request `x`, matches; sets nothing.
     ///
     /// # Errors
-    /// As [`Pattern::captures`].
+    /// As [`RegexPattern::captures`].
     pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
         self.is_match(subject).map_err(|error| self.give_up(x, subject, error))
     }

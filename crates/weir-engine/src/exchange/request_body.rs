@@ -172,7 +172,7 @@ impl RequestBody {
         self.gone
     }
 
-    /// Whether the body was read by [`Exchange::read_body`].
+    /// Whether the body was read by [`Exchange::read_body`](crate::exchange::Exchange::read_body).
     pub fn is_read(&self) -> bool {
         self.read
     }
@@ -187,8 +187,8 @@ impl RequestBody {
         self.file.as_ref()
     }
 
-    /// Takes the file that [`Exchange::read_body_into_file`] made; it is removed when it is dropped, unless it is
-    /// [kept](TempFile::keep).
+    /// Takes the file that [`Exchange::read_body_into_file`](crate::exchange::Exchange::read_body_into_file) made; it
+    /// is removed when it is dropped, unless it is [kept](TempFile::keep).
     pub fn take_file(&mut self) -> Option<TempFile> {
         self.file.take()
     }

@@ -15,10 +15,11 @@ use crate::plan::included::IncludedRequest;
 
 impl Exchange {
     /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
-    /// response piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
+    /// response piece by piece and end with [`Verdict::Done`](crate::phase::Verdict::Done). The last chain has `last`
+    /// set.
     ///
     /// # Errors
-    /// The client is gone or too slow; the handler should return [`Verdict::Close`].
+    /// The client is gone or too slow; the handler should return [`Verdict::Close`](crate::phase::Verdict::Close).
     pub async fn send(&mut self, chain: BodyChain) -> Result<(), EngineError> {
         if !send_head(self).await {
             // Imperative handlers can't start over: the engine makes what the filter wants once the handler has ended.

@@ -99,7 +99,7 @@ fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64
     &mut places[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES]
 }
 
-/// The length of a response whose head is made of nothing but what [`Head`] has.
+/// The length of a response whose head is made of nothing but what [`ComposedHead`] has.
 #[inline]
 fn plain(x: &Exchange) -> Option<u64> {
     let Response { reason, charset, location, server, date, headers, .. } = &x.response;

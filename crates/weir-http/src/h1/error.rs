@@ -19,13 +19,13 @@ pub enum BadRequest {
     InvalidVersion,
     /// A major version above 1.
     VersionNotSupported,
-    /// The request line is longer than [`HeadLimits::max_line`](super::Limits::max_line).
+    /// The request line is longer than [`HeadLimits::max_line`](super::HeadLimits::max_line).
     LineTooLong,
     /// A field line is longer than that.
     FieldTooLong,
-    /// The head is longer than [`HeadLimits::max_head`](super::Limits::max_head).
+    /// The head is longer than [`HeadLimits::max_head`](super::HeadLimits::max_head).
     HeadTooLarge,
-    /// More field lines than [`HeadLimits::max_fields`](super::Limits::max_fields).
+    /// More field lines than [`HeadLimits::max_fields`](super::HeadLimits::max_fields).
     TooManyFields,
     /// A line that begins with whitespace (RFC 9112 section 5.2).
     ObsFold,

@@ -5,7 +5,7 @@ use super::priority::Priority;
 use super::state::StreamState;
 
 /// A stream's place among those of its connection. It stays the stream's until the stream is released
-/// ([`H2Connection::release`](super::Connection::release)), whatever happened to it on the wire.
+/// ([`H2Connection::release`](super::H2Connection::release)), whatever happened to it on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey(pub(super) u32);
 

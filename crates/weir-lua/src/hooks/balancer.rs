@@ -1,7 +1,7 @@
 //! `balancer_by_lua`: a script names the server of each try of an `upstream` block's requests.
 //!
 //! The script runs inside of the engine's choice, at once and without waiting; what it says through `ngx.balancer` goes
-//! into the [`BalancerChoice`] that is in [`CURRENT`] meanwhile. Its usual call, `set_current_peer`, has an entry in
+//! into the [`BalancerChoice`] that is in [`CURRENT`](crate::api::balancer::CURRENT) meanwhile. Its usual call, `set_current_peer`, has an entry in
 //! the table of compiled code ([`set_peer`](crate::api::balancer::set_peer)).
 
 use std::sync::Arc;

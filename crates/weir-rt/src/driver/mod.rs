@@ -2,7 +2,7 @@
 //! things. [`WorkerIo`] has what is common to them; `uring` and `epoll` have what the kernel sees.
 //!
 //! Everything here runs inside the window `RuntimeCore::io`, so it calls no foreign code: it wakes through
-//! [`crate::executor::Sched::notify`], and what it drops are bytes and descriptors.
+//! [`crate::executor::RunQueue::notify`], and what it drops are bytes and descriptors.
 
 pub(crate) mod accept;
 mod complete;

@@ -52,7 +52,7 @@ impl SockAddr {
         }
     }
 
-    /// Whether it is 0.0.0.0 or [::], whatever the port.
+    /// Whether it is 0.0.0.0 or `[::]`, whatever the port.
     pub fn is_wildcard(&self) -> bool {
         self.ip().is_some_and(|ip| ip.is_unspecified())
     }

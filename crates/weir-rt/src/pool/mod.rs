@@ -15,7 +15,7 @@ pub(crate) mod bufring;
 /// Bytes of one pool buffer. One page: a request head fits, and a queue of four is what a socket may hold.
 pub(crate) const BUFFER_SIZE: usize = 4096;
 const NONE: u32 = u32::MAX;
-/// A buffer with something in it, between the driver and [`RecvBuf`].
+/// A buffer with something in it, between the driver and [`RecvBuf`](crate::recv_buf::RecvBuf).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedBuffer {
     pub(crate) id: u32,

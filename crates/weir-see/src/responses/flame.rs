@@ -65,7 +65,7 @@ pub(crate) fn stacks(
 struct SampledGraph {
     kind: &'static str,
     source: SampleSource,
-    /// States of the Lua VM ([`weir_rt::sampler::Sample::vm_state`]) whose samples count; all without.
+    /// States of the Lua VM ([`weir_rt::sampler::StackSample::vm_state`]) whose samples count; empty: all count.
     states: &'static [u8],
 }
 

@@ -211,8 +211,8 @@ impl HousekeepingHandle {
     /// second, 10,000 at most.
     ///
     /// # Errors
-    /// Another profiler has the signal, or the kernel gives no timer: see [`Probe::arm`]. `InvalidInput` for
-    /// [`SampleSource::Asked`].
+    /// Another profiler has the signal, or the kernel gives no timer: see
+    /// [`ThreadProbe::arm`](weir_rt::sampler::ThreadProbe::arm). `InvalidInput` for [`SampleSource::Asked`].
     pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<StackCollection> {
         if source == SampleSource::Asked {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -237,7 +237,7 @@ impl HousekeepingHandle {
     /// so for a thread that the kernel does not let go.
     ///
     /// # Errors
-    /// There is no such worker, or no signal: see [`Probe::ask`].
+    /// There is no such worker, or no signal: see [`ThreadProbe::ask`](weir_rt::sampler::ThreadProbe::ask).
     pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<sampler::StackSample>> {
         let entries = self.shared.entries();
         let entry = entries.iter().find(|entry| entry.watched.worker == worker);

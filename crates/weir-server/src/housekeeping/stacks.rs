@@ -27,7 +27,7 @@ pub struct SampledStack {
     pub truncated: bool,
     /// State of the Lua VM; 0 outside of Lua.
     pub vm_state: u8,
-    /// Innermost first; see [`weir_rt::sampler::Frame`]. Empty if there was no room for another stack.
+    /// Innermost first; see [`weir_rt::sampler::StackFrame`]. Empty if there was no room for another stack.
     pub frames: Vec<u64>,
 }
 

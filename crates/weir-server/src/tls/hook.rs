@@ -51,7 +51,7 @@ pub struct HandshakeChoice {
     pub clients: Option<TrustedClients>,
     /// The session that the client has named, as [`HelloHandler::made`] received it.
     pub session: Option<Vec<u8>>,
-    /// The random bytes of the ServerHello (see [`weir_tls::Handshake::with_random`]).
+    /// The random bytes of the ServerHello (see [`weir_tls::ServerHandshake::with_random`]).
     pub random: Option<[u8; 32]>,
     /// [`HelloHandler::made`] is called for new sessions.
     pub keeps: bool,

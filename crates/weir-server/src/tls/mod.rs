@@ -1,8 +1,8 @@
 //! TLS in the server: what is configured (nginx's `ngx_http_ssl_module`), how a connection begins ([`accept`]), what
 //! requests learn of it.
 //!
-//! The protocol is `weir-tls`; here are its directives ([`settings`]), the files they name ([`files`]), the handshake on a
-//! socket, and the layer that a connection keeps afterwards ([`layer`]).
+//! The protocol is `weir-tls`; here are its directives ([`settings`]), the files they name ([`server`]), the handshake
+//! on a socket, and the layer that a connection keeps afterwards ([`accepted`]).
 
 pub(crate) mod accept;
 pub(crate) mod accepted;

@@ -2,7 +2,7 @@
 //!
 //! A reload with fewer workers does not end a thread that still has connections: it stops accepting, says with its
 //! responses that their connections end, and goes with the last of them. Until then it counts as
-//! [`WorkerStage::Retired`], and a reload with more workers calls it back. What was counted stays with the seat.
+//! [`WorkerStage::RETIRED`], and a reload with more workers calls it back. What was counted stays with the seat.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

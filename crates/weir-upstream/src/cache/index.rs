@@ -19,7 +19,7 @@ use weir_engine::zone::{LockedEntries, ZoneStore, ZoneTable, ZoneUsage};
 pub struct CacheIndex {
     /// The directory.
     pub(super) path: Arc<PathBuf>,
-    /// See [`Place::levels`]; so are the others.
+    /// See [`CacheZone::levels`](super::CacheZone::levels).
     pub(super) levels: [u8; 3],
     table: ZoneTable<Arc<CacheEntry>>,
     /// Bytes of all files, each rounded up to blocks.
@@ -54,7 +54,7 @@ pub(super) struct CacheIndexState {
     pub(super) absent: bool,
     /// How large that is, in whole blocks.
     pub(super) size: u64,
-    /// A request fetches it; with [`Turn`](super::Turn) until when it may take.
+    /// A request fetches it; with [`CacheTurn`](super::CacheTurn) until when it may take.
     pub(super) updating: bool,
     pub(super) lock_until: u64,
     /// A status that is the whole response, without a file, up to and with this second.

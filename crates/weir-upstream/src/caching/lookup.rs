@@ -132,7 +132,8 @@ impl CacheLookup {
         }
     }
 
-    /// Finds out how `x` goes on. Where it goes is known already ([`crate::Target::aim`]).
+    /// Finds out how `x` goes on. Where it goes is known already
+    /// ([`PassTarget::aim`](crate::handler::PassTarget::aim)).
     pub(crate) async fn begin(&self, x: &mut Exchange, up: &UpstreamLocation) -> CacheDecision {
         let purges = any(x, &self.settings.purge);
         if !self.is_for(x) && !purges {

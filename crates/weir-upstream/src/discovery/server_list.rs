@@ -108,7 +108,7 @@ impl ServerEntry {
         Some(Ok(()))
     }
 
-    /// Writes what [`read`](Origin::read) reads; numbers of nginx's defaults are left out.
+    /// Writes what [`read`](ServerEntry::read) reads; numbers of nginx's defaults are left out.
     pub(crate) fn write(&self, json: &mut JsonWriter) {
         let ServerEntry { backup, model, place } = self;
         json.nested(|json| {

@@ -35,7 +35,7 @@ impl PeerFigures {
         self.in_flight.store(self.in_flight.load(Relaxed) + 1, Relaxed);
     }
 
-    /// A try that [began](Figures::begin) has ended.
+    /// A try that [began](PeerFigures::begin) has ended.
     pub(crate) fn end(&self) {
         self.in_flight.store(self.in_flight.load(Relaxed) - 1, Relaxed);
     }

@@ -56,7 +56,8 @@ struct ListenEntry {
     /// A line set the socket's options.
     bind: bool,
     protocols: LineProtocols,
-    /// The protocols a line without all of them has, and whether that was warned about; see [`LineProtocols::note`].
+    /// The protocols a line without all of them has, and whether that was warned about; see
+    /// [`ProtocolAgreement::note`].
     agreed: ProtocolAgreement,
 }
 

@@ -1,7 +1,8 @@
 //! Responses as header sections, in nginx's order of fields.
 //!
 //! A response like one before it on the same connection has the same block, as long as no field has entered the peer's table
-//! and the second has not passed: blocks are kept and copied ([`Blocks`]), a tenth of the instructions of writing one.
+//! and the second has not passed: blocks are cached and copied ([`SentBlocks`]), a tenth of the instructions of writing
+//! one.
 
 use weir_http::KnownField;
 use weir_http::hpack::{FieldIndexing, HpackEncoder};
@@ -21,7 +22,7 @@ pub(super) struct SentBlocks([SentBlock; BLOCKS]);
 struct SentBlock {
     /// What [`heads::number`] says of its head; 0: no number.
     number: u32,
-    /// [`Encoder::changes`]
+    /// See [`HpackEncoder::changes`](weir_http::hpack::HpackEncoder::changes).
     changes: u32,
     /// The second of its date, in seconds since 1970.
     second: u64,

@@ -39,7 +39,7 @@ pub(crate) struct FfiAnswer {
     /// What says that the value which was found is still the same, as long as its version is this; or null.
     pub(crate) mark: *const EntryMark,
     pub(crate) version: f64,
-    /// When that value expires, as [`glance::now`] counts.
+    /// When that value expires, in milliseconds as [`shared_page::now`](crate::luajit::shared_page::now) counts.
     pub(crate) expires: f64,
     /// The number of the list of fields that the prelude has as Lua strings; 0 for none.
     pub(crate) strings: f64,

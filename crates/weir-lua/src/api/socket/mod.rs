@@ -1,11 +1,11 @@
 //! Cosockets: `ngx.socket.tcp` and what it gives.
 //!
-//! A socket object is a Lua table; in its first place is a [`TcpSocket`], which is there from the first `connect` on.
-//! The connection itself is a [`SocketConnection`], which pools ([`pool`]) keep between requests. What can be had
-//! without waiting (bytes that are in the buffer or the kernel, an idle connection, a send that the kernel takes) is
-//! had within the call: no future is made, the coroutine goes on. What waits is a future that holds socket and
-//! connection, and a [`SocketBusy`] that frees the direction again when the future ends, and closes the socket when it
-//! is dropped before that (`ngx.thread.kill`).
+//! A socket object is a Lua table; in its first place is a [`TcpSocket`](tcp::TcpSocket), which is there from the first
+//! `connect` on. The connection itself is a [`SocketConnection`](conn::SocketConnection), which pools ([`pool`]) keep
+//! between requests. What can be had without waiting (bytes that are in the buffer or the kernel, an idle connection, a
+//! send that the kernel takes) is had within the call: no future is made, the coroutine goes on. What waits is a future
+//! that holds socket and connection, and a [`SocketBusy`](tcp::SocketBusy) that frees the direction again when the
+//! future ends, and closes the socket when it is dropped before that (`ngx.thread.kill`).
 //!
 //! Sockets belong to a request, which closes them when it ends.
 

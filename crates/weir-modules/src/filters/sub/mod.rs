@@ -1,8 +1,8 @@
 //! `sub_filter`: replaces texts in responses, without regard to case.
 //!
 //! The header filter decides whether the response is one to be changed and takes away what was said of the body as it
-//! was; the body filter it pushes hands pieces to a [`replace::Replacer`]. Texts with variables are put together per
-//! request; a worker keeps what it made of the last ones, since they are mostly the same again.
+//! was; the body filter it pushes hands pieces to a [`replace::TextReplacer`]. Texts with variables are put together
+//! per request; a worker keeps what it made of the last ones, since they are mostly the same again.
 
 pub(crate) mod replace;
 pub(crate) mod search;

@@ -1,7 +1,7 @@
 //! `source`: where the servers of an upstream come from while the server runs: a file that is watched, a URL that is
 //! asked now and then, a key of etcd, a service of Consul.
 //!
-//! One mechanism, four [readers](reader::Reader): a reader gives the next list whenever there is one; a task takes it into
+//! One mechanism, four [readers](reader::SourceReader): a reader gives the next list whenever there is one; a task takes it into
 //! use and keeps it on disk. What can't be read changes nothing: the last good list stays in use, and is the one that the
 //! next start begins with. The tasks run on the [thread](weir_engine::services) that runs no requests, so that a source that hangs costs no
 //! request anything, and a worker that is stuck keeps no list from being followed.
