@@ -94,7 +94,7 @@ impl fmt::Debug for Contexts {
 pub struct ArgCount {
     /// Bit n means n arguments, the highest one for 63 and more.
     counts: u64,
-    /// What ends it.
+    /// How the directive ends: by `;`, by a block, ...
     pub kind: DirectiveEnd,
 }
 

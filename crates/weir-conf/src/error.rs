@@ -10,13 +10,13 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// How bad it is.
+    /// The severity, as logs name it.
     pub level: LevelName,
     /// nginx's words, without the place.
     pub message: String,
     /// What it is about; `None` when no text is to blame (the main file cannot be opened).
     pub span: Option<Span>,
-    /// How to correct it, as far as that is known: `did you mean "gzip"?`
+    /// How to correct it, as far as that is known: `did you mean "gzip"?`; `None` if there is no suggestion.
     pub hint: Option<String>,
 }
 

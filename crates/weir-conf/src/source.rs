@@ -90,7 +90,7 @@ pub struct FileId(pub(crate) u16);
 /// Bytes `start..end` of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The file.
+    /// The file of the text.
     pub file: FileId,
     /// Offset of the first byte.
     pub start: u32,
@@ -115,7 +115,7 @@ impl Span {
 pub struct SourcePlace<'a> {
     /// The full path, as nginx shows it.
     pub path: &'a Path,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: u32,
     /// The column in characters, from 1; a tab is one.
     pub column: u32,

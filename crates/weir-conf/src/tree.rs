@@ -29,13 +29,13 @@ pub struct ConfPaths {
 /// One directive as written.
 #[derive(Clone, Debug)]
 pub struct DirectiveLine {
-    /// Its first word.
+    /// The first word: the directive's name.
     pub name: Word,
-    /// The other words.
+    /// The other words: the arguments.
     pub args: Vec<Word>,
-    /// The lines in braces after them.
+    /// The lines in braces after the arguments; `None` if the line ends with `;`.
     pub block: Option<Block>,
-    /// The raw text in braces after them, for names that ask for it.
+    /// The raw text in braces after the arguments, for names that take one (`*_by_lua_block`); `None` for others.
     pub raw: Option<RawBlock>,
     /// From the name to the `;` or `}`.
     pub span: Span,
@@ -64,7 +64,7 @@ impl DirectiveLine {
 /// Lines in braces.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The lines.
+    /// The lines, in the order of the text.
     pub lines: Vec<DirectiveLine>,
     /// From the `{` to the `}`.
     pub span: Span,

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error, small enough to be copied; it is logged once, where it is turned into a verdict or ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineError {
-    /// What happened.
+    /// What has failed.
     pub kind: EngineErrorKind,
     /// Whose fault it is.
     pub side: FaultSide,

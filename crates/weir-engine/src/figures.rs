@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct FigureTable {
     /// Of each column its head for people, and its key for programs.
     pub columns: &'static [(&'static str, &'static str)],
-    /// A value a column.
+    /// The rows; each has one value per column.
     pub rows: Vec<Vec<FigureValue>>,
 }
 

@@ -22,7 +22,7 @@ use weir_rt::process;
 /// What a build has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildFindings {
-    /// Contents by path.
+    /// Contents by path, in bytes.
     pub files: HashMap<PathBuf, Vec<u8>>,
     /// The addresses of names with `port`, in the system's order.
     pub names: HashMap<(String, u16), Vec<SocketAddr>>,

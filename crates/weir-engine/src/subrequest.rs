@@ -27,7 +27,7 @@ pub use crate::plan::included::{
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
 pub struct SubrequestOptions {
-    /// The method.
+    /// The request method.
     pub method: Method,
     /// Which variables the child sees.
     pub share: VariableShare,
@@ -37,7 +37,8 @@ pub struct SubrequestOptions {
     pub head_only: bool,
     /// Done with the child before it runs.
     pub prepare: PrepareHook,
-    /// At most this many bytes of the response's body are taken; more end it (`subrequest_output_buffer_size`).
+    /// Maximum of bytes of the response's body; a longer one ends the subrequest (`subrequest_output_buffer_size`).
+    /// `None`: no limit.
     pub limit: Option<u64>,
     /// A status for which a page, or an `error_page`, would be sent is the whole response.
     pub bare: bool,
@@ -50,7 +51,7 @@ pub struct SubrequestCall {
     pub uri: Vec<u8>,
     /// The arguments, without `?`.
     pub args: Vec<u8>,
-    /// What it is like.
+    /// The method, body and variables of the subrequest.
     pub options: SubrequestOptions,
 }
 

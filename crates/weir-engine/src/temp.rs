@@ -108,11 +108,11 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), EngineError> {
 /// A file that can't be used.
 #[derive(Debug)]
 pub struct TempFileFailure {
-    /// The system call.
+    /// The name of the system call that failed.
     pub call: &'static str,
     /// Whose path it was given.
     pub path: PathBuf,
-    /// What it said.
+    /// The error of that call.
     pub error: io::Error,
 }
 

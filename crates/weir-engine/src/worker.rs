@@ -35,13 +35,13 @@ pub use part::{WorkerPart, WorkerSlot};
 /// The number of the privileged agent, which is not one of the workers.
 pub const AGENT: u8 = u8::MAX - 1;
 
-/// One thread's state.
+/// The state of one worker thread: what all of its connections and requests share. It never leaves its thread.
 pub struct Worker {
     /// Its number, from 0.
     pub id: u8,
     /// Read by status pages and other threads.
     pub counters: Arc<WorkerCounters>,
-    /// Sinks of traces.
+    /// Where the traces of its requests go.
     pub recorder: RefCell<Recorder>,
     /// What its requests do at this moment, and what they have in common.
     pub(crate) present: Rc<WorkerPresences>,
@@ -52,7 +52,8 @@ pub struct Worker {
     parts: WorkerParts,
     /// A list for a caller that needs one between two statements: taken and put back.
     pub fields: RefCell<Vec<weir_http::Field>>,
-    /// A buffer for a caller that needs one between two statements; taken and put back, never held across an await.
+    /// A buffer of bytes for a caller that needs one between two statements; taken and put back, never held across an
+    /// await.
     pub scratch: RefCell<Vec<u8>>,
     generation: RefCell<Option<Rc<WorkerGeneration>>>,
     /// Counts generations; a connection compares it with the one it saw last.

@@ -89,13 +89,13 @@ pub enum IfModifiedSince {
 /// The conditional fields of a request, each the raw value when present.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestConditions<'a> {
-    /// `If-Match`.
+    /// `If-Match`, the field's value; `None` when it is absent.
     pub if_match: Option<&'a [u8]>,
-    /// `If-None-Match`.
+    /// `If-None-Match`, the field's value; `None` when it is absent.
     pub if_none_match: Option<&'a [u8]>,
-    /// `If-Modified-Since`.
+    /// `If-Modified-Since`, the field's value (a date); `None` when it is absent.
     pub if_modified_since: Option<&'a [u8]>,
-    /// `If-Unmodified-Since`.
+    /// `If-Unmodified-Since`, the field's value (a date); `None` when it is absent.
     pub if_unmodified_since: Option<&'a [u8]>,
 }
 

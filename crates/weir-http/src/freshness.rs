@@ -15,7 +15,7 @@ pub struct Freshness {
     pub no_cache: bool,
     /// `Expires` lies in the past, or is no date.
     pub expired: bool,
-    /// Not to be cached, whatever other fields say.
+    /// True when the response must not be cached, whatever other fields say.
     pub refused: bool,
     /// `X-Accel-Expires` has decided.
     accel: bool,

@@ -111,7 +111,7 @@ pub fn line(bytes: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Finds the end of a value.
+/// Reads a value of known length, piece by piece, and the line end and `END` after it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemcachedValue {
     /// Bytes of the value that are to come.

@@ -8,7 +8,7 @@ use crate::date;
 /// A part of a representation, `start..end` in bytes, never empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
     /// The offset after the last byte.
     pub end: u64,
@@ -116,8 +116,8 @@ pub fn content_range(out: &mut Vec<u8>, range: ByteRange, length: u64) {
     append(out, format_args!("bytes {}-{}/{length}", range.start, range.end - 1));
 }
 
-/// Reads the value of `Content-Range` of one part: the part, and the length of the whole unless that is `*`. Spaces
-/// may be between its pieces, as nginx takes them.
+/// Reads the value of `Content-Range` of one part: the part, and the length of the whole in bytes, `None` where that
+/// is `*`. Spaces may be between its pieces, as nginx takes them. `None` if the value is not a byte range.
 pub fn parse_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
     let rest = value.strip_prefix(b"bytes ")?;
     let (first, rest) = piece(rest, b'-')?;

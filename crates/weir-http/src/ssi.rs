@@ -18,7 +18,7 @@ pub struct SsiParser {
 /// A command as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsiCommand {
-    /// Its name.
+    /// The command's name, such as `include`.
     pub name: Vec<u8>,
     /// Its parameters, in order; backslashes are in values as written.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,

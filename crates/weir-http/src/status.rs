@@ -78,11 +78,11 @@ pub(crate) fn on_wire(status: u16) -> u16 {
 /// The words of a built-in error page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorPageText {
-    /// The `<title>`.
+    /// The text of `<title>`.
     pub title: &'static str,
-    /// The `<h1>`.
+    /// The text of `<h1>`.
     pub heading: &'static str,
-    /// One more line below the heading (494-497).
+    /// One more line below the heading (494 to 497); `None` for other statuses.
     pub detail: Option<&'static str>,
 }
 

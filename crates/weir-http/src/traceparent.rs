@@ -9,7 +9,7 @@ pub struct TraceParent {
     pub trace: u128,
     /// The caller's own number in it (parent-id); never 0.
     pub span: u64,
-    /// The caller records the trace.
+    /// True when the caller records the trace.
     pub sampled: bool,
 }
 

@@ -161,7 +161,7 @@ pub fn exten(path: &[u8]) -> Option<Span> {
 pub struct InternalTarget<'a> {
     /// The path, decoded when it held escapes.
     pub path: Cow<'a, [u8]>,
-    /// What follows `?`, raw.
+    /// What follows `?`, not decoded; `None` without `?`.
     pub args: Option<&'a [u8]>,
 }
 

@@ -25,26 +25,27 @@ pub struct DnsAnswer {
     pub services: Vec<DnsService>,
     /// The names of an address.
     pub names: Vec<DnsName>,
-    /// Until when it holds, in the caller's milliseconds. A stale answer holds for a short time: it is asked for again.
+    /// When it expires, in milliseconds of the caller's clock. A stale answer is valid for a short time, then asked
+    /// for again.
     pub until: u64,
-    /// From when on a look-up has it asked for again in advance.
+    /// From when on a look-up has it asked for again in advance, in milliseconds of the caller's clock.
     pub refresh: u64,
-    /// It has expired, and no server had a newer one.
+    /// True when it has expired, and no server had a newer one.
     pub stale: bool,
 }
 
 /// A server of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsService {
-    /// The lowest is asked first.
+    /// Peers of the lowest number are asked first (RFC 2782).
     pub priority: u16,
-    /// Its share among those of its priority.
+    /// The share of requests among those of its priority; 0: a very small one (RFC 2782).
     pub weight: u16,
-    /// Its port.
+    /// The TCP or UDP port.
     pub port: u16,
-    /// Its name.
+    /// The host name.
     pub target: DnsName,
-    /// Its addresses.
+    /// The addresses of `target`; empty if it has none.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -11,25 +11,25 @@ pub struct ResolverSettings {
     pub servers: Vec<SocketAddr>,
     /// Those that are asked when the others fail.
     pub backups: Vec<SocketAddr>,
-    /// How long answers hold, instead of as long as they say.
+    /// Milliseconds for which answers are valid, in place of their TTL; `None`: their TTL counts.
     pub valid: Option<u64>,
-    /// The shortest and the longest that an answer may hold by its own word.
+    /// The least and the most milliseconds for which the TTL of an answer counts.
     pub ttl: (u64, u64),
     /// Whether IPv4 addresses are asked for.
     pub ipv4: bool,
     /// Whether IPv6 addresses are asked for.
     pub ipv6: bool,
-    /// How long addresses stay in use beyond their time when no server can be asked; 0: not at all.
+    /// Milliseconds for which addresses stay in use after they expired while no server can be asked; 0: not at all.
     pub stale: u64,
     /// How many times in a row name servers must say that a name that worked is gone before it is.
     pub confirm: u32,
-    /// The interval of heartbeats to all name servers; `None`: only those that fail get some.
+    /// Milliseconds between heartbeats to all name servers; `None`: only those that fail get some.
     pub heartbeat: Option<u64>,
     /// Domains that names are looked for in.
     pub search: Vec<DnsName>,
     /// Names of at least that many dots are tried as they are before the search list is.
     pub ndots: usize,
-    /// Names that are kept in memory.
+    /// Maximum number of names in the cache.
     pub names: usize,
 }
 

@@ -71,18 +71,18 @@ pub struct DnsResponse {
     pub question: (DnsName, u16),
     /// The records of the answer section.
     pub records: Vec<DnsRecord>,
-    /// Seconds for which "there is nothing" holds.
+    /// Seconds for which an empty answer is valid; `None` if the response does not say.
     pub negative: Option<u32>,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsRecord {
-    /// Whose it is.
+    /// The name that the record belongs to.
     pub name: DnsName,
     /// Seconds that it holds.
     pub ttl: u32,
-    /// What it says.
+    /// The record's data.
     pub data: RecordData,
 }
 

@@ -36,11 +36,11 @@ pub struct PoolStats {
     pub threads: usize,
     /// Threads there may be.
     pub most: usize,
-    /// Threads running something.
+    /// Number of threads that run a job.
     pub busy: usize,
-    /// Jobs waiting for a thread.
+    /// Number of jobs that wait for a thread.
     pub queued: usize,
-    /// Jobs that could not even get a first thread and ran on their caller's.
+    /// Number of jobs that could not even get a first thread and ran on their caller's.
     pub inline: u64,
 }
 

@@ -79,7 +79,7 @@ pub fn unix_ns() -> u64 {
 /// A moment in both clocks: it converts what was stamped in [`ticks`] to the time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockMoment {
-    /// By [`ticks`].
+    /// The count of [`ticks`] at that moment.
     pub ticks: u64,
     /// Nanoseconds since 1970.
     pub unix_ns: u64,

@@ -23,17 +23,17 @@ pub struct ListenOptions {
     pub reuseport: bool,
     /// `ipv6only=`: whether `[::]` leaves IPv4 alone; `None` is nginx's default, on.
     pub ipv6only: Option<bool>,
-    /// `rcvbuf=` in bytes (SO_RCVBUF), inherited by accepted sockets.
+    /// `rcvbuf=` in bytes (SO_RCVBUF), inherited by accepted sockets; `None`: the system's default.
     pub rcvbuf: Option<u32>,
-    /// `sndbuf=` in bytes (SO_SNDBUF), inherited by accepted sockets.
+    /// `sndbuf=` in bytes (SO_SNDBUF), inherited by accepted sockets; `None`: the system's default.
     pub sndbuf: Option<u32>,
-    /// `fastopen=`: the limit on connections that sent data with their SYN (RFC 7413).
+    /// `fastopen=`: the limit on connections that sent data with their SYN (RFC 7413); `None`: off.
     pub fastopen: Option<u32>,
     /// `deferred`: accept only once data has come (TCP_DEFER_ACCEPT).
     pub deferred: bool,
     /// `so_keepalive=`; `None` leaves the system's default.
     pub keepalive: Option<TcpKeepalive>,
-    /// TCP_NODELAY, inherited by accepted sockets, which saves one system call each.
+    /// True sets TCP_NODELAY, inherited by accepted sockets, which saves one system call each.
     pub nodelay: bool,
 }
 
@@ -56,11 +56,11 @@ impl Default for ListenOptions {
 /// `so_keepalive=on|off|[idle]:[interval]:[count]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpKeepalive {
-    /// SO_KEEPALIVE.
+    /// True sets SO_KEEPALIVE.
     pub on: bool,
-    /// Seconds of silence before the first probe (TCP_KEEPIDLE).
+    /// Seconds of silence before the first probe (TCP_KEEPIDLE); `None`: the system's default.
     pub idle: Option<u32>,
-    /// Seconds between probes (TCP_KEEPINTVL).
+    /// Seconds between probes (TCP_KEEPINTVL); `None`: the system's default.
     pub interval: Option<u32>,
     /// Number of probes without a reply after which the connection is dead (TCP_KEEPCNT).
     pub count: Option<u32>,
@@ -346,7 +346,7 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     /// `$tcpinfo_rttvar`: its mean deviation, microseconds.
     pub rttvar_us: u32,
-    /// `$tcpinfo_snd_cwnd`: congestion window, segments.
+    /// `$tcpinfo_snd_cwnd`: congestion window, in segments.
     pub snd_cwnd: u32,
     /// `$tcpinfo_rcv_space`: receive window in use, bytes.
     pub rcv_space: u32,
@@ -356,7 +356,7 @@ pub struct TcpInfo {
     pub last_data_recv_ms: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments retransmitted so far.
+    /// Number of segments retransmitted so far.
     pub total_retrans: u32,
 }
 
@@ -395,7 +395,7 @@ pub struct SocketBytes {
     pub unread: u64,
     /// Bytes written and not acknowledged by the peer (SIOCOUTQ).
     pub unacknowledged: u64,
-    /// Of those, not even sent (SIOCOUTQNSD): the peer's or the network's window is full.
+    /// Bytes of those not even sent (SIOCOUTQNSD): the peer's or the network's window is full.
     pub unsent: u64,
 }
 

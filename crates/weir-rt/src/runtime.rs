@@ -26,13 +26,13 @@ use crate::{blocking as pool, clock, sampler, sys};
 /// What a runtime is made with.
 #[derive(Clone, Debug)]
 pub struct RuntimeOptions {
-    /// Which driver.
+    /// Which driver: io_uring, epoll, or the best that works.
     pub driver: DriverChoice,
     /// The worker's number, for [`RuntimeHandle::worker`] and names; need not be unique in the process.
     pub worker: u8,
     /// Receive buffers of 4 KB in the pool; rounded up to a power of two between 8 and 32,768.
     pub buffers: u16,
-    /// A name for logs.
+    /// The thread's name in logs.
     pub name: String,
 }
 

@@ -18,7 +18,7 @@ pub struct Signals {
 /// One signal as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedSignal {
-    /// Its number.
+    /// The signal's number.
     pub signal: c_int,
     /// Process id of the sender (for SIGCHLD: the child); 0 if it was the kernel.
     pub pid: u32,

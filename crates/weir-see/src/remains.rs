@@ -105,7 +105,7 @@ pub fn complete(record: Vec<u8>, pid: u32, how: &str) -> Vec<u8> {
     file
 }
 
-/// Where a master keeps it: beside the control socket.
+/// The path of a master's crash record: that of the control socket `socket`, with the extension `.crash.pftrace`.
 #[must_use]
 pub fn beside(socket: &Path) -> PathBuf {
     socket.with_extension("crash.pftrace")

@@ -22,7 +22,7 @@ pub struct EncoderProgress {
     pub taken: usize,
     /// Number of bytes written to the output.
     pub given: usize,
-    /// More waits to be written.
+    /// True when more output waits to be written.
     pub more: bool,
     /// All input was used and nothing waits to be written; with [`BrotliOperation::Finish`]: the stream is whole.
     pub done: bool,

@@ -33,7 +33,7 @@ pub enum RecordKind {
 pub struct ProbeHit {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub time: u64,
-    /// What happened.
+    /// What happened: the kind of record.
     pub what: RecordKind,
     /// The number the probe was given.
     pub number: u32,

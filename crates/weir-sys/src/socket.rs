@@ -28,7 +28,7 @@ pub fn set_linger_zero(socket: &impl AsFd) -> io::Result<()> {
 /// The process at the other end of a unix stream socket, as the kernel noted when it was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProcess {
-    /// The process.
+    /// The process id.
     pub pid: i32,
     /// Its effective user.
     pub uid: u32,

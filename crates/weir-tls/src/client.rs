@@ -21,13 +21,13 @@ use crate::verify::AnyServer;
 /// What a client offers.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// `proxy_ssl_protocols`
+    /// Versions that are offered (`proxy_ssl_protocols`).
     pub protocols: ProtocolVersions,
-    /// `proxy_ssl_ciphers`
+    /// Cipher suites that are offered, in order of preference (`proxy_ssl_ciphers`).
     pub suites: Vec<SupportedCipherSuite>,
     /// Key exchange groups, in order of preference.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
-    /// `proxy_ssl_certificate`
+    /// The client certificate (`proxy_ssl_certificate`); `None`: the client has none.
     pub certificate: Option<Certificate>,
     /// Application protocols, in order.
     pub alpn: Vec<Vec<u8>>,
@@ -35,7 +35,7 @@ pub struct ClientSettings {
     pub tell_name: bool,
     /// `proxy_ssl_session_reuse`: number of sessions stored, by name of the server; 0: none.
     pub sessions: usize,
-    /// `lua_ssl_key_log`
+    /// The file of secrets (`lua_ssl_key_log`); `None`: secrets are not logged.
     pub key_log: Option<Arc<KeyLogFile>>,
 }
 

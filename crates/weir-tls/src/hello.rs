@@ -129,7 +129,7 @@ const RECORD: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct ReceivedHello {
     pub(crate) records: Vec<u8>,
-    /// What it says.
+    /// What the client offers, by extension.
     pub fields: HelloFields,
     /// What a handshake can come of.
     pub(crate) offer: HelloOffer,

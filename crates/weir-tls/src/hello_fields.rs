@@ -11,7 +11,7 @@ pub struct HelloFields {
     pub session_id: Vec<u8>,
     /// Cipher suites offered, in order.
     pub cipher_suites: Vec<u16>,
-    /// The name of the server that is wanted, in lower case.
+    /// The name of the wanted server (SNI), in lower case; `None` without that extension.
     pub server_name: Option<String>,
     /// Protocols offered.
     pub alpn: Vec<Vec<u8>>,

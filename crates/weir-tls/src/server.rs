@@ -28,27 +28,28 @@ use crate::verify;
 /// What a server offers.
 #[derive(Clone)]
 pub struct ServerSettings {
-    /// `ssl_protocols`
+    /// Versions that are accepted (`ssl_protocols`).
     pub protocols: ProtocolVersions,
     /// `ssl_ciphers`: suites of TLS 1.2 and 1.3, in order.
     pub suites: Vec<SupportedCipherSuite>,
     /// `ssl_ecdh_curve`: key exchange groups, in order of preference.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
-    /// `ssl_prefer_server_ciphers`
+    /// True when the server's order of ciphers counts, not the client's (`ssl_prefer_server_ciphers`).
     pub prefer_own_order: bool,
     /// Nevertheless the order of a client counts that begins with ChaCha20, since it has no AES in hardware.
     pub prioritize_chacha: bool,
     /// Application protocols, in order; none: what the client offers is not looked at.
     pub alpn: Vec<Vec<u8>>,
-    /// Where sessions are stored that are not in tickets.
+    /// Where sessions are stored that are not in tickets; `None`: they are not stored.
     pub cache: Option<Arc<SessionCache>>,
     /// Keys of tickets; `None`: none are given out.
     pub tickets: Option<ServerTickets>,
     /// Bytes of early data that are taken; 0: none.
     pub early_data: u32,
-    /// `ssl_certificate_compression`
+    /// True when certificates may be sent compressed (`ssl_certificate_compression`).
     pub compress: bool,
-    /// Clients are asked for certificates, issued by one of these names (as encoded).
+    /// Names of issuers, as encoded, sent with the request for a client certificate; `None`: clients are not asked
+    /// for one.
     pub client_subjects: Option<Vec<Vec<u8>>>,
 }
 
@@ -68,11 +69,12 @@ pub struct ServerConfig {
 /// What one handshake does otherwise than its server.
 #[derive(Debug, Default)]
 pub struct HandshakeWishes {
-    /// Other versions.
+    /// Versions other than the server's; `None`: the server's.
     pub protocols: Option<ProtocolVersions>,
-    /// Clients are asked for certificates, issued by one of these names (as encoded).
+    /// Names of issuers, as encoded, sent with the request for a client certificate; `None`: as the server's settings
+    /// say.
     pub client_subjects: Option<Vec<Vec<u8>>>,
-    /// Where its session is stored.
+    /// Where its session is stored, outside of the server's cache; `None`: the server's.
     pub sessions: Option<Arc<ExternalSessions>>,
 }
 

@@ -85,7 +85,7 @@ impl HandshakeNotes {
 /// What is known once a handshake is complete.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFacts {
-    /// `TLSv1.3`
+    /// The version as OpenSSL names it: `TLSv1.3`.
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
     pub cipher: &'static str,
@@ -97,7 +97,7 @@ pub struct SessionFacts {
     pub peer_signature: &'static str,
     /// The session is an earlier one.
     pub resumed: bool,
-    /// The protocol agreed upon.
+    /// The application protocol agreed upon (ALPN); `None` without one.
     pub alpn: Option<Vec<u8>>,
     /// The peer's certificates, its own first.
     pub peer: Vec<CertificateDer<'static>>,

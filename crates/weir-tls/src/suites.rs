@@ -12,9 +12,9 @@ use crate::secrets::NotedRandom;
 /// `ssl_protocols`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProtocolVersions {
-    /// TLS 1.2
+    /// True when TLS 1.2 is allowed.
     pub tls12: bool,
-    /// TLS 1.3
+    /// True when TLS 1.3 is allowed.
     pub tls13: bool,
 }
 

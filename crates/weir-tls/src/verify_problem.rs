@@ -3,9 +3,9 @@
 /// A verdict of OpenSSL's: its number and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyProblem {
-    /// `X509_V_ERR_...`
+    /// The number of OpenSSL's `X509_V_ERR_...`.
     pub code: u16,
-    /// What it says.
+    /// OpenSSL's text for it.
     pub text: &'static str,
 }
 

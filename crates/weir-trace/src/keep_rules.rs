@@ -21,7 +21,7 @@ pub enum SlowLimit {
 /// What the requests of one location keep, besides failed requests and those that were asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeepRule {
-    /// Slow requests.
+    /// From which duration on a request counts as slow.
     pub slow: SlowLimit,
     /// One in so many, whatever became of it; 0 for none.
     pub sample: u32,

@@ -90,11 +90,11 @@ pub struct SiteTotals {
     pub run: Histogram,
     /// Wait per request that waited there, inclusive, in ticks.
     pub wait: Histogram,
-    /// The rest.
+    /// The figures that sites of any kind have.
     pub counts: SiteCounts,
     /// For sites of whole requests: their whole time, in ticks, of every request at any level.
     pub total: Histogram,
-    /// For sites of whole requests: by status, of every request at any level.
+    /// For sites of whole requests: numbers by status, of every request at any level; `None` for other sites.
     pub status: Option<StatusCounts>,
 }
 
@@ -119,11 +119,11 @@ impl SiteTotals {
 pub struct SiteCounts {
     /// How often it was entered or marked; one request may do so several times.
     pub calls: u64,
-    /// Bytes in.
+    /// Bytes received.
     pub bytes_in: u64,
-    /// Bytes out.
+    /// Bytes sent.
     pub bytes_out: u64,
-    /// Errors noted.
+    /// Number of errors noted.
     pub errors: u64,
 }
 

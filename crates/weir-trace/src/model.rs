@@ -103,7 +103,7 @@ impl WaitKind {
 /// One CPU sample, as the signal handler leaves it: the reader gives addresses their names.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CpuSample {
-    /// When, in ticks.
+    /// When it was taken, in ticks.
     pub time: u64,
     /// Where the worker was: attributes the sample even if the walk of the stack failed.
     pub site: Site,
@@ -142,11 +142,12 @@ pub struct LoopStall {
 /// Connections of a worker that is in a turn that takes too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StallConnections {
-    /// Went on at other workers: they had waited in its queue, or were parked.
+    /// Number of connections that went on at other workers: they had waited in its queue, or were parked.
     pub handed_on: u64,
     /// Came meanwhile, and were dealt to other workers.
     pub dealt_elsewhere: u64,
-    /// Had to wait for the turn to end if there was something to do: open, or still in its queue.
+    /// Number of connections that had to wait for the end of the turn if they had something to do: open, or still in
+    /// its queue.
     pub stayed: u64,
 }
 

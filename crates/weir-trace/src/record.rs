@@ -9,7 +9,7 @@ use crate::site::Site;
 /// there is one; without one, `total` is the caller's to give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Its number.
+    /// The request's number.
     pub id: RequestId,
     /// The location that responded: a site of [`SiteKind::Request`](crate::SiteKind). What has none is counted only
     /// in the worker's totals.
@@ -19,7 +19,7 @@ pub struct RequestRecord {
     pub rule: u16,
     /// The status sent, or nginx's for a client that left (499).
     pub status: u16,
-    /// Which worker.
+    /// The worker's number.
     pub worker: u16,
     /// 9 for HTTP/0.9, 10, 11, 20, 30.
     pub protocol: u8,
@@ -33,7 +33,7 @@ pub struct RequestRecord {
     pub total: u64,
     /// Ticks of it spent running.
     pub run: u64,
-    /// Of it, waiting, by [`WaitKind`].
+    /// Ticks of it spent waiting, by [`WaitKind`].
     pub waits: [u64; WaitKind::COUNT],
     /// Ticks before the beginning: in the listener's accept queue (first request of a connection).
     pub accept_wait: u64,

@@ -208,7 +208,7 @@ impl ConnectionStep {
 pub struct SiteInfo {
     /// The sort of place.
     pub kind: SiteKind,
-    /// nginx's name of the phase, for phases and their handlers.
+    /// nginx's name of the phase, for phases and their handlers; `None` for other sites.
     pub phase: Option<&'static str>,
     /// The location, as the configuration names it; empty outside of locations.
     pub location: Arc<str>,

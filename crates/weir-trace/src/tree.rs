@@ -68,7 +68,7 @@ impl TreeNode {
 pub struct NodeWait {
     /// Index of the node.
     pub node: u32,
-    /// For what.
+    /// What it waited for.
     pub kind: WaitKind,
     /// How often it waited.
     pub calls: u64,

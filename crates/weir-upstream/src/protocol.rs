@@ -149,7 +149,7 @@ pub struct OutgoingRequest {
     /// The section asks for a WebSocket (RFC 8441): what its client receives in `Sec-WebSocket-Accept` where the server
     /// opens it.
     pub websocket: Option<Vec<u8>>,
-    /// A body other than the client's.
+    /// A body to send in place of the client's; `None`: the client's.
     pub body: Option<Vec<u8>>,
     /// How the client's body follows.
     pub framing: RequestFraming,
@@ -212,21 +212,21 @@ impl FieldSection {
 /// The head of a response. Spans are of the exchange's arena.
 #[derive(Debug, Default)]
 pub struct IncomingHead {
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// The status and the reason as sent (`200 OK`); `None`: the usual one.
     pub reason: Option<Span>,
-    /// The fields.
+    /// The response's fields, in order.
     pub fields: Vec<Field>,
     /// The length of the body in bytes, if the head announces it.
     pub content_length: Option<u64>,
     /// Where the body ends.
     pub decoder: BodyDecoder,
-    /// The server keeps the connection.
+    /// True when the server keeps the connection open.
     pub keep_alive: bool,
-    /// The connection speaks another protocol from here on.
+    /// True when the connection speaks another protocol from here on.
     pub upgraded: bool,
-    /// What the protocol keeps between two calls of [`UpstreamProtocol::head`].
+    /// What the protocol stores between two calls of [`UpstreamProtocol::head`]; `None` without any.
     pub state: Option<Box<dyn Any>>,
 }
 

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandLine {
-    /// What to do.
+    /// What the program is to do.
     pub action: CommandAction,
-    /// `-c`
+    /// `-c`: the path of the configuration file; `None` without it.
     pub conf: Option<PathBuf>,
-    /// `-p`
+    /// `-p`: the path of the prefix; `None` without it.
     pub prefix: Option<PathBuf>,
-    /// `-e`
+    /// `-e`: the error log before the configuration is read; `None` without it.
     pub error_log: Option<PathBuf>,
-    /// `-g`
+    /// `-g`: lines outside of all blocks; `None` without it.
     pub globals: Option<String>,
-    /// `-q`
+    /// True with `-q`: only errors are printed.
     pub quiet: bool,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct ConfLocation {
     pub conf: Option<PathBuf>,
     /// Where relative paths begin.
     pub prefix: PathBuf,
-    /// `-g`
+    /// `-g`: lines outside of all blocks; `None` without it.
     pub globals: Option<String>,
 }
 

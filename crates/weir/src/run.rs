@@ -44,11 +44,11 @@ pub(crate) struct StartedConf {
     pub sockets: InheritedSockets,
     /// The signals, blocked.
     pub signals: Signals,
-    /// The process that waits for the daemon to be ready.
+    /// The process that waits for the daemon to be ready; `None` if none does.
     pub readiness: Option<DaemonReadiness>,
     /// systemd.
     pub notify: NotifySocket,
-    /// The process that this one takes over from.
+    /// The id of the process that this one takes over from; `None` at a first start.
     pub predecessor: Option<u32>,
 }
 

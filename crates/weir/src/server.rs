@@ -23,17 +23,17 @@ use crate::{control, settings, single};
 
 /// What the master leaves to its child.
 pub(crate) struct ServerInheritance {
-    /// What to serve.
+    /// The configuration to serve.
     pub configuration: Arc<Configuration>,
-    /// Where.
+    /// The listening sockets.
     pub sockets: InheritedSockets,
-    /// The control socket.
+    /// The control socket; `None`: there is none.
     pub control: Option<UnixListener>,
     /// The way to the master.
     pub channel: ProcessChannel,
     /// Names and places that stay the same.
     pub paths: ConfLocation,
-    /// Memory for what is to be known of a crash.
+    /// Memory for the record of a crash; `None`: nothing is recorded.
     pub remains: Option<CrashRemains>,
 }
 

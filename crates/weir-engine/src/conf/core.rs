@@ -45,7 +45,8 @@ pub enum AliasedPart {
 pub struct ErrorPage {
     /// The status it is for.
     pub status: u16,
-    /// `=CODE`: the response's status; `Some(0)` for a bare `=`, the status of the page itself.
+    /// `=CODE`: the response's status; `Some(0)` for a bare `=`, which takes the status of the page itself; `None`
+    /// keeps the original status.
     pub overwrite: Option<u16>,
     /// Where to: a path, `@name`, or an address.
     pub target: ValueScript,

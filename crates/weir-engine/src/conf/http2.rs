@@ -24,12 +24,12 @@ impl Module for Http2 {
     }
 }
 
-/// The settings of one block as written.
+/// The settings of one block as written; `None` where the directive is absent.
 #[derive(Default)]
 pub struct Http2Conf {
-    /// `http2`
+    /// `http2`: whether HTTP/2 is enabled.
     pub on: Option<bool>,
-    /// `http2_max_concurrent_streams`
+    /// `http2_max_concurrent_streams`: a number of streams.
     pub max_concurrent_streams: Option<u64>,
     /// `http2_body_preread_size`, in bytes.
     pub body_preread_size: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Http2Conf {
 pub struct Http2Settings {
     /// `http2`: connections to the server's address may be HTTP/2.
     pub on: bool,
-    /// `http2_max_concurrent_streams`
+    /// Number of streams that a client may have open at a time (`http2_max_concurrent_streams`).
     pub max_concurrent_streams: u32,
     /// `http2_body_preread_size`: bytes of a request body that are accepted before it is read.
     pub body_preread_size: u32,

@@ -77,15 +77,15 @@ macro_rules! make_conf {
             pub matcher: Option<LocationMatcher>,
             /// Instructions of other modules among those of `rewrite`; of this block alone.
             pub instructed: Vec<InsertedInstruction>,
-            /// The module of the last directive of this block that names a content handler.
+            /// The module of the last directive of this block that names a content handler; `None` without one.
             pub content: Option<&'static str>,
             /// `resolver_cache`; the inner `None` is `off`.
             pub resolver_cache: Option<Option<Arc<PathBuf>>>,
-            /// `open_file_cache_events`; means nothing here.
+            /// `open_file_cache_events`; only checked.
             pub open_file_cache_events: Option<bool>,
-            /// `error_log`, all lines of the block.
+            /// `error_log`: all lines of the block.
             pub error_log: Option<Vec<LogSpec>>,
-            /// The opened logs of `error_log`.
+            /// The logs of `error_log`, once they are open; `None` before.
             pub error_log_open: Option<ErrorLog>,
             /// Directives without effect here, kept to refuse a second one.
             pub accepted: AcceptedHttpCore,
@@ -122,14 +122,14 @@ location_settings!(make_conf);
 pub struct DocumentRoot {
     /// The directory; not relative unless it begins with a variable.
     pub path: ValueScript,
-    /// Which part of the URI it replaces, for `alias`.
+    /// With `alias`: which part of the URI the path replaces; `None` with `root`.
     pub alias: Option<AliasedPart>,
 }
 
 /// The parameters of `open_file_cache`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize {
-    /// `max=`
+    /// `max=`: the number of files.
     pub max: usize,
     /// `inactive=`, milliseconds.
     pub inactive: u64,

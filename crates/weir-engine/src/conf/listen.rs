@@ -20,7 +20,7 @@ pub use names::ServerName;
 /// An address that is listened on.
 #[derive(Clone, Debug)]
 pub struct ListenAddress {
-    /// The address.
+    /// The address and port, or the path.
     pub addr: SockAddr,
     /// How its socket is set up; those of the line that sets any.
     pub options: ListenOptions,
@@ -30,9 +30,9 @@ pub struct ListenAddress {
     pub default: usize,
     /// `proxy_protocol`: connections begin with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// `ssl`
+    /// True with `ssl`: connections begin with a TLS handshake.
     pub ssl: bool,
-    /// `http2`
+    /// True with `http2`: HTTP/2 is offered.
     pub http2: bool,
     /// The address of the same port that takes this one's connections: it has no socket of its own, and its servers
     /// are found by a connection's local address.
@@ -44,18 +44,18 @@ pub struct ListenAddress {
 pub struct ListenLine {
     /// The addresses it expands to, without duplicates.
     pub addrs: Vec<SockAddr>,
-    /// `default_server`
+    /// True with `default_server`.
     pub default_server: bool,
     /// A parameter of the socket is given (`bind`, `backlog=`, ...): only one line of an address may have them, and
     /// the address gets a socket of its own beside a wildcard.
     pub bind: bool,
     /// The socket's parameters.
     pub options: ListenOptions,
-    /// `proxy_protocol`
+    /// True with `proxy_protocol`: connections begin with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// `ssl`
+    /// True with `ssl`: connections begin with a TLS handshake.
     pub ssl: bool,
-    /// `http2`
+    /// True with `http2`: HTTP/2 is offered.
     pub http2: bool,
     /// `quic`: the line listens on nothing here.
     pub quic: bool,

@@ -43,63 +43,63 @@ impl Module for MainCore {
 /// The settings outside of `http` as written, `None` where nothing was; methods give them with nginx's defaults.
 #[derive(Clone, Default)]
 pub struct MainConf {
-    /// `user`: the user, and the id of the group to run as.
+    /// `user`: the user, and the id of the group to run as. `None`: the defaults of nginx, by [`MainConf`]'s methods.
     pub user: Option<(SystemUser, u32)>,
-    /// `worker_processes`
+    /// `worker_processes`: a number, or `auto`.
     pub worker_processes: Option<WorkerProcesses>,
-    /// `pid`
+    /// `pid`: the path of the file with the master's process id.
     pub pid: Option<PathBuf>,
-    /// `lock_file`
+    /// `lock_file`: a path; only checked.
     pub lock_file: Option<PathBuf>,
-    /// `error_log`, all lines.
+    /// `error_log`: all lines outside of `http`.
     pub error_log: Option<Vec<LogSpec>>,
-    /// The opened logs of `error_log`.
+    /// The logs of `error_log`, once they are open; `None` before.
     pub error_log_open: Option<ErrorLog>,
-    /// `daemon`
+    /// `daemon`: whether the process goes into the background.
     pub daemon: Option<bool>,
-    /// `master_process`
+    /// `master_process`: whether a master process supervises the server.
     pub master_process: Option<bool>,
-    /// `worker_rlimit_nofile`
+    /// `worker_rlimit_nofile`: the limit of open descriptors, a number.
     pub worker_rlimit_nofile: Option<u64>,
     /// `worker_rlimit_core`, bytes.
     pub worker_rlimit_core: Option<u64>,
-    /// `worker_priority`
+    /// `worker_priority`: the niceness of worker threads, -20 to 19.
     pub worker_priority: Option<i32>,
-    /// `ssl_key_pool`: threads and their niceness.
+    /// `ssl_key_pool`: the maximum number of threads (`None`: one per CPU) and their niceness, 0 to 19.
     pub key_pool: Option<(Option<usize>, i32)>,
-    /// `worker_cpu_affinity`
+    /// `worker_cpu_affinity`: the CPUs of each worker.
     pub worker_cpu_affinity: Option<CpuAffinity>,
     /// The CPUs of `worker_cpu_affinity auto`, in the order of workers; looked up by the first that asks.
     cpu_order: OnceLock<Vec<usize>>,
     /// `worker_shutdown_timeout`, milliseconds.
     pub worker_shutdown_timeout: Option<u64>,
-    /// `working_directory`
+    /// `working_directory`: a path, the current directory of the server.
     pub working_directory: Option<PathBuf>,
     /// `env`: names, and values where one is given; without, the one that the server was started with stays.
     pub env: Vec<(String, Option<String>)>,
     /// `timer_resolution`, milliseconds.
     pub timer_resolution: Option<u64>,
-    /// `pcre_jit`
+    /// `pcre_jit`: whether regular expressions are compiled to machine code.
     pub pcre_jit: Option<bool>,
-    /// `debug_points`
+    /// `debug_points`: what an internal inconsistency does to the process.
     pub debug_points: Option<DebugPoints>,
-    /// `thread_pool`
+    /// `thread_pool`: the pools in order; empty without a line.
     pub thread_pools: Vec<ThreadPool>,
-    /// `use`
+    /// `use`: io_uring or epoll.
     pub driver: Option<DriverChoice>,
-    /// `worker_connections`
+    /// `worker_connections`: the number of connections, of clients and of servers, that a worker may have.
     pub worker_connections: Option<u64>,
     /// `debug_connection`: whose connections are logged at all levels.
     pub debug_connections: Vec<Cidr>,
-    /// `multi_accept`
+    /// `multi_accept`; only checked.
     pub multi_accept: Option<bool>,
-    /// `accept_mutex`
+    /// `accept_mutex`; only checked.
     pub accept_mutex: Option<bool>,
     /// `accept_mutex_delay`, milliseconds.
     pub accept_mutex_delay: Option<u64>,
-    /// `worker_aio_requests`
+    /// `worker_aio_requests`: a number; only checked.
     pub worker_aio_requests: Option<u64>,
-    /// `epoll_events`
+    /// `epoll_events`: a number; only checked.
     pub epoll_events: Option<u64>,
     /// Whether there is an `events` block. nginx demands one; what only reads configurations does not.
     pub events: bool,
@@ -135,11 +135,11 @@ pub enum DebugPoints {
 /// `thread_pool name threads=N [max_queue=N]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadPool {
-    /// Its name.
+    /// The name, as written.
     pub name: Vec<u8>,
-    /// `threads=`
+    /// `threads=`: the number of threads.
     pub threads: u64,
-    /// `max_queue=`
+    /// `max_queue=`: the number of tasks that may wait for a thread.
     pub max_queue: u64,
 }
 

@@ -103,7 +103,7 @@ impl Configuration {
 pub struct ServerConf {
     /// The settings of all modules in the block.
     pub confs: ModuleConfs,
-    /// Its locations.
+    /// Its locations, in the order of the text.
     pub locations: Vec<LocationConf>,
     /// Blocks inside that inherit all of its settings (`if`), in order.
     pub nested: Vec<ModuleConfs>,
@@ -113,13 +113,14 @@ pub struct ServerConf {
 
 /// A `location` block, or one that is treated as such.
 pub struct LocationConf {
-    /// What it is for.
+    /// Which URIs it matches.
     pub matcher: LocationMatcher,
     /// The settings of all modules in the block.
     pub confs: ModuleConfs,
-    /// Locations inside.
+    /// The locations inside it, in the order of the text.
     pub locations: Vec<LocationConf>,
-    /// `limit_except`: the methods it leaves alone (bits by `Method as u32`), and its settings.
+    /// `limit_except`: the methods that are not limited (bits by `Method as u32`), and the settings for all others;
+    /// `None` without it.
     pub limit_except: Option<(u32, ModuleConfs)>,
     /// Blocks inside that inherit all of its settings (`if`), in order.
     pub nested: Vec<ModuleConfs>,

@@ -205,16 +205,17 @@ impl Handler for FailHandler {
     }
 }
 
-/// What a server knows of its configuration.
+/// The configuration of one worker, with what lives as long as it: values of modules, and the tasks to run at its
+/// beginning and end.
 pub struct ConfigurationLink {
     /// The configuration.
     pub configuration: Arc<Configuration>,
-    /// There is a newer one.
+    /// True when there is a newer configuration.
     retired: Cell<bool>,
     /// See [`ConfigurationLink::local`].
     kept: RefCell<Vec<Rc<dyn Any>>>,
     nobody: RefCell<Weak<RunOrigin>>,
-    /// The worker is ending, or goes on with another configuration.
+    /// True when the worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
     told: RefCell<Vec<Box<dyn FnOnce()>>>,
     /// See [`ConfigurationLink::before_serving`].
@@ -288,7 +289,7 @@ pub struct VirtualServer {
     pub name: Rc<[u8]>,
     /// Settings that hold before a location is known.
     pub settings: ServerSettings,
-    /// HTTP/2.
+    /// The settings of HTTP/2.
     pub http2: Http2Settings,
     /// Runs post-read and server-rewrite, and requests without a location.
     pub plan: Rc<Plan>,
@@ -409,7 +410,7 @@ impl VirtualServer {
 
 /// The servers of one address, by name.
 pub struct AddressServers {
-    /// The address.
+    /// The address it listens on.
     pub addr: SockAddr,
     /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
     /// goes on under the next only if they are the same there.

@@ -109,23 +109,23 @@ pub struct ServerCoreConf {
     pub client_header_timeout: Option<u64>,
     /// `client_header_buffer_size`, in bytes.
     pub client_header_buffer_size: Option<u64>,
-    /// `large_client_header_buffers`.
+    /// `large_client_header_buffers`: number, and bytes of each.
     pub large_client_header_buffers: Option<BufferSizes>,
-    /// `max_headers`: how many fields a request may have.
+    /// `max_headers`: maximum number of fields of a request.
     pub max_headers: Option<usize>,
-    /// `ignore_invalid_headers`.
+    /// `ignore_invalid_headers`: whether fields with invalid names are left out.
     pub ignore_invalid_headers: Option<bool>,
-    /// `underscores_in_headers`.
+    /// `underscores_in_headers`: whether underscores are valid in names.
     pub underscores_in_headers: Option<bool>,
-    /// `invalid_header_values`.
+    /// `invalid_header_values`: what becomes of fields with control bytes in their values.
     pub invalid_header_values: Option<InvalidValues>,
-    /// `merge_slashes`.
+    /// `merge_slashes`: whether adjacent slashes of a URI are merged.
     pub merge_slashes: Option<bool>,
     /// `connection_pool_size`, in bytes; only checked.
     pub connection_pool_size: Option<u64>,
     /// A `tunnel_pass` is in the server.
     pub(crate) accepts_connect: bool,
-    /// `server_product`.
+    /// `server_product`: the name in the `Server` field.
     pub product: Option<ServerProduct>,
     /// Directives without effect here, kept to refuse a second one.
     pub accepted: AcceptedServerCore,
@@ -157,9 +157,9 @@ pub struct ServerSettings {
     pub large_client_header_buffers: (u64, u64),
     /// `max_headers`: how many fields a request may have.
     pub max_headers: usize,
-    /// `ignore_invalid_headers`.
+    /// True when fields with invalid names are left out (`ignore_invalid_headers`).
     pub ignore_invalid_headers: bool,
-    /// `underscores_in_headers`.
+    /// True when underscores are valid in names (`underscores_in_headers`).
     pub underscores_in_headers: bool,
     /// `invalid_header_values` for fields of clients.
     pub invalid_received: InvalidValues,
@@ -167,11 +167,11 @@ pub struct ServerSettings {
     pub invalid_made: InvalidValues,
     /// It was written: all control bytes count in such values; else what ends a field.
     pub judges_controls: bool,
-    /// `merge_slashes`.
+    /// True when adjacent slashes of a URI are merged (`merge_slashes`).
     pub merge_slashes: bool,
     /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
     pub accepts_connect: bool,
-    /// `server_product`.
+    /// The name in the `Server` field (`server_product`).
     pub product: ServerProduct,
 }
 

@@ -15,7 +15,7 @@ use super::Configuration;
 /// One directory, as a directive names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TempPath {
-    /// The directory.
+    /// The path of the directory.
     pub path: Arc<PathBuf>,
     /// How many characters of a file's number name the directory of each level; 0: no such level.
     pub levels: [u8; 3],

@@ -75,18 +75,18 @@ pub struct Exchange {
     pub shared: Rc<SharedPart>,
     /// Where the response goes.
     pub transport: Transport,
-    /// The request came about inside the server: redirect, subrequest.
+    /// True when the request came about inside the server, by a redirect or as a subrequest.
     pub internal: bool,
     /// `try_files` found the URI's file below `alias`: the URI is appended to it (a location by regular expression).
     pub add_uri_to_alias: bool,
-    /// A rewrite changed the URI: post-rewrite looks for its location again.
+    /// True when a rewrite has changed the URI: post-rewrite looks for its location again.
     pub uri_changed: bool,
     /// The URI is the one that its location was found for; `false` after `rewrite … break`: `proxy_pass` with a URI then
     /// sends the whole path instead of replacing the location's part of it.
     pub valid_location: bool,
     /// How many more times the URI may change.
     pub uri_changes: u8,
-    /// The connection serves another request after this one.
+    /// True when the connection may serve another request after this one.
     pub keep_alive: bool,
     /// The request had come before the response to the one before it left (`$pipe`).
     pub pipelined: bool,

@@ -10,7 +10,7 @@ use crate::text::{Arena, Span, Text};
 /// A path in the arena of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathText {
-    /// All of it.
+    /// Where the whole path is in the exchange's arena.
     pub span: Span,
     /// Bytes of it that come from `root` or `alias`; the rest is of the URI.
     pub root: u32,

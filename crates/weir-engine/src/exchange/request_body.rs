@@ -76,9 +76,9 @@ impl BodyFraming {
 pub struct TempFile {
     /// The file. Its name is gone already unless `client_body_in_file_only` keeps it.
     pub handle: Rc<FileHandle>,
-    /// Its name (`$request_body_file`).
+    /// Its name (`$request_body_file`); `None` for a file without a name.
     pub path: Option<std::path::PathBuf>,
-    /// Bytes in it.
+    /// Bytes written to it.
     pub len: u64,
     pub(crate) remove: bool,
     /// Its name is still there.

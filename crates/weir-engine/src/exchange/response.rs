@@ -8,9 +8,9 @@ use crate::text::{Arena, Span, Text};
 /// A field of a response: its name, known or as written, and its value.
 #[derive(Clone, Debug)]
 pub struct ResponseHeader {
-    /// The name.
+    /// The field's name.
     pub name: HeaderName,
-    /// The value.
+    /// The field's value.
     pub value: Text,
 }
 
@@ -66,31 +66,31 @@ impl HeaderName {
 /// everything else is in `headers`.
 #[derive(Debug, Default)]
 pub struct Response {
-    /// Status code; 0 until there is one.
+    /// Status code; 0 until it is set.
     pub status: u16,
-    /// Reason phrase other than the usual (an upstream's).
+    /// The reason phrase, if it is not the usual one of the status (an upstream's); `None`: the usual one.
     pub reason: Option<Text>,
     /// `Content-Type` without charset.
     pub content_type: Option<Text>,
-    /// Charset added to the type.
+    /// Charset added to the type; `None`: none is added.
     pub charset: Option<Text>,
-    /// The type and charset as an upstream wrote them. It is sent as long as [`Response::content_type`] and
-    /// [`Response::charset`] are parts of it.
+    /// The type and charset as an upstream wrote them, sent as long as [`Response::content_type`] and
+    /// [`Response::charset`] are parts of it; `None`: composed from those.
     pub written_type: Option<Span>,
-    /// The charset that an upstream wants its response recoded to (`X-Accel-Charset`).
+    /// The charset that an upstream wants its response recoded to (`X-Accel-Charset`); `None` without that field.
     pub override_charset: Option<Text>,
-    /// `Content-Length`; without one the body is chunked or ends with the connection.
+    /// `Content-Length`, in bytes; `None`: the body is chunked or ends with the connection.
     pub content_length: Option<u64>,
     /// The handler has not said the length, which is known only since its whole body came at once: a filter that may change the
     /// body takes the length away.
     pub open_length: bool,
-    /// `Last-Modified`, in seconds since 1970; also what conditional requests compare.
+    /// `Last-Modified`, in seconds since 1970; also what conditional requests compare. `None`: not known.
     pub last_modified: Option<i64>,
-    /// `Location`; made absolute by `absolute_redirect`.
+    /// `Location`; made absolute by `absolute_redirect`. `None`: no such field.
     pub location: Option<Text>,
     /// All other fields, in order.
     pub headers: Vec<ResponseHeader>,
-    /// Trailer fields.
+    /// Trailer fields, in the order in which they are sent.
     pub trailers: Vec<ResponseHeader>,
     /// Trailer fields will follow: the length is not sent even if it is known, the body is chunked.
     pub expect_trailers: bool,
@@ -109,26 +109,26 @@ pub struct Response {
     pub not_modified: bool,
     /// The head was handed to the connection.
     pub header_sent: bool,
-    /// No body follows whatever the handler gives: HEAD, 204, 304.
+    /// True when no body follows whatever the handler gives: HEAD, 204, 304.
     pub header_only: bool,
     /// The response is chunked on this connection.
     pub chunked: bool,
-    /// Bytes of a tunnel follow the head: they have no framing.
+    /// True when the bytes of a tunnel follow the head: they have no framing.
     pub unframed: bool,
     /// So many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
     /// wants less, 64 KB.
     pub(crate) ahead: Option<u64>,
     /// `Vary: Accept-Encoding` is written (`gzip_vary`).
     pub vary_encoding: bool,
-    /// Whether gzip may be sent, once that was found out: the first caller decides for all.
+    /// Whether the client accepts gzip; `None` until the first caller has computed it for all.
     pub gzip_ok: Option<bool>,
     /// `error_page` is not applied (again) to this response.
     pub error_page_done: bool,
-    /// The status with which `error_page` was entered, for `error_page ... =`.
+    /// The status with which `error_page` was entered, for `error_page ... =`; 0 otherwise.
     pub err_status: u16,
-    /// `Server` was set by an upstream or a script.
+    /// `Server` as set by an upstream or a script; `None`: the server's own.
     pub server: Option<Text>,
-    /// `Date` was set by an upstream or a script.
+    /// `Date` as set by an upstream or a script; `None`: the current time.
     pub date: Option<Text>,
     /// What follows the head, until the engine takes it.
     pub(crate) body: ResponseBody,

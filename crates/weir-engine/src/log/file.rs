@@ -23,9 +23,9 @@ pub struct LogFile(pub(super) Arc<SharedLogFile>);
 pub struct LogBuffering {
     /// Bytes that are gathered before they are written.
     pub size: usize,
-    /// Milliseconds after which they are written anyway.
+    /// Milliseconds after which buffered lines are written anyway; `None`: only when the buffer is full.
     pub flush: Option<u64>,
-    /// Level of compression, 1 to 9.
+    /// Compression level, 1 to 9; `None`: not compressed.
     pub gzip: Option<u8>,
 }
 

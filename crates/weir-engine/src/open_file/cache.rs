@@ -20,7 +20,7 @@ pub struct FileCache {
     pub valid: u64,
     /// `open_file_cache_min_uses`: how many uses keep a file open.
     pub min_uses: u32,
-    /// `open_file_cache_errors`.
+    /// True when errors of opening files are cached, too (`open_file_cache_errors`).
     pub errors: bool,
 }
 

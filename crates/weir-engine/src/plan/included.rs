@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 pub struct IncludedRequest {
     /// The path, taken as normalised.
     pub uri: Vec<u8>,
-    /// Its arguments.
+    /// The subrequest's arguments, without `?`.
     pub args: Vec<u8>,
     /// The method; GET where nothing is said.
     pub method: Option<Method>,
@@ -24,7 +24,7 @@ pub struct IncludedRequest {
     pub wait: bool,
     /// What is said instead of an error, or of a response without a body.
     pub stub: Option<BodyChain>,
-    /// The response goes here instead of the output; the filter waits for it.
+    /// Where the response goes instead of the output; the filter waits for it. `None`: the output.
     pub into: Option<PendingCapture>,
     /// The request's own location responds once more, with all that led to it left out, instead of what `uri` leads to.
     /// Called with the subrequest before it runs.
@@ -46,7 +46,7 @@ pub struct CapturedResponse {
     pub status: u16,
     /// The fields of the head, in order, names as written.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The body.
+    /// The bytes of the body.
     pub body: Vec<u8>,
     /// The body ends too early: its source failed or it exceeds the limit; or the status is one that a page was not made
     /// for ([`SubrequestOptions::bare`](crate::subrequest::SubrequestOptions::bare)).

@@ -31,8 +31,8 @@ pub struct Plan {
     entries: Box<[HandlerEntry]>,
     /// Index of the first entry of each phase, and the number of all.
     first: [u16; 12],
-    /// The location's own content handler, which comes instead of the phase's; that of an `if` may be the one of the
-    /// location around.
+    /// The location's own content handler, which runs in place of the phase's; that of an `if` may be the enclosing
+    /// location's. `None`: the phase's handlers run.
     pub content: Option<Rc<HandlerEntry>>,
     /// Header filters in order of their slots.
     pub header_filters: Box<[HeaderEntry]>,
@@ -45,7 +45,8 @@ pub struct Plan {
     pub(crate) redact_args: bool,
     /// The number of the rule that says which trees are retained.
     pub(crate) rule: u16,
-    /// `limit_except`: the methods it leaves alone, and the plan of all others.
+    /// `limit_except`: the methods that are not limited (bits by `Method as u32`), and the plan of all others; `None`
+    /// without it.
     pub limit_except: Option<(u32, Rc<Plan>)>,
     /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
     pub nested: Box<[Rc<Plan>]>,

@@ -11,7 +11,7 @@ use crate::log::{self, LogLevel};
 
 /// A name that is followed.
 pub struct NameWatch {
-    /// What is asked.
+    /// The name, and the type of records.
     pub question: DnsQuestion,
     /// The name as messages have it: `example.org`, `service http of example.org`.
     pub name: String,

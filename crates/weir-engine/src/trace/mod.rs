@@ -85,8 +85,8 @@ fn received_before(x: &Exchange) -> u64 {
     ticks(info.last_data_recv_ms)
 }
 
-/// How long a connection just accepted waited for it, in ticks; not all are asked, since asking is a system
-/// call.
+/// How long the just accepted connection `fd` waited in the listener's accept queue, in ticks; to the millisecond. 0
+/// also where it was not asked (only some connections are, since asking is a system call) or the kernel does not say.
 #[inline]
 pub fn accepted(worker: &Worker, fd: i32) -> u64 {
     if !worker.present.asks_accept() {

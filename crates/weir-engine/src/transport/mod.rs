@@ -55,7 +55,7 @@ pub struct ClientConnection {
     pub proxied: OnceCell<ProxiedAddresses>,
     /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
     pub debug: bool,
-    /// It came to an address with TLS.
+    /// True when the connection came to an address with `ssl`.
     pub expects_tls: bool,
     /// What the client said to begin TLS, without its extensions.
     pub hello: OnceCell<Rc<HelloFields>>,
@@ -80,7 +80,7 @@ pub struct ProxiedAddresses {
     pub source: SockAddr,
     /// The address it connected to (`$proxy_protocol_server_addr`, `_port`).
     pub destination: SockAddr,
-    /// The type-length-values of version 2 (`$proxy_protocol_tlv_...`).
+    /// The type-length-value records of version 2, as received (`$proxy_protocol_tlv_...`); empty without any.
     pub tlvs: Box<[u8]>,
 }
 
@@ -156,7 +156,8 @@ impl ClientConnection {
         Some((server, self.hello.get()?.server_name.as_deref()?))
     }
 
-    /// The handshake's name is known.
+    /// Chooses the virtual server by the name in the handshake (SNI); `None`: the client sent no name, and the
+    /// default server stays.
     ///
     /// # Errors
     /// Why the pattern of a server's name was given up: which server is meant is not known.

@@ -21,7 +21,7 @@ pub enum AgreedProtocol {
 pub struct ConnectionTls {
     /// What the handshake agreed upon.
     pub facts: SessionFacts,
-    /// What it agreed upon in secret.
+    /// The secrets that the handshake agreed upon, for scripts; `None` where they are not recorded.
     pub secrets: Option<Box<HandshakeSecrets>>,
     /// Early data may be responded to: the handshake is not over.
     pub early: Rc<Cell<bool>>,

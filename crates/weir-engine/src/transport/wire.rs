@@ -9,7 +9,7 @@ use crate::body::BodyBuf;
 
 /// The socket of a connection with what is between it and the exchange.
 pub struct ClientWire {
-    /// The socket.
+    /// The socket, or the TLS layer on it.
     pub stream: Stream,
     /// Bytes received and not used.
     pub input: RefCell<WireInput>,
@@ -27,7 +27,8 @@ pub struct ClientWire {
     pub idle: Cell<bool>,
     /// Since when, in milliseconds of the worker's monotonic clock.
     pub idle_since: Cell<u64>,
-    /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
+    /// In milliseconds of the loop's clock: before this time a graceful stop does not close the idle connection
+    /// (`keepalive_min_timeout`); 0: it does at once.
     pub kept_until: Cell<u64>,
     /// It goes to another worker, if it can, when it waits for a request next.
     pub moves: Cell<bool>,

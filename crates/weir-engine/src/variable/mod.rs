@@ -99,9 +99,9 @@ pub(crate) struct VariableDefinition {
     pub name: Arc<str>,
     /// How its value is computed.
     pub getter: VariableGetter,
-    /// What `set` does with it.
+    /// What `set` calls with a new value; `None`: `set` can't change it.
     pub set: Option<fn(&mut Exchange, &[u8])>,
-    /// Computed once per request.
+    /// True when it is computed once per request.
     pub cacheable: bool,
     /// `set` and named captures may change it (`false` for modules' own).
     pub changeable: bool,

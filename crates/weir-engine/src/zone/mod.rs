@@ -42,9 +42,9 @@ pub trait ZoneStore: Any {
 pub struct ZoneUsage {
     /// Bytes in use, as nginx would count them.
     pub used: u64,
-    /// Bytes there are.
+    /// Bytes of the zone.
     pub size: u64,
-    /// How often there was no room for an entry: others went for it, or it was refused.
+    /// Number of times there was no room for an entry: others were evicted for it, or it was refused.
     pub full: u64,
 }
 

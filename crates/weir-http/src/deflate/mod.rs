@@ -31,7 +31,7 @@ pub enum DeflateOp {
 pub struct DeflateProgress {
     /// Bytes used of the input.
     pub taken: usize,
-    /// Bytes written.
+    /// Bytes of output written.
     pub given: usize,
     /// All input was used, and all that [`DeflateOp`] asks for was written.
     pub done: bool,

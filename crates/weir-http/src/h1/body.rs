@@ -22,7 +22,7 @@ pub enum ChunkStrictness {
 pub struct TrailerLimits {
     /// Most bytes, line ends included.
     pub bytes: usize,
-    /// Most field lines.
+    /// Maximum number of field lines.
     pub fields: usize,
 }
 
@@ -63,7 +63,7 @@ impl BadChunk {
 pub struct DecodedChunk {
     /// Bytes of the input that are done with, framing and data.
     pub consumed: usize,
-    /// Where in the input the data lie that were found; an empty range when none were.
+    /// Where the data that were found are in the input, as a range of bytes; an empty range when none were.
     pub data: Range<usize>,
     /// The body is over, trailers included; the next request begins after `consumed`.
     pub done: bool,

@@ -37,11 +37,11 @@ pub use response::{BadResponse, BodyLength, ResponseHead};
 /// `max_headers 1000`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Longest line, its end included: 414 for the request line, 494 for a field.
+    /// Longest line in bytes, its end included: 414 above it for the request line, 494 for a field.
     pub max_line: usize,
-    /// Longest head from the request line to the empty line, both included: 494 above it.
+    /// Longest head in bytes, from the request line to the empty line, both included: 494 above it.
     pub max_head: usize,
-    /// Most field lines: 494 above it. Never more than 65,535.
+    /// Maximum number of field lines: 494 above it. Never more than 65,535.
     pub max_fields: usize,
 }
 

@@ -29,7 +29,7 @@ pub struct RequestHead {
     pub method_span: Span,
     /// The target as sent: a path with its query, an absolute URI, an authority (`CONNECT`) or `*` (`OPTIONS`).
     pub target: Span,
-    /// The parts of the target when it is an absolute URI.
+    /// The parts of the target when it is an absolute URI; `None` for a path.
     pub absolute: Option<AbsoluteTarget>,
     /// The version; HTTP/1.2 and above count as 1.1.
     pub version: Version,
@@ -44,13 +44,13 @@ pub struct RequestHead {
     pub leading_crlf: usize,
     /// The field lines in order, those with unusual names included (see [`Field::is_invalid`]).
     pub fields: Vec<Field>,
-    /// Index in `fields` of `Host`.
+    /// Index of `Host` in `fields`; `None` when it is absent.
     pub host: Option<u16>,
     /// How many `Host` fields there are: 0 or 1, since a second one is an error.
     pub host_count: u16,
     /// `Content-Length`, in bytes; `None` when the field is absent.
     pub content_length: Option<u64>,
-    /// `Transfer-Encoding: chunked`.
+    /// True when the body is chunked (`Transfer-Encoding: chunked`).
     pub chunked: bool,
     /// What `Connection` names.
     pub connection: ConnectionTokens,

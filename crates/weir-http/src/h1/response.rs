@@ -81,7 +81,7 @@ pub struct ResponseHead {
     pub fields: Vec<Field>,
     /// `Content-Length`, in bytes; `None` when the field is absent.
     pub content_length: Option<u64>,
-    /// `Transfer-Encoding: chunked`.
+    /// True when the body is chunked (`Transfer-Encoding: chunked`).
     pub chunked: bool,
     /// What `Connection` names.
     pub connection: ConnectionTokens,

@@ -31,7 +31,7 @@ pub struct H2Config {
     pub max_streams: u32,
     /// Bytes that the peer may send on a stream before any of them is used (`http2_body_preread_size`).
     pub stream_window: u32,
-    /// The same for the whole connection.
+    /// Bytes of content that the peer may send ahead on the whole connection.
     pub window: u32,
     /// Bounds on header sections.
     pub headers: hpack::SectionLimits,

@@ -5,9 +5,9 @@
 pub struct FrameHead {
     /// Length of the payload in bytes, without this head of 9.
     pub length: u32,
-    /// Its type.
+    /// The frame's type, a number of RFC 9113 section 6.
     pub kind: u8,
-    /// Its flags.
+    /// The frame's flags, bits by type.
     pub flags: u8,
     /// Its stream; 0 is the connection.
     pub stream: u32,

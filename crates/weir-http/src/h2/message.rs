@@ -18,13 +18,13 @@ pub struct H2Message {
     pub authority: Option<Span>,
     /// `:path`; `None` when absent.
     pub path: Option<Span>,
-    /// `:protocol` (RFC 8441)
+    /// `:protocol` (RFC 8441); `None` without it.
     pub protocol: Option<Span>,
-    /// `:status`, of a response.
+    /// `:status`; `None` for a request.
     pub status: Option<u16>,
     /// `Content-Length`, in bytes; `None` when absent.
     pub content_length: Option<u64>,
-    /// `Priority` (RFC 9218)
+    /// `Priority` (RFC 9218); `None` when it is absent.
     pub priority: Option<Priority>,
     /// Pseudo-header fields: they are before all others.
     pub pseudo: usize,

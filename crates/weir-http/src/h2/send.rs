@@ -11,11 +11,11 @@ use crate::hpack::HpackEncoder;
 /// A DATA frame whose head was written: so many bytes of that stream are to be appended now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataGrant {
-    /// The stream.
+    /// The stream whose bytes may be sent.
     pub key: StreamKey,
     /// Bytes; 0 only at the end.
     pub len: u64,
-    /// The stream ends with them.
+    /// True when the stream ends with these bytes.
     pub end: bool,
 }
 

@@ -9,7 +9,7 @@ use super::{ErrorCode, H2Failure};
 pub struct H2Settings {
     /// `SETTINGS_HEADER_TABLE_SIZE`: bytes.
     pub header_table: u32,
-    /// `SETTINGS_ENABLE_PUSH`
+    /// True when the peer accepts server push (`SETTINGS_ENABLE_PUSH`).
     pub push: bool,
     /// `SETTINGS_MAX_CONCURRENT_STREAMS`; `None`: no limit was set.
     pub max_streams: Option<u32>,

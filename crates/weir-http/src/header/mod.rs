@@ -51,7 +51,7 @@ pub struct Field {
     pub valid: bool,
     /// The name would be `valid` but for underscores: nginx's `underscores_in_headers` decides.
     pub underscore: bool,
-    /// The name as sent.
+    /// The name as sent, a span of the head.
     pub name: Span,
     /// The value without the whitespace around it.
     pub value: Span,

@@ -34,7 +34,7 @@ pub struct DecodedSection {
 /// A field of a [`DecodedSection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionField {
-    /// What its name is.
+    /// The field's name, known or not.
     pub name: FieldName,
     /// Its name in the section's text.
     pub label: Span,
@@ -49,7 +49,7 @@ pub struct SectionField {
 pub struct SectionLimits {
     /// Bytes of all names and values.
     pub text: usize,
-    /// Fields.
+    /// Maximum number of fields.
     pub fields: usize,
 }
 

@@ -19,7 +19,7 @@ use weir_trace::WaitKind;
 /// The module.
 pub struct Autoindex;
 
-/// Its settings.
+/// The settings of one block as written; `None` where the directive is absent.
 #[derive(Default)]
 pub struct AutoindexConf {
     /// `autoindex`; off unless set.

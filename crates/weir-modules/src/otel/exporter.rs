@@ -20,14 +20,15 @@ use super::wire::{FinishedRequest, SpanBatch, refused};
 /// What `otel_exporter` and its like say.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExporterSettings {
-    /// As it is written.
+    /// The URL as it is written.
     pub endpoint: String,
+    /// The URL, taken apart.
     pub url: SourceUrl,
     /// Milliseconds between two messages that are not full.
     pub interval: u64,
-    /// Spans of a message.
+    /// Number of spans in a message.
     pub batch: usize,
-    /// Messages that may wait.
+    /// Number of messages that may wait.
     pub batches: usize,
     /// Fields of messages, whole lines.
     pub fields: String,

@@ -13,12 +13,17 @@ use super::TraceContextMode;
 use super::exporter::SpanExporter;
 use super::wire::{AttributeValue, FinishedRequest};
 
-/// What holds in a location.
+/// The settings of a location.
 pub(super) struct OtelLocation {
+    /// Whether requests are exported, a text with variables; `None`: never.
     pub trace: Option<ValueScript>,
+    /// What becomes of `traceparent` in the request.
     pub context: TraceContextMode,
+    /// The name of the span; `None`: the location's.
     pub name: Option<ValueScript>,
+    /// Attributes of the span: name and value.
     pub attributes: Vec<(String, ValueScript)>,
+    /// Where spans go; `None` without `otel_exporter`.
     pub exporter: Option<Arc<SpanExporter>>,
 }
 

@@ -6,19 +6,23 @@ use weir_trace::{EventKind, KeptRequest, Site, SiteKind, SiteTable, WaitKind};
 /// A stretch of a request, in ticks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SpanStretch {
+    /// The span's name.
     pub name: String,
+    /// What the stretch is.
     pub sort: SpanSort,
-    /// Inside of which one it is; none: of the request.
+    /// Index of the stretch that it is inside of; `None`: the request.
     pub parent: Option<usize>,
+    /// When it began, in ticks.
     pub start: u64,
+    /// When it ended, in ticks.
     pub end: u64,
-    /// Of it, running, without what is inside.
+    /// Ticks of it spent running, without stretches inside.
     pub run: u64,
-    /// Of it, waiting, without what is inside.
+    /// Ticks of it spent waiting by kind, without stretches inside.
     pub waits: Vec<(WaitKind, u64)>,
     /// Modules whose handlers ran in it; of a try the server.
     pub names: Vec<String>,
-    /// The code of an error in it.
+    /// The code of an error in it; `None` without one.
     pub failed: Option<u64>,
 }
 

@@ -9,15 +9,21 @@ use weir_trace::protobuf::{self, ProtobufMessage};
 
 use super::span::{SpanSort, SpanStretch, stretches};
 
-/// A request that is over, on its way.
+/// A request that is over, to be exported.
 pub(super) struct FinishedRequest {
+    /// The trace id.
     pub trace: u128,
+    /// The span id of the request.
     pub span: u64,
+    /// The span id of the caller's; `None`: the trace begins here.
     pub parent: Option<u64>,
-    /// `tracestate`
+    /// `tracestate`, the field's value; empty without it.
     pub state: Vec<u8>,
+    /// The span's name.
     pub name: Vec<u8>,
+    /// Attributes of the span: name and value.
     pub attributes: Vec<(Vec<u8>, AttributeValue)>,
+    /// The record and trace of the request.
     pub kept: KeptRequest,
     /// When its record was made.
     pub ended: ClockMoment,

@@ -17,7 +17,7 @@ pub struct ProcessChannel {
 /// What came.
 #[derive(Debug)]
 pub struct ChannelMessage {
-    /// Its bytes.
+    /// The message's bytes.
     pub bytes: Vec<u8>,
     /// Its descriptors, in the order they were sent, close-on-exec.
     pub fds: Vec<OwnedFd>,

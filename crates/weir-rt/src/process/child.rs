@@ -34,9 +34,9 @@ pub fn fork() -> io::Result<ForkSide> {
 /// A child that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedChild {
-    /// Its number.
+    /// The process id.
     pub pid: u32,
-    /// How.
+    /// How it ended: a status or a signal.
     pub how: ProcessEnd,
 }
 

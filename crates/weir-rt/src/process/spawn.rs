@@ -20,18 +20,18 @@ pub struct ProgramCall<'a> {
     pub args: &'a [Vec<u8>],
     /// Its whole environment, `NAME=value`; without, that of this process.
     pub environ: Option<&'a [Vec<u8>]>,
-    /// What it writes to its standard error goes where its standard output goes.
+    /// True when standard error goes where standard output goes.
     pub merge_stderr: bool,
 }
 
 /// A program that was started: our ends of its pipes.
 #[derive(Debug)]
 pub struct SpawnedProgram {
-    /// It itself.
+    /// The process, to wait for or to end.
     pub child: ChildProcess,
-    /// What it reads.
+    /// The pipe to its standard input.
     pub stdin: OwnedFd,
-    /// What it writes.
+    /// The pipe from its standard output.
     pub stdout: OwnedFd,
     /// What it writes to its standard error, unless that is merged.
     pub stderr: Option<OwnedFd>,

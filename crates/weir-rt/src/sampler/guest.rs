@@ -29,7 +29,7 @@ pub struct StackGuest {
 #[repr(C)]
 #[derive(Debug)]
 pub struct GuestStep {
-    /// The instruction.
+    /// The address of the instruction.
     pub ip: u64,
     /// The stack pointer, after the address of return that was taken from there.
     pub sp: u64,

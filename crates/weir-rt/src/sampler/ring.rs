@@ -25,7 +25,7 @@ pub enum SampleSource {
 /// One sample, as the handler left it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackSample {
-    /// When, in ticks.
+    /// When it was taken, in ticks.
     pub time: u64,
     /// What sent the signal.
     pub source: SampleSource,

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 /// Which server is meant, as the command line says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSelector {
-    /// `--socket`: the control socket itself.
+    /// `--socket`: the path of the control socket; `None`: it is found by the configuration.
     pub socket: Option<PathBuf>,
-    /// `-c`: the server's configuration file.
+    /// `-c`: the path of the server's configuration file; `None`: the default one.
     pub conf: Option<PathBuf>,
-    /// `-p`: its prefix.
+    /// `-p`: the server's prefix; `None`: the default one.
     pub prefix: Option<PathBuf>,
 }
 

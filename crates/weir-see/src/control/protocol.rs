@@ -10,7 +10,7 @@ use std::io::{self, BufRead, Read, Write};
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlQuestion {
-    /// Of what sort.
+    /// The command, such as `trace`.
     pub verb: String,
     options: Vec<(String, String)>,
 }

@@ -40,7 +40,7 @@ pub struct WatchedWorker {
     pub recorder: RecorderReader,
     /// Its requests in flight.
     pub now: NowReader,
-    /// Its counters.
+    /// The worker's counters.
     pub counters: Arc<WorkerCounters>,
     /// Its loop's account.
     pub stats: Arc<LoopStats>,
@@ -89,7 +89,7 @@ pub struct WorkerView {
     pub watched: Duration,
     /// CPU samples that found no room.
     pub samples_lost: u64,
-    /// Stalls since its start.
+    /// Number of stalls since its start.
     pub stalls: u64,
 }
 

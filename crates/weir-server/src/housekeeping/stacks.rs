@@ -21,13 +21,13 @@ pub struct SampledStack {
     pub site: Site,
     /// The location; [`Site::NONE`] where none is known.
     pub route: Site,
-    /// The loop waited for events.
+    /// True when the loop was waiting for events.
     pub parked: bool,
     /// Outer frames are missing: the stack was too deep.
     pub truncated: bool,
     /// State of the Lua VM; 0 outside of Lua.
     pub vm_state: u8,
-    /// Innermost first; see [`weir_rt::sampler::StackFrame`]. Empty if there was no room for another stack.
+    /// Frames, innermost first; see [`weir_rt::sampler::StackFrame`]. Empty if there was no room for another stack.
     pub frames: Vec<u64>,
 }
 
@@ -40,14 +40,14 @@ pub struct StackWeight {
     pub ns: u64,
 }
 
-/// Stacks of a stretch of time.
+/// The stacks that were sampled during a stretch of time.
 #[derive(Clone, Debug)]
 pub struct StackProfile {
     /// What was sampled: CPU time or real time.
     pub source: SampleSource,
     /// When it begins, milliseconds since 1970.
     pub unix_ms: u64,
-    /// How long it is.
+    /// How long the stretch was.
     pub duration: Duration,
     /// Nanoseconds between two samples as asked for; 0 if several rates are mixed.
     pub period_ns: u64,

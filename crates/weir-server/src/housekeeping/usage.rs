@@ -14,13 +14,13 @@ pub struct ThreadUse {
     pub cpu_ns: u64,
     /// Time ready to run and without a CPU, in nanoseconds: the run queue.
     pub run_queue_ns: u64,
-    /// Context switches because it waited.
+    /// Number of context switches because it waited.
     pub switches_voluntary: u64,
-    /// Context switches because its time was over.
+    /// Number of context switches because its time slice was over.
     pub switches_forced: u64,
-    /// Page faults without reading from disk.
+    /// Number of page faults without reading from disk.
     pub faults_minor: u64,
-    /// Page faults that read from disk.
+    /// Number of page faults that read from disk.
     pub faults_major: u64,
     /// Bytes read from disk for it; 0 where the kernel does not report it.
     pub disk_read: u64,
@@ -73,9 +73,9 @@ pub struct ProcessUse {
     pub resident_peak: u64,
     /// Threads of the process.
     pub threads: u64,
-    /// Descriptors there is room for (soft limit); `u64::MAX` for no limit.
+    /// Maximum number of open descriptors (soft limit); `u64::MAX` for no limit.
     pub descriptors_limit: u64,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: u64,
     /// Bytes read from disk; 0 where the kernel does not report it.
     pub disk_read: u64,

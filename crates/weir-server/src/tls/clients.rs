@@ -15,7 +15,7 @@ use weir_upstream::tls_client::files::{self, BUILDING};
 /// What a server asks of clients' certificates.
 #[derive(Clone, Debug)]
 pub struct ClientPolicy {
-    /// `ssl_verify_client`
+    /// Whether clients are asked for certificates, and what a bad one means (`ssl_verify_client`).
     pub verify: ClientVerify,
     /// `ssl_verify_depth`: certificates a chain may have between the client's and a trusted one.
     pub depth: usize,

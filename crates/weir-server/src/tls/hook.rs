@@ -43,15 +43,17 @@ pub struct HandshakeChoice {
     pub certificates: Vec<Certificate>,
     /// The server's own certificates are not used at all.
     pub cleared: bool,
-    /// What is stapled, as encoded.
+    /// The OCSP response to staple, as encoded; `None`: the server's.
     pub status: Option<Vec<u8>>,
-    /// Versions that are offered.
+    /// Versions that are offered; `None`: the server's.
     pub protocols: Option<ProtocolVersions>,
-    /// The client is asked for a certificate; `$ssl_client_verify` has what comes of it.
+    /// Authorities for the client's certificate, which is then asked for; `$ssl_client_verify` has the result.
+    /// `None`: the server's settings.
     pub clients: Option<TrustedClients>,
-    /// The session that the client has named, as [`HelloHandler::made`] received it.
+    /// The session that the client has named, as [`HelloHandler::made`] received it; `None`: not found.
     pub session: Option<Vec<u8>>,
-    /// The random bytes of the ServerHello (see [`weir_tls::ServerHandshake::with_random`]).
+    /// The random bytes of the ServerHello (see [`weir_tls::ServerHandshake::with_random`]); `None`: not chosen by
+    /// the script.
     pub random: Option<[u8; 32]>,
     /// [`HelloHandler::made`] is called for new sessions.
     pub keeps: bool,
@@ -62,7 +64,7 @@ pub struct HandshakeChoice {
 pub struct TrustedClients {
     /// The names of issuers that are sent to the client, as encoded.
     pub subjects: Vec<Vec<u8>>,
-    /// What is trusted.
+    /// The certificates that are trusted.
     pub trust: TrustStore,
     /// Certificates between the client's and a trusted one.
     pub depth: usize,

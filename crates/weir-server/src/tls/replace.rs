@@ -40,7 +40,7 @@ pub struct ShownExpiry {
     pub file: Arc<str>,
     /// The certificate itself, in DER.
     certificate: Vec<u8>,
-    /// It did not come from its file.
+    /// True when the certificate came by the admin listener and not from its file.
     pub replaced: bool,
 }
 

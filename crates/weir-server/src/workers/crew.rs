@@ -27,9 +27,9 @@ use weir_engine::worker::WorkerCounters;
 pub struct WorkerThread {
     /// Runs closures on its loop.
     pub remote: RuntimeHandle,
-    /// Its counters.
+    /// The worker's counters, as status pages show them.
     pub counters: Arc<WorkerCounters>,
-    /// Its histograms.
+    /// The worker's histograms and traces.
     pub recorder: RecorderReader,
     /// Its requests in flight, and which of them made others wait.
     pub now: NowReader,

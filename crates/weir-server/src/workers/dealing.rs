@@ -10,7 +10,7 @@
 /// What is known of a worker when a connection is dealt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerLoad {
-    /// Connections open.
+    /// Number of open connections.
     pub open: u64,
     /// Connections that were the worker's and wait for a request outside of it.
     pub parked: u64,

@@ -34,7 +34,7 @@ pub struct SocketPart {
     pub reuseport: bool,
     /// Which of the address' sockets it is, from 0.
     pub index: usize,
-    /// The socket.
+    /// The listening socket.
     pub fd: OwnedFd,
 }
 

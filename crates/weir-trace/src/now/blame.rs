@@ -21,9 +21,9 @@ pub struct RouteBlame {
     /// The route whose requests ran meanwhile; [`Site::OTHER`] is the loop itself, and routes beyond those that a turn
     /// distinguishes.
     pub culprit: Site,
-    /// Ticks waited.
+    /// Ticks that requests of `victim` waited.
     pub ticks: u64,
-    /// How often.
+    /// Number of such waits.
     pub times: u64,
 }
 

@@ -11,11 +11,11 @@ use crate::site::Site;
 /// One request in flight, as another thread sees it. Times are ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
-    /// Its number.
+    /// The request's number.
     pub id: RequestId,
-    /// Its worker.
+    /// The worker's number.
     pub worker: u16,
-    /// When it began.
+    /// When the request began, in ticks.
     pub start: u64,
     /// The method, cut at 8 bytes.
     pub method: InlineText<8>,
@@ -27,9 +27,9 @@ pub struct InFlight {
     pub site: Site,
     /// What it waits for; `None` while it runs.
     pub wait: Option<WaitKind>,
-    /// Since when it does what it does.
+    /// In ticks: since when it runs, or waits for the same thing.
     pub since: u64,
-    /// It is the one that its worker runs at this moment.
+    /// True when it is the one that its worker runs at this moment.
     pub is_running: bool,
 }
 

@@ -52,9 +52,9 @@ impl FlightTicket {
 /// A stretch of the loop that one request had to itself: the argument of [`WorkerNow::ran`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoopRun {
-    /// When the loop's wait ended: the request has been ready since (or later).
+    /// When the loop's wait ended, in ticks: the request has been ready since (or later).
     pub turn: u64,
-    /// When the request began to run.
+    /// When the request began to run, in ticks.
     pub start: u64,
     /// When it stopped, in ticks.
     pub end: u64,
@@ -75,7 +75,7 @@ struct SharedNow {
 }
 
 impl WorkerNow {
-    /// An account in which nothing goes on.
+    /// The account of worker number `worker`, with no request in flight.
     #[must_use]
     pub fn new(worker: u16) -> WorkerNow {
         let shared = SharedNow {

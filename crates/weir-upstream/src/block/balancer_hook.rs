@@ -41,7 +41,7 @@ pub trait WorkerBalancerHook {
 pub struct UpstreamDraft {
     /// A method was chosen, or `keepalive` set.
     pub chosen: bool,
-    /// What is asked before the balancing method is.
+    /// What is asked before the balancing method is; `None` without a balancer of a module.
     pub guide: Option<Arc<dyn BalancerHook>>,
     /// Idle connections kept alive, where `keepalive` does not say.
     pub keepalive: Option<usize>,
@@ -50,7 +50,7 @@ pub struct UpstreamDraft {
 /// What a chooser receives, and what it decides about a try.
 pub struct BalancerChoice<'a> {
     pub(crate) servers: &'a BalancerServers,
-    /// How often it was asked for this request, this time included.
+    /// Number of times it was asked for this request, this time included.
     pub asked: u64,
     /// How many tries are left, this one included.
     pub left: u64,
@@ -58,7 +58,7 @@ pub struct BalancerChoice<'a> {
     pub limit: u64,
     /// The upstream has servers of its own, one of which is asked where none is named.
     pub has_servers: bool,
-    /// What became of the last try at a server that it named.
+    /// What became of the last try at a server that it named; `None` before the first.
     pub failure: Option<BalancerFailure>,
     pub(crate) peer: Option<Arc<Peer>>,
     /// The name that is sent to the server (SNI) and its certificate must have; `None`: as the location says.
@@ -67,13 +67,13 @@ pub struct BalancerChoice<'a> {
     pub more_tries: i64,
     /// Milliseconds for connecting, sending, reading, of this try and those after it.
     pub timeouts: [Option<u64>; 3],
-    /// How the connection is kept alive.
+    /// How the connection is kept alive; `None`: as the upstream says.
     pub keep: Option<OwnKeepalive>,
-    /// Whether TLS is spoken.
+    /// Whether TLS is used; `None`: as the location says.
     pub tls: Option<bool>,
     /// The location says how: `proxy_pass https://`.
     pub can_tls: bool,
-    /// The local address.
+    /// The local address of the connection; `None`: as the location says.
     pub local: Option<SockAddr>,
     /// Where the connection is pooled, if not with others to the same server.
     pub lane: Option<ConnectionLane>,

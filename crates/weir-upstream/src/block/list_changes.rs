@@ -43,7 +43,7 @@ impl fmt::Display for ListRefusal {
 /// A server as it is listed, with its addresses.
 #[derive(Debug)]
 pub struct ListedServer {
-    /// As it is written.
+    /// The address as it is written.
     pub server: Box<str>,
     /// What the list says of it, as a JSON object.
     pub settings: String,
@@ -53,7 +53,7 @@ pub struct ListedServer {
     pub backup: bool,
     /// What is known of its name, if it is one.
     pub resolved: Option<ResolvedServer>,
-    /// Its addresses.
+    /// The peers of its addresses.
     pub peers: Vec<Arc<Peer>>,
 }
 
@@ -102,7 +102,7 @@ impl Upstream {
         list.iter().map(listed).collect()
     }
 
-    /// Idle connections that any worker may take.
+    /// Number of idle connections to the upstream that any worker may take.
     pub fn idle_of_all(&self) -> u64 {
         self.idle.count() as u64
     }

@@ -31,11 +31,11 @@ pub struct Upstream {
     pub method: BalanceMethod,
     /// The idle connections that are kept alive.
     pub keep: KeepaliveLimits,
-    /// What binds clients to servers.
+    /// What binds clients to servers; `None` without `sticky`.
     pub sticky: Option<StickyMethod>,
-    /// How servers are checked.
+    /// How servers are checked; `None` without `health_check`.
     pub health_check: Option<HealthCheck>,
-    /// Where requests wait for a server.
+    /// Where requests wait for a server; `None` without `queue`.
     pub queue: Option<RequestQueue>,
     /// When a server is left out for its slowness.
     pub(crate) outlier: Option<OutlierLimits>,

@@ -17,20 +17,20 @@ use super::key::CacheKey;
 /// The times of a response, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheTimes {
-    /// It is fresh up to and with this second.
+    /// Seconds since 1970: it is fresh up to and with this second.
     pub valid: u64,
-    /// It was written, or found to be the server's still.
+    /// Seconds since 1970: when it was written, or last confirmed by the server.
     pub date: u64,
-    /// For so many seconds more it may be used while a newer one is fetched.
+    /// Seconds after that for which it may be used while a newer one is fetched.
     pub updating: u64,
-    /// For so many seconds more it may be used when a newer one can't be fetched.
+    /// Seconds after that for which it may be used when a newer one can't be fetched.
     pub error: u64,
 }
 
 /// The beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheHead<'f> {
-    /// The times.
+    /// When the response was received, and until when it is fresh.
     pub times: CacheTimes,
     /// The response's status.
     pub status: u16,
@@ -55,7 +55,7 @@ pub enum BadCacheHead {
     Small,
     /// It is not this version's.
     Version,
-    /// It is damaged.
+    /// Its fixed part or the response's head is not what was written: a checksum or a length is wrong.
     Damaged,
     /// Its body is not the one that was written.
     Body,

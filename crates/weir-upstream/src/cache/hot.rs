@@ -50,7 +50,7 @@ type HotTable = HashMap<Box<[u8]>, Rc<CachedResponse>, BuildHasherDefault<KeyFol
 pub(crate) struct CachedResponse {
     /// When it may be used.
     pub times: CacheTimes,
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// The lines of its head, the first of which is status and reason.
     pub text: Box<[u8]>,
@@ -58,7 +58,7 @@ pub(crate) struct CachedResponse {
     pub reason: Span,
     /// The fields; spans of the text.
     pub fields: Box<[Field]>,
-    /// The length of the body that the server announced, in bytes.
+    /// The length of the body that the server announced, in bytes; `None` if it announced none.
     pub content_length: Option<u64>,
     /// Bytes of the body.
     pub length: u64,

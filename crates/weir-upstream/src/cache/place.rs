@@ -13,7 +13,7 @@ use weir_engine::zone::{SharedZone, SharedZones};
 /// What the directive says. Times are milliseconds where not said, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheZone {
-    /// The directory.
+    /// The path of the directory.
     pub path: Arc<PathBuf>,
     /// How many characters of a file's name name the directory of each level; 0: no such level.
     pub levels: [u8; 3],
@@ -21,9 +21,10 @@ pub struct CacheZone {
     pub use_temp_path: bool,
     /// What was not asked for in so many seconds is removed.
     pub inactive: u64,
-    /// Bytes of all files together (`max_size=`); what was not asked for longest is removed above it.
+    /// Maximum of bytes of all files together (`max_size=`); above it what was not requested for longest is removed.
+    /// `None`: no limit.
     pub max_size: Option<u64>,
-    /// Bytes that the file system must have free (`min_free=`).
+    /// Bytes that the file system must have free (`min_free=`); `None`: not checked.
     pub min_free: Option<u64>,
     /// How fast files are removed.
     pub manager: KeeperPace,
@@ -34,7 +35,7 @@ pub struct CacheZone {
 /// The pace of work in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeeperPace {
-    /// Files at a time.
+    /// Number of files handled at a time.
     pub files: u64,
     /// The pause after them, in milliseconds.
     pub sleep: u64,

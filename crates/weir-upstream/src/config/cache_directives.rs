@@ -12,44 +12,45 @@ use weir_engine::inherit;
 use weir_engine::variable::ValueScript;
 use weir_engine::zone::{SharedZone, SharedZones};
 
-/// The settings of one block as written. Times are milliseconds where not said.
+/// The settings of one block as written: `None` where the directive is absent in this block. Times are milliseconds
+/// where not said.
 #[derive(Clone, Debug, Default)]
 pub struct CacheFamily {
     /// `_cache`; `Some(None)`: `off`.
     pub zone: Option<Option<CacheZoneSetting>>,
-    /// `_cache_key`
+    /// `_cache_key`: the key, a text with variables.
     pub key: Option<ValueScript>,
     /// `_cache_valid`: statuses, 0 for all, and seconds.
     pub valid: Option<Vec<(u16, u64)>>,
-    /// `_cache_min_uses`: how many requests for it have a response cached.
+    /// `_cache_min_uses`: number of requests after which a response is cached.
     pub min_uses: Option<u64>,
     /// `_cache_methods`: bits by `Method as u32`.
     pub methods: Option<u32>,
-    /// `_cache_bypass`
+    /// `_cache_bypass`: the response is not taken from the cache where one of these is neither empty nor `0`.
     pub bypass: Option<Vec<ValueScript>>,
-    /// `_no_cache`
+    /// `_no_cache`: the response is not cached where one of these is neither empty nor `0`.
     pub no_cache: Option<Vec<ValueScript>>,
-    /// `_cache_purge`
+    /// `_cache_purge`: the request removes the cached response where one of these is neither empty nor `0`.
     pub purge: Option<Vec<ValueScript>>,
     /// `_cache_use_stale`: bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: Option<u32>,
-    /// `_cache_background_update`
+    /// `_cache_background_update`: whether stale responses are fetched again in the background.
     pub background_update: Option<bool>,
-    /// `_cache_revalidate`
+    /// `_cache_revalidate`: whether stale responses are revalidated by conditional requests.
     pub revalidate: Option<bool>,
-    /// `_cache_lock`
+    /// `_cache_lock`: whether only one request at a time fetches a response.
     pub lock: Option<bool>,
     /// `_cache_lock_age`, in milliseconds.
     pub lock_age: Option<u64>,
     /// `_cache_lock_timeout`, in milliseconds.
     pub lock_timeout: Option<u64>,
-    /// `_cache_convert_head`
+    /// `_cache_convert_head`: whether HEAD is sent as GET.
     pub convert_head: Option<bool>,
     /// `_cache_max_range_offset`, in bytes.
     pub max_range_offset: Option<u64>,
     /// `_store`; `Some(None)`: `off`.
     pub store: Option<Option<StoreTarget>>,
-    /// `_store_access`
+    /// `_store_access`: permission bits of stored files.
     pub store_access: Option<u32>,
 }
 

@@ -16,16 +16,17 @@ use weir_engine::conf::temp_path::{TempPath, TempPaths};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, inherit};
 
-/// The family's settings of one block as written. Times are milliseconds, sizes bytes.
+/// The family's settings of one block as written: `None` where the directive is absent in this block. Times are
+/// milliseconds, sizes bytes.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamFamily {
     /// `_bind`; `Some(None)`: `off`.
     pub bind: Option<Option<BindAddress>>,
-    /// `_socket_keepalive`
+    /// `_socket_keepalive`: `Some(true)` probes idle connections (`SO_KEEPALIVE`).
     pub socket_keepalive: Option<bool>,
-    /// `_socket_rcvbuf`
+    /// `_socket_rcvbuf`, in bytes (`SO_RCVBUF`).
     pub socket_rcvbuf: Option<u64>,
-    /// `_socket_sndbuf`
+    /// `_socket_sndbuf`, in bytes (`SO_SNDBUF`).
     pub socket_sndbuf: Option<u64>,
     /// `_send_lowat`; Linux has no such thing.
     pub send_lowat: Option<u64>,
@@ -35,23 +36,24 @@ pub struct UpstreamFamily {
     pub send_timeout: Option<u64>,
     /// `_read_timeout`, in milliseconds.
     pub read_timeout: Option<u64>,
-    /// `_buffering`
+    /// `_buffering`: whether responses are read ahead of the client.
     pub buffering: Option<bool>,
-    /// `_request_buffering`
+    /// `_request_buffering`: whether requests are read whole before they are sent.
     pub request_buffering: Option<bool>,
     /// `_buffer_size`, in bytes.
     pub buffer_size: Option<u64>,
-    /// `_buffers`
+    /// `_buffers`: number, and bytes of each.
     pub buffers: Option<BufferSizes>,
     /// `_busy_buffers_size`, in bytes.
     pub busy_buffers_size: Option<u64>,
-    /// The last line that says something of sizes: what does not fit together is shown there.
+    /// The place of the last line about sizes in this block; `None` without one. Sizes that contradict each other are
+    /// reported there.
     pub sizes_at: Option<Span>,
     /// `_max_temp_file_size`, in bytes.
     pub max_temp_file_size: Option<u64>,
     /// `_temp_file_write_size`, in bytes.
     pub temp_file_write_size: Option<u64>,
-    /// `_temp_path`
+    /// `_temp_path`: the directory, and the lengths of its levels.
     pub temp_path: Option<TempPath>,
     /// `_next_upstream`, bits of [`FailureReason`].
     pub next_upstream: Option<u32>,
@@ -59,25 +61,25 @@ pub struct UpstreamFamily {
     pub next_tries: Option<u64>,
     /// `_next_upstream_timeout`, in milliseconds.
     pub next_timeout: Option<u64>,
-    /// `_ignore_client_abort`
+    /// `_ignore_client_abort`: whether the request to the server goes on when the client has left.
     pub ignore_client_abort: Option<bool>,
-    /// `_intercept_errors`
+    /// `_intercept_errors`: whether `error_page` applies to statuses of servers.
     pub intercept_errors: Option<bool>,
-    /// `_pass_request_headers`
+    /// `_pass_request_headers`: whether the client's fields are sent to the server.
     pub pass_request_headers: Option<bool>,
-    /// `_pass_request_body`
+    /// `_pass_request_body`: whether the client's body is sent to the server.
     pub pass_request_body: Option<bool>,
-    /// `_pass_trailers`
+    /// `_pass_trailers`: whether the response's trailer fields are sent to the client.
     pub pass_trailers: Option<bool>,
-    /// `_pass_header`
+    /// `_pass_header`: names of response fields that are sent to the client although they are hidden by default.
     pub pass_headers: Option<Vec<String>>,
-    /// `_hide_header`
+    /// `_hide_header`: names of response fields that are not sent to the client.
     pub hide_headers: Option<Vec<String>>,
     /// `_ignore_headers`, bits of [`IGNORED`].
     pub ignore_headers: Option<u32>,
-    /// `_limit_rate`
+    /// `_limit_rate`: bytes per second read from the server, a text with variables.
     pub limit_rate: Option<ValueScript>,
-    /// `_force_ranges`
+    /// `_force_ranges`: whether byte ranges are served whatever the response's `Accept-Ranges`.
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
     pub proxy_protocol: Option<Option<ProxyHeader>>,
@@ -104,22 +106,22 @@ pub enum ProxyHeader {
 pub struct BindAddress {
     /// The address, perhaps of variables.
     pub address: ValueScript,
-    /// The address need not be this machine's.
+    /// True with `transparent`: the address need not be this machine's (`IP_TRANSPARENT`).
     pub transparent: bool,
 }
 
-/// The family's settings of a location.
+/// The family's settings of a location, inherited and with defaults. The fields are described at [`UpstreamFamily`].
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// The module's prefix: `proxy`.
     pub prefix: &'static str,
-    /// See [`UpstreamFamily`]; so are all others.
+    /// The local address of connections (`_bind`); `None`: the kernel chooses.
     pub bind: Option<BindAddress>,
-    /// Probes an idle connection (`SO_KEEPALIVE`).
+    /// True when idle connections are probed (`SO_KEEPALIVE`).
     pub socket_keepalive: bool,
-    /// Bytes the kernel keeps of what servers send (`SO_RCVBUF`); `None`: as it likes.
+    /// Bytes of the socket's receive buffer (`SO_RCVBUF`); `None`: the system's default.
     pub socket_rcvbuf: Option<u64>,
-    /// The same of what is sent (`SO_SNDBUF`).
+    /// Bytes of the socket's send buffer (`SO_SNDBUF`); `None`: the system's default.
     pub socket_sndbuf: Option<u64>,
     /// Milliseconds that connecting may take (`_connect_timeout`).
     pub connect_timeout: u64,
@@ -127,53 +129,55 @@ pub struct UpstreamSettings {
     pub send_timeout: u64,
     /// Milliseconds between two receives (`_read_timeout`).
     pub read_timeout: u64,
-    /// Responses are read as fast as they come, not as the client takes them.
+    /// True when responses are read as fast as they come, false when only as fast as the client takes them.
     pub buffering: bool,
-    /// Requests are sent when they are there whole.
+    /// True when a request is sent only once its body is there whole.
     pub request_buffering: bool,
     /// Bytes of the longest head of a response (`_buffer_size`).
     pub buffer_size: u64,
     /// What may be read ahead of the client in memory (`_buffers`).
     pub buffers: BufferSizes,
-    /// How much of it may be on its way to the client, where that is written.
+    /// Bytes of the response that may be on their way to the client at a time (`_busy_buffers_size`); `None`: the
+    /// directive is absent.
     pub busy: Option<u64>,
     /// Bytes that may be read ahead in a file; 0: nothing (`_max_temp_file_size`).
     pub max_temp_file_size: u64,
     /// Bytes that are written to the file at a time (`_temp_file_write_size`).
     pub temp_file_write_size: u64,
-    /// Where the file is.
+    /// The directory of those files, and the lengths of its levels.
     pub temp_path: TempPath,
-    /// Bits of [`FailureReason`].
+    /// Failures after which another peer is tried: bits of [`FailureReason`].
     pub next_upstream: u32,
-    /// Most tries; 0: as many as there are servers.
+    /// Maximum number of tries; 0: as many as there are peers.
     pub next_tries: u64,
     /// Milliseconds after which no other server is asked; 0: no limit (`_next_upstream_timeout`).
     pub next_timeout: u64,
-    /// Goes on when the client left.
+    /// True when the request to the server goes on although the client has left.
     pub ignore_client_abort: bool,
-    /// `error_page` applies to responses, too.
+    /// True when `error_page` applies to statuses of the server, too.
     pub intercept_errors: bool,
-    /// A 404 is the location's own in any case.
+    /// True when a 404 of the server is replaced by the location's own in any case.
     pub intercept_404: bool,
-    /// The client's fields are sent.
+    /// True when the client's fields are sent to the server.
     pub pass_request_headers: bool,
-    /// The client's body is sent.
+    /// True when the client's body is sent to the server.
     pub pass_request_body: bool,
-    /// The response's trailer reaches the client.
+    /// True when the response's trailer fields are sent to the client.
     pub pass_trailers: bool,
     /// The fields that do not reach the client.
     pub(crate) hidden: FieldNames,
     /// Bits of [`IGNORED`].
     pub ignore_headers: u32,
-    /// Bytes a second read from the server.
+    /// Bytes per second read from the server, computed for each response; `None` or 0: no limit.
     pub limit_rate: Option<ValueScript>,
-    /// Ranges are cut whatever the server says.
+    /// True when byte ranges are cut whatever the response's `Accept-Ranges`.
     pub force_ranges: bool,
-    /// Connections to servers begin with the client's addresses, and are the client's alone.
+    /// The PROXY protocol header that connections begin with; such a connection serves one client only. `None`: no
+    /// header.
     pub proxy_protocol: Option<ProxyHeader>,
     /// `_cache…`; `None`: nothing is cached.
     pub cache: Option<Arc<CacheSettings>>,
-    /// `_store`, and the permissions of the files.
+    /// `_store`: the path of the file, and its permission bits; `None`: nothing is stored.
     pub store: Option<(StoreTarget, u32)>,
 }
 

@@ -14,7 +14,7 @@ use weir_engine::descriptors::socket_when_free;
 
 /// A connection to a server, while it is used or kept alive.
 pub struct UpstreamConnection {
-    /// The socket.
+    /// The socket, or the TLS layer on it.
     pub stream: Stream,
     /// Armed while something is waited for.
     pub timer: Timer,

@@ -9,7 +9,7 @@ use crate::protocol::UpstreamProtocol;
 
 /// What a location needs to ask servers.
 pub struct UpstreamLocation {
-    /// What they speak.
+    /// The protocol that the servers speak.
     pub protocol: Rc<dyn UpstreamProtocol>,
     /// The location's settings.
     pub settings: Arc<UpstreamSettings>,

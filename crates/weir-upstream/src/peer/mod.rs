@@ -24,7 +24,7 @@ use crate::peer::response_time::{MovingAverage, UploadLine};
 /// One address of one server of an upstream.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// The address and port, or the path of a UNIX-domain socket.
     pub addr: SockAddr,
     /// The address as nginx writes it in `$upstream_addr` and in messages.
     pub name: Box<str>,
@@ -34,21 +34,21 @@ pub struct Peer {
     pub weight: u32,
     /// Most connections at a time; 0: any number.
     pub max_conns: u32,
-    /// Failures within `fail_timeout` that take it out; 0: never.
+    /// Number of failures within `fail_timeout` that make it unavailable; 0: never.
     pub max_fails: u32,
     /// Seconds within which failures count, and for which it is then left out.
     pub fail_timeout: u64,
-    /// `down`
+    /// True with `down`: it gets no requests.
     pub down: bool,
     /// `drain`: asked for clients that are bound to it only.
     pub drain: bool,
     /// Milliseconds in which its share grows to `weight` once it is back (`slow_start`).
     pub slow_start: u64,
-    /// `route=`
+    /// `route=`, for `sticky route`; empty without it.
     pub route: Box<str>,
-    /// The local address of connections to it (`bind=`); port 0: any.
+    /// The local address of connections to it (`bind=`); port 0: any. `None`: as the location says.
     pub bind: Option<SockAddr>,
-    /// Its connections are pooled separately from others to the same address.
+    /// The pool of its connections, separate from others to the same address; `None`: the common pool.
     pub lane: Option<Arc<ConnectionLane>>,
     /// Its connections are counted where all workers see them at once: its limit or its upstream's method compares the
     /// number. Otherwise each worker counts its own.
@@ -71,7 +71,7 @@ pub struct ConnectionLane {
 pub struct PeerState {
     /// Connections in use, of peers that [are compared](Peer::is_compared) by them; see [`PeerState::in_flight`].
     pub conns: AtomicU32,
-    /// Failures in the current interval.
+    /// Number of failures in the current interval.
     pub fails: AtomicU32,
     /// The second of the last failure.
     pub accessed: AtomicU64,

@@ -73,7 +73,7 @@ impl PeerFigures {
 /// What several workers counted.
 #[derive(Clone, Debug)]
 pub struct PeerTotals {
-    /// Tries that ended.
+    /// Number of tries that have ended.
     pub requests: u64,
     /// Those of them that counted against the peer.
     pub failed: u64,

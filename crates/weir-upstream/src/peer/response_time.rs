@@ -8,7 +8,7 @@ use crate::peer::Peer;
 /// What is measured, and how it is averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeMeasure {
-    /// Up to the last byte of a response; else up to its head.
+    /// True when the time to the last byte of a response is measured, false when that to its head.
     pub last_byte: bool,
     /// What is slower than the average counts at once.
     pub peak: bool,

@@ -10,11 +10,13 @@ use crate::location::upstream_location::UpstreamLocation;
 /// What a chooser has decided for a request so far.
 #[derive(Default)]
 pub(crate) struct BalancerDecision {
+    /// Number of times the chooser was asked.
     pub asked: u64,
     /// The last try was at a server that it named.
     pub(crate) named: bool,
     /// It was asked for the next try already, and there is no peer.
     pub(crate) nobody: bool,
+    /// What became of the last try at a server that it named; `None` before the first.
     pub failure: Option<BalancerFailure>,
     /// What the location itself says, where time limits were set.
     pub(crate) base: Option<Rc<UpstreamLocation>>,

@@ -20,7 +20,7 @@ use weir_engine::exchange::Exchange;
 use weir_engine::inherit;
 use weir_engine::variable::ValueScript;
 
-/// The settings of one block as written, but for their prefix.
+/// The settings of one block as written, but for their prefix; `None` where the directive is absent.
 #[derive(Clone, Default)]
 #[allow(missing_docs, reason = "each is the directive of the same name behind _ssl_")]
 pub struct ClientConf {
@@ -43,7 +43,7 @@ pub struct ClientConf {
     verify_mode: bool,
     /// Servers are offered HTTP/2 (ALPN).
     pub http2: bool,
-    /// `lua_ssl_key_log`
+    /// `_ssl_key_log`: the path of the file of secrets.
     pub key_log: Option<PathBuf>,
     resolved: Option<Arc<ClientTls>>,
 }

@@ -48,7 +48,7 @@ pub enum KeyMaking {
 pub struct CertificateSource<'s> {
     /// The certificate's file, with its chain.
     pub certificate: &'s str,
-    /// The key's file.
+    /// The path of the key's file.
     pub key: &'s str,
     /// What encrypted keys may be opened with.
     pub passwords: &'s [Vec<u8>],

@@ -10,16 +10,17 @@ use weir_engine::exchange::Exchange;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::{Plan, PlanBuilder};
 
-/// What a server is shown.
+/// The client certificate that a module chose for a handshake with an upstream server; by default the
+/// configuration's.
 #[derive(Debug, Default)]
 pub struct ShownCertificate {
-    /// Instead of the configuration's certificate; the last one counts.
+    /// Shown in place of the configuration's certificate; empty: the configuration's. The last one counts.
     pub certificates: Vec<Certificate>,
-    /// The configuration's certificate is not shown at all.
+    /// True when the configuration's certificate must not be shown.
     pub cleared: bool,
 }
 
-/// What a server has shown.
+/// What an upstream server has shown in its handshake.
 #[derive(Clone, Debug)]
 pub struct MetServer {
     /// Its certificates, its own first.

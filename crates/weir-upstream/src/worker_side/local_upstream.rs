@@ -110,7 +110,7 @@ fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Upstream> {
 
 /// A worker's side of one upstream.
 pub struct LocalUpstream {
-    /// The upstream.
+    /// The upstream, which all workers share.
     pub group: Arc<Upstream>,
     chooser: RefCell<PeerChooser>,
     pub(crate) pool: Rc<WorkerPool>,

@@ -80,7 +80,7 @@ pub trait Module: 'static {
 pub struct ModuleDef {
     /// The module's name.
     pub name: &'static str,
-    /// Its variables.
+    /// The variables that the module defines.
     pub variables: &'static [Variable],
     pub(crate) alone: bool,
     pub(crate) rows: fn() -> Vec<DirectiveSignature>,

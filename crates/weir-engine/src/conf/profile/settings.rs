@@ -26,7 +26,7 @@ pub struct TraceSettings {
 pub struct AdminLine {
     /// The address: a unix socket, loopback, or any other with a token.
     pub address: SockAddr,
-    /// `token=`: what a request must show.
+    /// `token=`: the secret that a request must show; `None`: none is required.
     pub token: Option<String>,
 }
 

@@ -19,9 +19,9 @@ pub struct SocketLog {
 pub struct SocketLogState {
     /// Lines that were taken.
     pub written: u64,
-    /// Lines that were dropped, since more than 8 MiB of them waited.
+    /// Number of lines that were dropped, since more than 8 MiB of them waited.
     pub dropped: u64,
-    /// Bytes that wait.
+    /// Bytes of lines that wait to be sent.
     pub waiting: u64,
     /// The server could be reached, or was not needed yet.
     pub up: bool,

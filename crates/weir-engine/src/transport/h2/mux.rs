@@ -80,7 +80,8 @@ pub struct StreamSlot {
     pub(super) closed: bool,
     /// Its exchange is over; what is left is sent.
     pub(super) detached: bool,
-    /// Its request was malformed: the response does not end the stream, a reset with this code does.
+    /// With which code the stream is reset after the response, since its request was malformed; `None`: the response
+    /// ends the stream.
     pub fault: Option<ErrorCode>,
     /// Its content is not what its head announced.
     pub(super) broken: bool,

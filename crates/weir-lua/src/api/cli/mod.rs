@@ -17,7 +17,7 @@ use crate::vm::phase::YIELDABLE;
 /// What runs.
 #[derive(Debug, Default)]
 pub struct CliProgram {
-    /// A file of Lua; `-` is standard input.
+    /// The path of a Lua file; `-` is standard input; `None`: there is only `-e`.
     pub file: Option<String>,
     /// Pieces of code that run before it.
     pub codes: Vec<String>,

@@ -150,7 +150,7 @@ impl SourceUrl {
 /// What is wanted of a server that speaks TLS.
 #[derive(Debug, Default)]
 pub struct SourceTrust {
-    /// `trusted_certificate=`; else the system's.
+    /// `trusted_certificate=`: the path of a file of trusted certificates; `None`: the system's.
     pub file: Option<PathBuf>,
     /// `verify=off`: anybody is trusted.
     pub blind: bool,

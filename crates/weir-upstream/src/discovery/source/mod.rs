@@ -65,7 +65,7 @@ enum SourceKind {
 pub struct SourceStatus {
     /// Milliseconds of the monotonic clock when a list was taken; 0: none was.
     pub taken: u64,
-    /// Why the last attempt gave none.
+    /// Why the last attempt failed; `None` if it succeeded.
     pub error: Option<String>,
 }
 
