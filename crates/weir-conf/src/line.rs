@@ -40,8 +40,8 @@ impl<'a> LineCx<'a> {
         Self { line, here, source, paths, ext, warnings }
     }
 
-    /// The same surroundings for another line: an entry of this line's block, for blocks such as `map` or `types`
-    /// whose lines are no directives.
+    /// The context of the setters for another line: an entry of this line's block, for blocks such as `map` or
+    /// `types` whose lines are not directives.
     pub fn entry(&mut self, line: &'a DirectiveLine) -> LineCx<'_> {
         LineCx { line, ext: &mut *self.ext, warnings: &mut *self.warnings, ..*self }
     }

@@ -31,7 +31,7 @@ use phases::{LogWait, PhaseWait};
 
 /// What a request waits for, and what is left of it then.
 pub enum ServeWait {
-    /// Its response.
+    /// The response of the request is being made.
     Response(RequestCourse, EngineWait),
     /// The way of its response to the client, whose window or turn has not come: `$bytes_sent` is what left.
     Unsent,

@@ -49,12 +49,12 @@ pub fn pool_stats() -> PoolStats {
     POOL.lock().stats()
 }
 
-/// The same of the pool for what takes long to compute, whose threads give way to all others.
+/// The figures of the pool for long computations, whose threads have a low priority.
 pub fn computing_stats() -> PoolStats {
     COMPUTING.lock().stats()
 }
 
-/// The same of the pool for keys in devices.
+/// The figures of the pool for keys in devices.
 pub fn device_stats() -> PoolStats {
     DEVICES.lock().stats()
 }
@@ -74,14 +74,14 @@ pub(crate) fn submit(job: PoolJob) {
     POOL.submit(job);
 }
 
-/// The same on a thread of the pool for computations, whose threads give way, so that loops on the same cores are not held
-/// up.
+/// Runs `job` on a thread of the pool for computations; these threads have a low priority, so that loops on the same
+/// cores are not delayed.
 pub(crate) fn compute(job: PoolJob) {
     COMPUTING.submit(job);
 }
 
-/// The same on a thread of the pool for keys in devices: as many as wait, since they mostly do; what their libraries compute
-/// gives way, too.
+/// Runs `job` on a thread of the pool for keys in devices: it has as many threads as jobs wait, since they mostly
+/// wait; their computations have a low priority, too.
 pub(crate) fn ask_device(job: PoolJob) {
     DEVICES.submit(job);
 }

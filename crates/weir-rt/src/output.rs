@@ -16,7 +16,7 @@ pub enum OutputChunk {
     Bytes(Vec<u8>),
     /// Bytes shared by several connections of this worker, such as a cached file.
     Shared(Rc<[u8]>),
-    /// A part of such bytes.
+    /// A range of shared bytes.
     Part(Rc<[u8]>, Range<usize>),
     /// Bytes of the program.
     Static(&'static [u8]),

@@ -67,10 +67,10 @@ impl RawStacks {
         out
     }
 
-    /// Reads the lines.
+    /// Reads the output of the `raw` format: a head, then a line per stack.
     ///
     /// # Errors
-    /// They are something else.
+    /// The first line that is not of that format.
     pub fn parse(text: &str) -> Result<RawStacks, String> {
         let wrong = |line: &str| format!("these are no stacks: \"{line}\"");
         let mut lines = text.split_terminator('\n');

@@ -70,7 +70,7 @@ impl ServerSource {
         ServerSource::tell_these(&self.workers(), f);
     }
 
-    /// The same for workers that were looked up before.
+    /// Has `f` run on each of `workers`, which were looked up before.
     pub(crate) fn tell_these(workers: &[WorkerThread], f: impl Fn(&Worker) + Clone + Send + 'static) {
         for worker in workers {
             let f = f.clone();
@@ -116,5 +116,6 @@ pub(crate) fn ticks(ns: u64) -> u64 {
 
 /// How long a worker is waited for where its response is the point.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// The same where the response is good without it, too, and must come while a worker is stuck.
+/// How long a worker is waited for where the response is useful without it, too, and must come while a worker is
+/// stuck.
 pub(crate) const BRIEFLY: Duration = Duration::from_millis(50);

@@ -69,7 +69,7 @@ impl TableReport {
         TableReport::of(columns.to_vec())
     }
 
-    /// The same, of columns that the caller names.
+    /// A table without rows, of `columns`.
     pub(crate) fn of(columns: Vec<TableColumn>) -> TableReport {
         TableReport { columns, rows: Vec::new() }
     }

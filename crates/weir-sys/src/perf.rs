@@ -280,7 +280,7 @@ fn named(registers: &[u64]) -> [u64; 4] {
     [di, si, ax, sp]
 }
 
-/// As above.
+/// The arguments of a probe, by the registers of this processor.
 #[cfg(not(target_arch = "x86_64"))]
 fn named(registers: &[u64]) -> [u64; 4] {
     // aarch64: x0, x1, sp.
@@ -323,7 +323,7 @@ pub fn calibrate() -> io::Result<ProbeCosts> {
     Ok(ProbeCosts { entry_entry, entry_return, stepped_entry, stepped_return, return_return, return_entry })
 }
 
-/// As above; not known for this processor, so nothing is subtracted.
+/// The cost of a probe is not known for this processor: nothing is subtracted.
 ///
 /// # Errors
 /// None.

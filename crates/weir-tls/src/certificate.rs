@@ -62,14 +62,14 @@ impl Certificate {
         Ok(Certificate(Arc::new(CertifiedKey { cert: chain, key, ocsp }), effort))
     }
 
-    /// The same with another OCSP response.
+    /// The certificate with another OCSP response to staple, as encoded; `None`: with none.
     #[must_use]
     pub fn with_ocsp(&self, ocsp: Option<Vec<u8>>) -> Certificate {
         let CertifiedKey { cert, key, .. } = &*self.0;
         Certificate(Arc::new(CertifiedKey { cert: cert.clone(), key: key.clone(), ocsp }), self.1)
     }
 
-    /// The same, whose key is in a device.
+    /// The certificate, marked as one whose key is in a device.
     #[must_use]
     pub fn in_device(self) -> Certificate {
         Certificate(self.0, KeyEffort::Device)

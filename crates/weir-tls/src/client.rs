@@ -75,8 +75,8 @@ impl ClientConfig {
         Ok(ClientConfig(Arc::new(config), effort))
     }
 
-    /// The same for one connection, which resumes `session` where that can be, and leaves there what later ones may
-    /// resume; `tell_name`: the server gets the name (SNI).
+    /// The configuration for one connection, which resumes `session` where possible, and stores there what later ones
+    /// may resume; `tell_name`: the server gets the name (SNI).
     pub fn with_session(&self, session: &KeptSession, tell_name: bool) -> ClientConfig {
         let mut config = (*self.0).clone();
         config.enable_sni = tell_name;

@@ -77,7 +77,8 @@ pub fn public_key(der: &[u8]) -> Option<Vec<u8>> {
     parsed(der).map(|it| it.public_key().raw.to_vec())
 }
 
-/// The same where it lies (RFC 5280, section 4.1), for very many: nothing else is looked at.
+/// The public key as a part of the encoded certificate (RFC 5280, section 4.1), for very many certificates: nothing
+/// else is looked at. `None` if it is not a certificate.
 pub(crate) fn public_key_within(der: &[u8]) -> Option<&[u8]> {
     /// `[0] EXPLICIT`, the version, which is absent in certificates of version 1.
     const VERSION: u8 = 0xa0;

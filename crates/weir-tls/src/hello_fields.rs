@@ -43,7 +43,7 @@ impl HelloFields {
         r.0.is_empty().then_some(fields)
     }
 
-    /// The same without its extensions, which take most of the memory.
+    /// The fields without the list of extensions, which takes most of the memory.
     #[must_use]
     pub fn without_extensions(self) -> HelloFields {
         HelloFields { extensions: Vec::new(), ..self }

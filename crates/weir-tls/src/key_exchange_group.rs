@@ -12,7 +12,7 @@ use rustls::{Error, NamedGroup, ProtocolVersion};
 use crate::session::HandshakeNotes;
 use crate::suites;
 
-/// The same groups, which are noted when they are used.
+/// The groups, wrapped so that the one that is used is noted with the session.
 pub(crate) fn noted(groups: &[&'static dyn SupportedKxGroup]) -> Vec<&'static dyn SupportedKxGroup> {
     let noted = |group: &&'static dyn SupportedKxGroup| {
         let own = NOTED.iter().find(|it| it.0 == group.name());

@@ -54,7 +54,7 @@ impl<'l> RevocationLists<'l> {
         problems
     }
 
-    /// The same where the path breaks off: no list is one of an authority that is known.
+    /// The problems of a certificate whose issuer is not known: no list is one of a known authority.
     pub(crate) fn problems_without_issuer(&self, certificate: &X509Certificate<'_>) -> Vec<VerifyProblem> {
         let of_issuer = || self.0.iter().filter(|it| it.issuer().as_raw() == certificate.issuer().as_raw());
         if of_issuer().next().is_none() {

@@ -116,7 +116,7 @@ impl ServerConfig {
         Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, prioritize_chacha, sessions, clients })
     }
 
-    /// The same for connections that may be HTTP/2: preferred where the client offers it.
+    /// The configuration for connections that may be HTTP/2: it is preferred where the client offers it.
     #[must_use]
     pub fn with_http2(&self) -> ServerConfig {
         let mut config = (*self.rustls).clone();
@@ -124,14 +124,14 @@ impl ServerConfig {
         ServerConfig { rustls: Arc::new(config), ..self.clone() }
     }
 
-    /// The same with other certificates, for one handshake.
+    /// The configuration with other certificates, for one handshake.
     #[must_use]
     pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {
         self.of_server(certificates, None, None)
     }
 
-    /// The same for another server: with its certificates, its tickets if any are given out, and its part of the cache if
-    /// there is one.
+    /// The configuration for another server: with its certificates, its tickets if any are given out, and its part of
+    /// the cache if it has one.
     #[must_use]
     pub fn of_server(
         &self,
@@ -331,8 +331,8 @@ impl ServerHandshake {
         })
     }
 
-    /// The same with random bytes that were chosen before. Where TLS 1.3 is offered and 1.2 agreed upon, the last eight are
-    /// those of RFC 8446, section 4.1.3, whatever they are here.
+    /// Sets random bytes of the ServerHello that were chosen before; `None` leaves them to rustls. Where TLS 1.3 is
+    /// offered and 1.2 agreed upon, the last eight are those of RFC 8446, section 4.1.3, whatever they are here.
     #[must_use]
     pub fn with_random(self, random: Option<[u8; 32]>) -> ServerHandshake {
         ServerHandshake { random, ..self }

@@ -349,7 +349,7 @@ fn charge(
     charge_alone(shapes, shared, trace, record)
 }
 
-/// The same for those that are not like many others, or had to wait.
+/// Charges a request whose shape is rare, or that had to wait.
 #[inline(never)]
 fn charge_alone(shapes: &mut ShapeTable, shared: &LiveCounts, trace: &Trace, record: &RequestRecord) -> bool {
     let charged = if trace.is_folded() { ChargeOutcome::No } else { shapes.charge(trace, record, shared) };
@@ -359,7 +359,7 @@ fn charge_alone(shapes: &mut ShapeTable, shared: &LiveCounts, trace: &Trace, rec
     charged == ChargeOutcome::Whole
 }
 
-/// The same from the tree: of requests so long that their events alone do not say it.
+/// Charges a request by its tree: it was so long that its events were folded.
 #[cold]
 fn charge_tree(shared: &LiveCounts, tree: &TraceTree) {
     for (site, sum) in tree.by_site() {

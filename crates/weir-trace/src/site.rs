@@ -150,7 +150,8 @@ pub enum ConnectionStep {
     ProxyProtocol,
     /// The TLS handshake.
     Tls,
-    /// The same by the CPU time of the worker's thread, if that is asked for ([`Recorder::set_cpu`](crate::Recorder)).
+    /// The handshake by the CPU time of the worker's thread, if that is asked for
+    /// ([`Recorder::set_cpu`](crate::Recorder)).
     TlsCpu,
     /// Waiting for and receiving the request line and the header section.
     HeadRead,

@@ -8,8 +8,8 @@ use crate::site::{ConnectionStep, Site, SiteKind, SiteTable};
 use crate::tree::TraceTree;
 
 impl TraceTree {
-    /// The same time with handlers grouped by phase and filters by their chain, in the order of a request. Arranging
-    /// twice changes nothing.
+    /// The tree with handlers grouped by phase and filters by their chain, in the order of a request; its times are
+    /// the same. Arranging twice changes nothing.
     #[must_use]
     pub fn arranged(&self, sites: &SiteTable) -> TraceTree {
         self.arranged_with(sites).0

@@ -17,7 +17,7 @@ pub trait UpstreamProtocol {
     /// What precedes an address in messages: `http://`.
     fn scheme(&self) -> &'static str;
 
-    /// The same where connections speak TLS: `https://`.
+    /// The scheme of connections with TLS: `https://`.
     fn secure_scheme(&self) -> &'static str {
         "https://"
     }

@@ -218,7 +218,8 @@ fn average() -> TimeMeasure {
 
 /// Milliseconds after which a time that was measured counts for a third.
 const DECAY: u64 = 10_000;
-/// The same where uploads are measured: they are few, and one that tries a slow line again takes long.
+/// Milliseconds after which a measured upload counts for a third: uploads are few, and one that tries a slow line
+/// again takes long.
 const UPLOAD_DECAY: u64 = 600_000;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;

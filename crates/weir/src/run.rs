@@ -28,7 +28,7 @@ use crate::{master, settings, single};
 pub(crate) struct ProgramPath {
     /// As which it was called.
     pub name: OsString,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<OsString>,
 }
 

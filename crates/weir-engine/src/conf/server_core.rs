@@ -163,9 +163,10 @@ pub struct ServerSettings {
     pub underscores_in_headers: bool,
     /// `invalid_header_values` for fields of clients.
     pub invalid_received: InvalidValues,
-    /// The same for values that the configuration's variables make.
+    /// What becomes of control bytes in values that the configuration's variables make, as
+    /// [`ServerSettings::invalid_received`] for the client's.
     pub invalid_made: InvalidValues,
-    /// It was written: all control bytes count in such values; else what ends a field.
+    /// True when the directive was written: all control bytes count in such values; else only those that end a field.
     pub judges_controls: bool,
     /// True when adjacent slashes of a URI are merged (`merge_slashes`).
     pub merge_slashes: bool,

@@ -97,7 +97,7 @@ fn marks(text: &[u8]) -> u64 {
     }
 }
 
-/// The same of fewer than 64 bytes.
+/// As [`marks`], for fewer than 64 bytes.
 fn last_marks(text: &[u8]) -> u64 {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     let whole =

@@ -251,8 +251,8 @@ pub(crate) fn lookup(words: NameWords, length: usize) -> KnownField {
     if row.has(words, length) { row.known } else { KnownField::Other }
 }
 
-/// The same for a name without control bytes, at a third of the cost: then bit 5 set in every byte makes no byte into
-/// one that a row has, but for letters, and a name is its row's when both words and the length are.
+/// As [`lookup`], for a name without control bytes, at a third of the cost: then bit 5 set in every byte makes no
+/// byte into one that a row has, but for letters, and a name is its row's when both words and the length are.
 #[inline(always)]
 pub(crate) fn lookup_clean(words: NameWords, length: usize) -> KnownField {
     let words = words.small();

@@ -30,7 +30,7 @@ use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
-/// The module.
+/// The module `lua`.
 pub struct Lua;
 
 type LuaRow = Directive<LuaConf>;

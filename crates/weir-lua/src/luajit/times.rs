@@ -51,7 +51,7 @@ impl VmTimes {
         [self.spent[1].load(Relaxed), self.spent[2].load(Relaxed)]
     }
 
-    /// The same in nanoseconds.
+    /// As [`Self::spent`], in nanoseconds.
     pub(crate) fn spent_ns(&self) -> [u64; 2] {
         self.spent().map(|ticks| clock::scale().ticks_to_ns(ticks))
     }

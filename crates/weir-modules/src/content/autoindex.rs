@@ -16,7 +16,7 @@ use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, 
 use weir_http::Method;
 use weir_trace::WaitKind;
 
-/// The module.
+/// The module `autoindex`.
 pub struct Autoindex;
 
 /// The settings of one block as written; `None` where the directive is absent.

@@ -15,7 +15,7 @@ use weir_http::{KnownField, Method};
 use crate::content::static_files;
 use crate::filters::compress::{self, CompressionRules, ContentCoding};
 
-/// The module.
+/// The module `gzip_static`.
 pub struct CompressStatic;
 
 impl Module for CompressStatic {

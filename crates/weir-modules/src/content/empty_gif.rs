@@ -8,7 +8,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_http::Method;
 
-/// The module.
+/// The module `empty_gif`.
 pub struct EmptyGif;
 
 impl Module for EmptyGif {

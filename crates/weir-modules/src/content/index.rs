@@ -13,10 +13,10 @@ use weir_http::Method;
 use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 
-/// The module.
+/// The module `index`.
 pub struct Index;
 
-/// Its settings.
+/// The settings of one block as written.
 #[derive(Default)]
 pub struct IndexConf {
     /// `index`: names to try, in order; an absolute one is the last and is not tested.

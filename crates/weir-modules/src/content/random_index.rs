@@ -14,7 +14,7 @@ use weir_trace::WaitKind;
 
 use crate::content::autoindex::list;
 
-/// The module.
+/// The module `random_index`.
 pub struct RandomIndex;
 
 impl Module for RandomIndex {

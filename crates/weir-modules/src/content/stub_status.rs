@@ -11,7 +11,7 @@ use weir_engine::worker::WorkerCounts;
 use weir_engine::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::Method;
 
-/// The module.
+/// The module `stub_status`.
 pub struct StubStatus;
 
 impl Module for StubStatus {

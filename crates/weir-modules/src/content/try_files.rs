@@ -18,7 +18,7 @@ use weir_engine::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
 use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 
-/// The module.
+/// The module `try_files`.
 pub struct TryFiles;
 
 impl Module for TryFiles {

@@ -13,7 +13,7 @@ use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 
-/// The module.
+/// The module `addition`.
 pub struct Addition;
 
 /// The alias gives the closures of the table the type of `c`.

@@ -10,7 +10,7 @@ use crate::filters::headers::replace;
 /// The directive as written.
 #[derive(Clone)]
 pub(crate) enum ExpiresRule {
-    /// The same for all responses.
+    /// One period for all responses.
     Always(ExpiresPeriod),
     /// Known when the response is; `true` with `modified`.
     Variable(ValueScript, bool),

@@ -13,7 +13,7 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::compress::{self, CompressingBody, OutputRoom, PieceFlushing};
 pub(crate) use inflate::GunzipCoder;
 
-/// The module.
+/// The module `gunzip`.
 pub struct Gunzip;
 
 impl Module for Gunzip {

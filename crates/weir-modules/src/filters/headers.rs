@@ -17,7 +17,7 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::expires::{ExpiresRule, set_expires};
 use crate::support::value::WorkerValue;
 
-/// The module.
+/// The module `headers`.
 pub struct Headers;
 
 impl Module for Headers {

@@ -13,7 +13,7 @@ use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 
 use crate::support::value::WorkerValue;
 
-/// The module.
+/// The module `headers_more`.
 pub struct HeadersMore;
 
 impl Module for HeadersMore {

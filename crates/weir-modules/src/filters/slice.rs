@@ -20,7 +20,7 @@ use weir_http::KnownField;
 use weir_http::range::{self, ByteRange};
 use weir_trace::{Site, SiteKind};
 
-/// The module.
+/// The module `slice`.
 pub struct Slice;
 
 impl Module for Slice {

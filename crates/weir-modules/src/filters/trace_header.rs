@@ -14,7 +14,7 @@ use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 
 use crate::support::password::same;
 
-/// The module.
+/// The module `trace_header`.
 pub struct TraceHeader;
 
 impl Module for TraceHeader {

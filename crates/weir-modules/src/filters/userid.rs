@@ -16,7 +16,7 @@ use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{KnownField, base64, cookie, date};
 
-/// The module.
+/// The module `userid`.
 pub struct UserId;
 
 impl Module for UserId {

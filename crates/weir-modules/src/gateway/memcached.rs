@@ -20,7 +20,7 @@ use weir_upstream::{FailureReason, UpstreamFamily, UpstreamSettings};
 use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 
-/// The module.
+/// The module `memcached`.
 pub struct Memcached;
 
 impl Module for Memcached {

@@ -10,7 +10,7 @@ use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
 use crate::rules::{limit_conn, limit_req};
 
-/// The module.
+/// The module `mirror`.
 pub struct Mirror;
 
 impl Module for Mirror {

@@ -17,7 +17,7 @@ use crate::gateway::cgi::params::{ParamLine, RequestParams};
 use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 
-/// The module.
+/// The module `scgi`.
 pub struct Scgi;
 
 impl Module for Scgi {

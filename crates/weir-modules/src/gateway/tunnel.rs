@@ -18,7 +18,7 @@ use weir_upstream::{FailureReason, UpstreamFamily, pass_to};
 use crate::gateway::cgi::target::{CgiPass, CgiTarget};
 use crate::gateway::family_rows::family_row;
 
-/// The module.
+/// The module `tunnel`.
 pub struct Tunnel;
 
 impl Module for Tunnel {

@@ -20,7 +20,7 @@ use crate::gateway::cgi::params::{ParamLine, RequestParams};
 use crate::gateway::cgi::target::{CgiPass, SecureName, pass_requests};
 use crate::gateway::family_rows::family_row;
 
-/// The module.
+/// The module `uwsgi`.
 pub struct Uwsgi;
 
 impl Module for Uwsgi {

@@ -22,7 +22,7 @@ use cache::LogCacheSize;
 use format::{LogFormat, LogFormats};
 use handler::AccessLogs;
 
-/// The module.
+/// The module `log`.
 pub struct Log;
 
 impl Module for Log {

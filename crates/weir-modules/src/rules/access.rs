@@ -8,7 +8,7 @@ use weir_rt::net::SockAddr;
 
 use weir_engine::cidr::{self, Cidr};
 
-/// The module.
+/// The module `access`.
 pub struct Access;
 
 impl Module for Access {

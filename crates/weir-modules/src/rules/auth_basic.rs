@@ -24,7 +24,7 @@ use weir_trace::WaitKind;
 use crate::support::password;
 use crate::support::value::WorkerValue;
 
-/// The module.
+/// The module `auth_basic`.
 pub struct AuthBasic;
 
 impl Module for AuthBasic {

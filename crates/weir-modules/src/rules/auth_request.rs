@@ -13,7 +13,7 @@ use weir_http::KnownField;
 
 use crate::support::value::WorkerValue;
 
-/// The module.
+/// The module `auth_request`.
 pub struct AuthRequest;
 
 impl Module for AuthRequest {

@@ -9,7 +9,7 @@ use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::KnownField;
 
-/// The module.
+/// The module `browser`.
 pub struct Browser;
 
 impl Module for Browser {

@@ -18,7 +18,7 @@ use weir_trace::Cause;
 
 use crate::support::limit::{self, RefusalConf};
 
-/// The module.
+/// The module `limit_conn`.
 pub struct LimitConn;
 
 impl Module for LimitConn {

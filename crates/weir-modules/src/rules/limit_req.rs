@@ -25,7 +25,7 @@ use weir_trace::{Cause, WaitKind};
 use crate::support::limit::{self, RefusalConf};
 use bucket::{ENTRY, RateDecision, RateLimit, decide};
 
-/// The module.
+/// The module `limit_req`.
 pub struct LimitReq;
 
 impl Module for LimitReq {

@@ -15,7 +15,7 @@ use weir_engine::{Exchange, Module, Text};
 use crate::support::computed::{self, ValueLifetime};
 use crate::support::hostnames::{HostKey, HostTable};
 
-/// The module.
+/// The module `map`.
 pub struct Map;
 
 impl Module for Map {

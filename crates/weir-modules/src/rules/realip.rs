@@ -15,7 +15,7 @@ use weir_rt::net::SockAddr;
 use crate::support::forwarded::ProxyTrust;
 use weir_engine::cidr::Cidr;
 
-/// The module.
+/// The module `realip`.
 pub struct Realip;
 
 impl Module for Realip {

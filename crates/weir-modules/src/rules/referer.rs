@@ -14,7 +14,7 @@ use weir_http::KnownField;
 
 use crate::support::hostnames::{HostKey, HostTable};
 
-/// The module.
+/// The module `referer`.
 pub struct Referer;
 
 impl Module for Referer {

@@ -14,7 +14,7 @@ use weir_http::base64;
 
 use crate::support::password::same;
 
-/// The module.
+/// The module `secure_link`.
 pub struct SecureLink;
 
 impl Module for SecureLink {

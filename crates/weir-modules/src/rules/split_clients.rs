@@ -8,7 +8,7 @@ use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed::{self, ValueLifetime};
 
-/// The module.
+/// The module `split_clients`.
 pub struct SplitClients;
 
 impl Module for SplitClients {

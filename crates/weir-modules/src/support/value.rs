@@ -5,9 +5,9 @@ use weir_engine::{Exchange, Text};
 
 /// A compiled value on one worker.
 pub(crate) enum WorkerValue {
-    /// The same for all requests.
+    /// A value without variables, which is the same for all requests.
     Constant(Text),
-    /// Computed for each.
+    /// A value with variables, computed for each request.
     Script(ValueScript),
 }
 

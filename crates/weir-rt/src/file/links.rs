@@ -27,7 +27,7 @@ pub enum SymlinkPolicy {
 }
 
 impl SymlinkPolicy {
-    /// The same rule, for what follows the first `from` bytes of the path.
+    /// The same policy, applied only to what follows the first `from` bytes of the path.
     pub fn starting_at(self, from: usize) -> SymlinkPolicy {
         match self {
             SymlinkPolicy::Follow => SymlinkPolicy::Follow,

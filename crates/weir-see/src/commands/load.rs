@@ -33,7 +33,7 @@ impl LoadUrl {
         Ok(LoadUrl { host: host.to_owned(), path: path.to_owned() })
     }
 
-    /// The same host, another path.
+    /// The URL with the same host and another path.
     pub(super) fn with_path(&self, path: &str) -> LoadUrl {
         LoadUrl { host: self.host.clone(), path: path.to_owned() }
     }

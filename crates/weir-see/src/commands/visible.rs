@@ -22,7 +22,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same of one line: without line ends, too.
+/// As [`visible`], for one line: line ends are escaped, too.
 pub(super) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\x0A")
 }

@@ -67,7 +67,7 @@ pub(crate) fn text(joined: &JoinedNode, names: &SideNames, shown: ShownParts) ->
     out
 }
 
-/// The same, nested; nanoseconds a request. An interval that is not known is `null`.
+/// The comparison as nested JSON; times are nanoseconds per request. An interval that is not known is `null`.
 pub(crate) fn json(joined: &JoinedNode, names: &SideNames, shown: ShownParts) -> String {
     let side = |json: &mut JsonWriter, named: &SideName| {
         json.nested(|json| {

@@ -22,7 +22,7 @@ impl ControlQuestion {
         ControlQuestion { verb: verb.to_owned(), options: Vec::new() }
     }
 
-    /// The same with an option more.
+    /// Adds the option `key` with `value`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> ControlQuestion {
         self.options.push((key.to_owned(), value.to_string()));

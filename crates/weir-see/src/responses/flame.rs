@@ -25,7 +25,7 @@ pub(super) fn answer(
     Ok(reply.out(raw.write().as_bytes())?)
 }
 
-/// The same, not written yet.
+/// The stacks of a flame graph, before they are rendered.
 pub(crate) fn stacks(
     source: &source::ServerSource,
     question: &ControlQuestion,

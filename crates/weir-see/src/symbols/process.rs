@@ -158,7 +158,7 @@ pub(crate) fn is_file(path: &Path, mapping: &CodeMapping) -> bool {
     fs::metadata(path).is_ok_and(|metadata| is_mapped(&metadata, mapping))
 }
 
-/// The same of what is known of a file.
+/// Whether `metadata` is that of the file that is mapped: device and inode agree.
 pub(crate) fn is_mapped(metadata: &fs::Metadata, mapping: &CodeMapping) -> bool {
     let (major, minor, inode) = mapping.file;
     metadata.is_file() && {

@@ -42,7 +42,8 @@ pub(super) fn cache(name: &str, bytes: u64, lifetime: u64) -> Arc<SessionCache> 
     named(&mut shared().caches, name, bytes, || SessionCache::new(bytes, lifetime))
 }
 
-/// The same for what issuers say of clients' certificates.
+/// The cache of OCSP responses called `name`, of `bytes` bytes, for clients' certificates; one for all servers that
+/// name it.
 pub(super) fn answers(name: &str, bytes: u64) -> Arc<AnswerCache> {
     named(&mut shared().answers, name, bytes, || AnswerCache::new(bytes))
 }

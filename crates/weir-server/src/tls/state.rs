@@ -99,7 +99,8 @@ pub(super) fn verdict(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> ClientVe
     verdict
 }
 
-/// The same of the handshake's server, whose trust this is: a handler of the handshake may have put its own in place.
+/// The verdict on the client's certificate by the handshake's server, whose trust this is: a handler of the handshake
+/// may have replaced that.
 pub(super) fn verdict_of_handshake(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> ClientVerdict {
     match of(tls).clients.get() {
         Some((clients, verdict)) if !tls.facts.peer.is_empty() => {

@@ -39,8 +39,9 @@ pub fn average(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>
     out
 }
 
-/// The same, nested: each node with its sums over all requests, the spread of run and wait per request, their standard
-/// deviations over all requests (`_sd_ns`; a request that did not come there counts as 0), and its `children`.
+/// The average as nested JSON: each node with its sums over all requests, the spread of run and wait per request,
+/// their standard deviations over all requests (`_sd_ns`; a request that did not come there counts as 0), and its
+/// `children`.
 #[must_use]
 pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);

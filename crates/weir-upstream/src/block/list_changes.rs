@@ -47,7 +47,7 @@ pub struct ListedServer {
     pub server: Box<str>,
     /// What the list says of it, as a JSON object.
     pub settings: String,
-    /// The same for a caller that reads no JSON; its address and state are of no meaning.
+    /// Its parameters, for a caller that reads no JSON; the address and state in it have no meaning.
     pub model: Peer,
     /// `backup`: it is asked only when all others fail.
     pub backup: bool,

@@ -31,7 +31,7 @@ pub struct CacheIndex {
 
 /// What is known of one response.
 pub(super) struct CacheEntry {
-    /// Its name.
+    /// The key of the response.
     pub(super) key: CacheKey,
     /// When it was asked for last: milliseconds of the monotonic clock.
     used: AtomicU64,

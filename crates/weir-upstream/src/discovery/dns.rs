@@ -112,7 +112,7 @@ impl FollowedName {
         self.question == other.question
     }
 
-    /// The same, without a follower yet.
+    /// The same name, not followed yet.
     pub(crate) fn anew(&self) -> FollowedName {
         FollowedName {
             question: self.question.clone(),

@@ -150,7 +150,7 @@ impl ServerEntry {
             || matches!(&self.place, ServerPlace::Fixed(addrs) if addrs.iter().any(at))
     }
 
-    /// The same for another configuration: a name is followed by each for itself.
+    /// The entry for another configuration: each configuration follows names by itself.
     pub(crate) fn anew(&self) -> ServerEntry {
         let place = match &self.place {
             ServerPlace::Fixed(addrs) => ServerPlace::Fixed(addrs.clone()),

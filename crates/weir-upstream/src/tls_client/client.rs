@@ -216,10 +216,10 @@ impl ClientTls {
         &self.config
     }
 
-    /// The same with another certificate of the client's.
+    /// The settings with another client certificate.
     ///
     /// # Errors
-    /// They don't fit together.
+    /// The certificate and the settings don't fit together.
     pub fn config_with(&self, certificate: Certificate) -> std::result::Result<ClientConfig, String> {
         let settings = ClientSettings { certificate: Some(certificate), ..self.settings.clone() };
         ClientConfig::new(&settings).map_err(|error| error.to_string())

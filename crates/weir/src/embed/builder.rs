@@ -237,7 +237,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The same for a directory. A dollar sign can't be written there: it begins a variable.
+/// A directory as a word of the configuration. A dollar sign can't be written there: it begins a variable.
 fn folder(path: &Path) -> Result<String, Error> {
     match path.to_str() {
         Some(text) if !text.contains('$') => Ok(quoted(text)),

@@ -21,7 +21,7 @@ pub(super) type MakeHandler = Arc<dyn Fn() -> Box<dyn Handler> + Send + Sync>;
 #[derive(Clone, Default)]
 pub(super) struct NamedHandlers(pub(super) HashMap<String, MakeHandler>);
 
-/// The module.
+/// The module `handler`.
 pub(super) struct EmbedModule;
 
 /// The handler of a location.

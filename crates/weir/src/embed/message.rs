@@ -40,7 +40,7 @@ impl<'x> Request<'x> {
         self.text(self.x.request.host)
     }
 
-    /// The value of the first field called `name`, in any case.
+    /// The value of the first field called `name`, in any case of letters; `None` when it is absent.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
@@ -122,7 +122,7 @@ impl Response {
         self.header("Content-Type", value)
     }
 
-    /// The body, instead of what there was of it.
+    /// Replaces the body by `bytes`.
     pub fn body(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Response {
         self.body = bytes.into();
         self

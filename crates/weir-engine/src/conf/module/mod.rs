@@ -38,10 +38,10 @@ pub trait Module: 'static {
     /// Its settings as written in one block; what is not set is `None`.
     type Conf: Default + Send + Sync + 'static;
 
-    /// Its directives.
+    /// The module's directives.
     const DIRECTIVES: &'static [Directive<Self::Conf>];
 
-    /// Its variables.
+    /// The module's variables; by default none.
     const VARIABLES: &'static [Variable] = &[];
 
     /// What it keeps with plans is wanted by what runs without a request, too: [`Module::install`] is called once more,

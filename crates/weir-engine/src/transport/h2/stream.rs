@@ -21,7 +21,7 @@ use crate::transport::wire::{ClientWire, is_copied};
 /// A stream of an HTTP/2 connection, for the exchange that responds on it.
 #[derive(Clone)]
 pub struct H2Stream {
-    /// Its connection.
+    /// The connection of the stream.
     pub mux: Rc<H2Mux>,
     /// Its number among the connection's streams.
     pub key: StreamKey,

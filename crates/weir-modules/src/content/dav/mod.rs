@@ -19,7 +19,7 @@ use weir_rt::file::{FileKind, errno_text};
 
 use disk::{DiskFailure, NotFound};
 
-/// The module.
+/// The module `dav`.
 pub struct Dav;
 
 impl Module for Dav {

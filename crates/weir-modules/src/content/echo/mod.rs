@@ -28,7 +28,7 @@ use weir_trace::SiteKind;
 use around::EchoAround;
 use variables::{EchoIt, EchoTimer};
 
-/// The module.
+/// The module `echo`.
 pub struct Echo;
 
 impl Module for Echo {

@@ -18,7 +18,7 @@ use encode::{BrotliCompressor, LEAST_WINDOW};
 pub(crate) use encode::BrotliStream;
 pub(crate) use encode::squeezer;
 
-/// The module.
+/// The module `brotli`.
 pub struct Brotli;
 
 impl Module for Brotli {
@@ -86,7 +86,7 @@ type BrotliRow = Directive<BrotliConf>;
 #[derive(Clone, Default)]
 pub struct BrotliConf {
     common: CompressionConf,
-    /// Its logarithm.
+    /// The logarithm to base 2 of the window's bytes; `None`: the default.
     window: Option<u8>,
 }
 

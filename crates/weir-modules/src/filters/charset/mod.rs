@@ -22,7 +22,7 @@ use crate::filters::media::{self, MediaTypes};
 use recode::CharsetRecoder;
 use table::{CharsetMap, CharsetTable};
 
-/// The module.
+/// The module `charset`.
 pub struct Charset;
 
 /// The alias gives the closures of the table the type of `c`.

@@ -17,7 +17,7 @@ use crate::filters::compress::{
 };
 pub(crate) use deflate::GzipCoder;
 
-/// The module.
+/// The module `gzip`.
 pub struct Gzip;
 
 impl Module for Gzip {
@@ -129,9 +129,9 @@ type GzipRow = Directive<GzipConf>;
 #[derive(Clone, Default)]
 pub struct GzipConf {
     common: CompressionConf,
-    /// Its logarithm.
+    /// The logarithm to base 2 of the window's bytes; `None`: the default.
     window: Option<u8>,
-    /// Its logarithm.
+    /// The logarithm to base 2 of the size of the hash table; `None`: the default.
     hash: Option<u8>,
     postpone: Option<u64>,
     no_buffer: Option<bool>,

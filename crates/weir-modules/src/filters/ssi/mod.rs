@@ -23,7 +23,7 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::media::{self, MediaTypes};
 use filter::SsiPage;
 
-/// The module.
+/// The module `ssi`.
 pub struct Ssi;
 
 impl Module for Ssi {

@@ -25,7 +25,7 @@ use crate::filters::media::{self, MediaTypes};
 use replace::TextReplacer;
 use search::TextPatterns;
 
-/// The module.
+/// The module `sub`.
 pub struct Sub;
 
 impl Module for Sub {

@@ -30,7 +30,7 @@ use lines::{GivenUp, LineReplacer, SubsSearch};
 use stage::SubsStage;
 use value::{ReplacementValue, ValueTemplate};
 
-/// The module.
+/// The module `subs`.
 pub struct Subs;
 
 /// The alias gives the closures of the table the type of `c`.

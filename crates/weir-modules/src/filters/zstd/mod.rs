@@ -18,7 +18,7 @@ use encode::ZstdCompressor;
 pub(crate) use encode::ZstdFrame;
 pub(crate) use encode::presser;
 
-/// The module.
+/// The module `zstd`.
 pub struct Zstd;
 
 impl Module for Zstd {

@@ -25,7 +25,7 @@ use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 use protocol::FastCgiProtocol;
 
-/// The module.
+/// The module `fastcgi`.
 pub struct FastCgi;
 
 impl Module for FastCgi {

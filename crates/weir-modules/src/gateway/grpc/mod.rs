@@ -25,7 +25,7 @@ use crate::gateway::proxy::pass::PassGoal;
 use crate::gateway::proxy::request::{self, ClientFields, RequestFields, SetHeaders};
 use pass::GrpcPass;
 
-/// The module.
+/// The module `grpc`.
 pub struct Grpc;
 
 impl Module for Grpc {

@@ -27,7 +27,7 @@ use request::{RequestFields, SetHeaders};
 use rewrite::{CookieFlags, CookieRules, RuleList, ValueRule};
 use upgrade::UpgradeProtocols;
 
-/// The module.
+/// The module `proxy`.
 pub struct Proxy;
 
 impl Module for Proxy {

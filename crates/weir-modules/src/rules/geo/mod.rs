@@ -25,7 +25,7 @@ use networks::GeoNetworks;
 use ranges::GeoRanges;
 use weir_engine::cidr::{self, Cidr};
 
-/// The module.
+/// The module `geo`.
 pub struct Geo;
 
 impl Module for Geo {

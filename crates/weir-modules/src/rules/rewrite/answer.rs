@@ -42,7 +42,7 @@ fn is_address(word: &[u8]) -> bool {
 pub(super) enum ReturnHandler {
     /// The response is the status' page, or an `error_page`.
     Status(u16),
-    /// The same, with `Location`.
+    /// The response is the status' page, with this `Location`.
     Redirect(u16, WorkerValue),
     /// The response is this text.
     Text(u16, WorkerValue),

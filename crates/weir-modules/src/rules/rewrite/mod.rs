@@ -26,7 +26,7 @@ use condition::IfCondition;
 use program::RewriteProgram;
 use replace::UriReplacement;
 
-/// The module.
+/// The module `rewrite`.
 pub struct Rewrite;
 
 impl Module for Rewrite {

@@ -141,7 +141,7 @@ fn of(l: LuaState, at: i32) -> Result<Rc<ScriptUdpSocket>, LuaRaise> {
     l.owned(at).ok_or_else(|| LuaRaise::text("bad udp socket object"))
 }
 
-/// The same, for use by its own request.
+/// The socket that is the first argument, which must be of the running request.
 fn own(l: LuaState) -> Result<Rc<ScriptUdpSocket>, LuaRaise> {
     let udp = of(l, 1)?;
     let other = !std::ptr::eq(udp.owner.borrow().as_ptr(), Rc::as_ptr(&owner()?));
