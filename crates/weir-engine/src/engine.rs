@@ -295,23 +295,7 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
         Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
             x.instead.take().map(|instead| NextStep::Responded(ResponseEnd::Instead(instead)))
         }
-        Verdict::Status(status) => {
-            x.unmatched.set(false);
-            if status >= 400 {
-                if x.cause == Cause::None {
-                    x.cause = Cause::of_status(status);
-                }
-                if status >= 500 {
-                    x.shared.failed(x.answered, status.into());
-                }
-            }
-            if let Some(stub) = special::stub(x) {
-                return Some(NextStep::Judge(stub));
-            }
-            let verdict = special::answer(x, status);
-            x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
-            Some(NextStep::Judge(verdict))
-        }
+        Verdict::Status(status) => Some(NextStep::Judge(special_response(x, status))),
         Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
         Verdict::Close(status) => {
             x.keep_alive = false;
@@ -331,6 +315,25 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
             Some(unanswered(x))
         }
     }
+}
+
+/// The response of a status, or what `error_page` makes of it.
+fn special_response(x: &mut Exchange, status: u16) -> Verdict {
+    x.unmatched.set(false);
+    if status >= 400 {
+        if x.cause == Cause::None {
+            x.cause = Cause::of_status(status);
+        }
+        if status >= 500 {
+            x.shared.failed(x.answered, status.into());
+        }
+    }
+    if let Some(stub) = special::stub(x) {
+        return stub;
+    }
+    let verdict = special::answer(x, status);
+    x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
+    verdict
 }
 
 /// A connection is closed without a response only by a caller that says so: with 444, because the client has left or
@@ -394,33 +397,7 @@ fn too_late(x: &mut Exchange, status: u16) {
 /// Hands the trace to the worker's recorder.
 pub(crate) fn record(x: &mut Exchange) {
     let report = x.report();
-    let fill = |record: &mut RequestRecord| {
-        record.status = x.response.status;
-        record.cause = x.cause;
-        record.route = x.route();
-        record.protocol = protocol(x.request.head.version);
-        record.id = x.id();
-        record.receive_wait = x.shared.presence.receive_wait();
-        if x.nth == 1 {
-            record.accept_wait = x.connection.accept_wait;
-        }
-        let (seconds, ms) = weir_rt::unix_time();
-        let age = weir_rt::now_ms().saturating_sub(x.start_ms);
-        record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
-        record.bytes_in = x.request.head.len as u64 + x.body.received();
-        record.bytes_out = x.bytes_sent();
-        if x.request.head.method == Method::Get {
-            record.method = GET;
-        } else {
-            record.method.set(x.arena.get(x.request.head.method_span));
-        }
-        record.rule = x.plan.rule;
-        // Arguments are secrets, unless `profile_redact` says otherwise.
-        record.set_target(match x.plan.redact_args || x.args().is_empty() {
-            true => x.request.sent_path(&x.arena),
-            false => x.arena.get(x.request.unparsed_uri),
-        });
-    };
+    let fill = |record: &mut RequestRecord| describe(x, record);
     let mut recorder = x.worker.recorder.borrow_mut();
     if !x.worker.present.is_settling.get() {
         crate::trace::settle_later(&x.worker);
@@ -458,6 +435,36 @@ pub(crate) fn record(x: &mut Exchange) {
         });
     });
     x.recorded.set(false);
+}
+
+/// What the record says of the request.
+#[inline]
+fn describe(x: &Exchange, record: &mut RequestRecord) {
+    record.status = x.response.status;
+    record.cause = x.cause;
+    record.route = x.route();
+    record.protocol = protocol(x.request.head.version);
+    record.id = x.id();
+    record.receive_wait = x.shared.presence.receive_wait();
+    if x.nth == 1 {
+        record.accept_wait = x.connection.accept_wait;
+    }
+    let (seconds, ms) = weir_rt::unix_time();
+    let age = weir_rt::now_ms().saturating_sub(x.start_ms);
+    record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
+    record.bytes_in = x.request.head.len as u64 + x.body.received();
+    record.bytes_out = x.bytes_sent();
+    if x.request.head.method == Method::Get {
+        record.method = GET;
+    } else {
+        record.method.set(x.arena.get(x.request.head.method_span));
+    }
+    record.rule = x.plan.rule;
+    // Arguments are secrets, unless `profile_redact` says otherwise.
+    record.set_target(match x.plan.redact_args || x.args().is_empty() {
+        true => x.request.sent_path(&x.arena),
+        false => x.arena.get(x.request.unparsed_uri),
+    });
 }
 
 /// The method of nearly all requests.

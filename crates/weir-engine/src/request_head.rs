@@ -369,17 +369,22 @@ fn target(x: &mut Exchange) -> Result<(), HeadFailure> {
             Ok(())
         }
         Err(bad) => {
-            // nginx has not seen the fields at this point.
-            x.request.head.fields.clear();
-            x.log(LogLevel::Info, &"client sent invalid request while reading client request line");
-            x.keep_alive = false;
-            x.request.head.len = line_end(x, x.request.head.line.end) as usize;
-            x.request.uri = x.arena.push(b"");
+            refuse_target(x);
             Err(HeadFailure::Refuse(bad.status()))
         }
     };
     *x.worker.scratch.borrow_mut() = path;
     done
+}
+
+#[cold]
+fn refuse_target(x: &mut Exchange) {
+    // nginx has not seen the fields at this point.
+    x.request.head.fields.clear();
+    x.log(LogLevel::Info, &"client sent invalid request while reading client request line");
+    x.keep_alive = false;
+    x.request.head.len = line_end(x, x.request.head.line.end) as usize;
+    x.request.uri = x.arena.push(b"");
 }
 
 /// The path of `target` is normal as it was sent.

@@ -130,16 +130,10 @@ impl SsiParser {
 
     /// One byte inside a command.
     fn byte(&mut self, byte: u8) -> Option<SsiItem> {
-        let space = matches!(byte, b' ' | b'\r' | b'\n' | b'\t');
+        if matches!(byte, b' ' | b'\r' | b'\n' | b'\t') && self.space() {
+            return None;
+        }
         match self.state {
-            SsiParserState::BeforeCommand
-            | SsiParserState::BeforeParam
-            | SsiParserState::BeforeEqual
-            | SsiParserState::BeforeValue
-                if space => {}
-            SsiParserState::Command if space => self.state = SsiParserState::BeforeParam,
-            SsiParserState::Param if space => self.state = SsiParserState::BeforeEqual,
-            SsiParserState::AfterValue if space => self.state = SsiParserState::BeforeParam,
             SsiParserState::BeforeParam | SsiParserState::Command | SsiParserState::AfterValue
                 if byte == b'-' =>
             {
@@ -181,35 +175,55 @@ impl SsiParser {
                 self.state = SsiParserState::Value(quote);
                 return self.value(byte);
             }
-            SsiParserState::AfterValue => {
-                let (key, value) = self.last();
-                let reason = [
-                    b"unexpected \"",
-                    &[byte][..],
-                    b"\" symbol after \"",
-                    value,
-                    b"\" value of \"",
-                    key,
-                    b"\"",
-                ];
-                return self.wrong_param(b' ', reason.concat());
-            }
-            SsiParserState::Closing if byte == b'-' => self.state = SsiParserState::Closing2,
-            SsiParserState::Closing2 if byte == b'>' => {
-                self.state = SsiParserState::Text(0);
-                return Some(SsiItem::Command(std::mem::take(&mut self.command)));
-            }
-            SsiParserState::Closing | SsiParserState::Closing2 => {
-                let name = &self.command.name[..];
-                let reason =
-                    [b"unexpected \"", &[byte][..], b"\" symbol in \"", name, b"\" SSI command"].concat();
-                return self.wrong(reason, b' ');
-            }
+            SsiParserState::AfterValue => return self.after_value(byte),
+            SsiParserState::Closing | SsiParserState::Closing2 => return self.closing(byte),
             SsiParserState::Wrong(seen) => return self.skip(byte, seen),
             // Text is not read byte by byte.
             SsiParserState::Text(_) => {}
         }
         None
+    }
+
+    /// White space inside a command; `false` where it is a byte like others.
+    fn space(&mut self) -> bool {
+        self.state = match self.state {
+            SsiParserState::BeforeCommand
+            | SsiParserState::BeforeParam
+            | SsiParserState::BeforeEqual
+            | SsiParserState::BeforeValue => return true,
+            SsiParserState::Command | SsiParserState::AfterValue => SsiParserState::BeforeParam,
+            SsiParserState::Param => SsiParserState::BeforeEqual,
+            _ => return false,
+        };
+        true
+    }
+
+    /// What follows a value is neither white space nor the end of the command.
+    fn after_value(&mut self, byte: u8) -> Option<SsiItem> {
+        let (key, value) = self.last();
+        let reason =
+            [b"unexpected \"", &[byte][..], b"\" symbol after \"", value, b"\" value of \"", key, b"\""];
+        self.wrong_param(b' ', reason.concat())
+    }
+
+    /// One byte of `-->`, of which the first was read.
+    fn closing(&mut self, byte: u8) -> Option<SsiItem> {
+        match (self.state, byte) {
+            (SsiParserState::Closing, b'-') => {
+                self.state = SsiParserState::Closing2;
+                None
+            }
+            (SsiParserState::Closing2, b'>') => {
+                self.state = SsiParserState::Text(0);
+                Some(SsiItem::Command(std::mem::take(&mut self.command)))
+            }
+            _ => {
+                let name = &self.command.name[..];
+                let reason =
+                    [b"unexpected \"", &[byte][..], b"\" symbol in \"", name, b"\" SSI command"].concat();
+                self.wrong(reason, b' ')
+            }
+        }
     }
 
     fn name(&mut self, byte: u8) -> Option<SsiItem> {

@@ -340,61 +340,60 @@ fn subs_filter() {
     let location = |name: &str, inside: &str| {
         format!("location /{name}/ {{ rewrite ^/{name}(/.*)$ $1 break; {inside} }}\n")
     };
-    let server = [
-        ("fix", "subs_filter span div;"),
-        ("once", "subs_filter span div o;"),
-        ("case", "subs_filter span div i;"),
-        ("dot", "subs_filter a. x i;"),
-        ("odd", "subs_filter span div zq;"),
-        ("group", "subs_filter 's(p)a(x)?n' '[$1$2:$uri]' ir;"),
-        ("hat", "subs_filter '^.' '<' r; subs_filter 'l.ne' L r;"),
-        ("end", "subs_filter '</p>$' '!' r;"),
-        ("space", "subs_filter 'p>\\s' 'P' r; subs_filter '^<p' Q r;"),
-        ("seq", "subs_filter span div; subs_filter div p; subs_filter '>p' '>' r; subs_filter 'p' q or;"),
-        ("by", "subs_filter span div; subs_filter_bypass $arg_a $arg_b;"),
-        ("var", "subs_filter span '$arg_a$uri'; subs_filter o $arg_none;"),
-        ("name", "subs_filter $arg_a div;"),
-        ("types", "subs_filter_types text/plain; subs_filter span div;"),
-        ("all", "subs_filter_types *; subs_filter span div;"),
-        ("none", "subs_filter nothing div;"),
-        ("long", "subs_filter 'line (\\d+)' '$1' r;"),
-    ]
-    .map(|(name, inside)| location(name, inside))
-    .concat()
+    let server = SUBS_LOCATIONS.iter().map(|(name, inside)| location(name, inside)).collect::<String>()
         + "location = /made { default_type text/html; subs_filter span div; return 201 'span'; }";
-    ask_of(
-        nginx_with_subs,
-        "",
-        &server,
-        &[
-            ("GET /fix/page.html", "|<Span>one</span> <div>two".trim_end_matches("</span> <div>two")),
-            ("HEAD /fix/page.html", "200"),
-            ("GET /fix/page.html | Range: bytes=0-3", "200"),
-            ("GET /fix/long.html", "<div class=n0>"),
-            ("GET /fix/empty.html", "Content-Length=0"),
-            ("GET /fix/page.txt", "|span one span"),
-            ("GET /once/long.html", "<span class=n1>"),
-            ("GET /case/page.html", "<div>one</div>"),
-            ("GET /dot/ab.html", "|xcxdxCx"),
-            ("GET /odd/page.html", "div"),
-            ("GET /group/page.html", "[p:/page.html]"),
-            ("GET /hat/ab.html", "|<"),
-            ("GET /hat/long.html", "|<"),
-            ("GET /end/long.html", "text!"),
-            ("GET /space/long.html", "Q><span"),
-            ("GET /seq/page.html", "q"),
-            ("GET /by/page.html", "div"),
-            ("GET /by/page.html?a=1", "<span>two"),
-            ("GET /by/page.html?a=0&b=0", "div"),
-            ("GET /by/page.html?b=x", "<span>two"),
-            ("GET /var/page.html?a=A", "A/page.html"),
-            ("GET /name/page.html?a=span", "<span>two"),
-            ("GET /types/page.txt", "div one"),
-            ("GET /all/page.txt", "div one"),
-            ("GET /none/page.html", "|<Span>"),
-            ("GET /long/long.html", "3999</SPAN>"),
-            ("GET /fix/bin.html", "bcdef"),
-            ("GET /made", "|div"),
-        ],
-    );
+    ask_of(nginx_with_subs, "", &server, SUBS_REQUESTS);
 }
+
+/// Names of locations, and what is in them.
+const SUBS_LOCATIONS: &[(&str, &str)] = &[
+    ("fix", "subs_filter span div;"),
+    ("once", "subs_filter span div o;"),
+    ("case", "subs_filter span div i;"),
+    ("dot", "subs_filter a. x i;"),
+    ("odd", "subs_filter span div zq;"),
+    ("group", "subs_filter 's(p)a(x)?n' '[$1$2:$uri]' ir;"),
+    ("hat", "subs_filter '^.' '<' r; subs_filter 'l.ne' L r;"),
+    ("end", "subs_filter '</p>$' '!' r;"),
+    ("space", "subs_filter 'p>\\s' 'P' r; subs_filter '^<p' Q r;"),
+    ("seq", "subs_filter span div; subs_filter div p; subs_filter '>p' '>' r; subs_filter 'p' q or;"),
+    ("by", "subs_filter span div; subs_filter_bypass $arg_a $arg_b;"),
+    ("var", "subs_filter span '$arg_a$uri'; subs_filter o $arg_none;"),
+    ("name", "subs_filter $arg_a div;"),
+    ("types", "subs_filter_types text/plain; subs_filter span div;"),
+    ("all", "subs_filter_types *; subs_filter span div;"),
+    ("none", "subs_filter nothing div;"),
+    ("long", "subs_filter 'line (\\d+)' '$1' r;"),
+];
+
+/// Requests, and what is in their responses.
+const SUBS_REQUESTS: &[(&str, &str)] = &[
+    ("GET /fix/page.html", "|<Span>one"),
+    ("HEAD /fix/page.html", "200"),
+    ("GET /fix/page.html | Range: bytes=0-3", "200"),
+    ("GET /fix/long.html", "<div class=n0>"),
+    ("GET /fix/empty.html", "Content-Length=0"),
+    ("GET /fix/page.txt", "|span one span"),
+    ("GET /once/long.html", "<span class=n1>"),
+    ("GET /case/page.html", "<div>one</div>"),
+    ("GET /dot/ab.html", "|xcxdxCx"),
+    ("GET /odd/page.html", "div"),
+    ("GET /group/page.html", "[p:/page.html]"),
+    ("GET /hat/ab.html", "|<"),
+    ("GET /hat/long.html", "|<"),
+    ("GET /end/long.html", "text!"),
+    ("GET /space/long.html", "Q><span"),
+    ("GET /seq/page.html", "q"),
+    ("GET /by/page.html", "div"),
+    ("GET /by/page.html?a=1", "<span>two"),
+    ("GET /by/page.html?a=0&b=0", "div"),
+    ("GET /by/page.html?b=x", "<span>two"),
+    ("GET /var/page.html?a=A", "A/page.html"),
+    ("GET /name/page.html?a=span", "<span>two"),
+    ("GET /types/page.txt", "div one"),
+    ("GET /all/page.txt", "div one"),
+    ("GET /none/page.html", "|<Span>"),
+    ("GET /long/long.html", "3999</SPAN>"),
+    ("GET /fix/bin.html", "bcdef"),
+    ("GET /made", "|div"),
+];

@@ -56,9 +56,12 @@ fn messages<'l>(log: &'l str, level: &str) -> Vec<&'l str> {
 
 #[test]
 fn rewrites_go_on_elsewhere_stay_or_redirect() {
-    let site = Site::new(
-        &MODULES,
-        "set $srv one;
+    let site = Site::new(&MODULES, REWRITES);
+    site.write("f.txt", "file");
+    check(&site, REWRITTEN);
+}
+
+const REWRITES: &str = "set $srv one;
         rewrite ^/srv/(.*)$ /q/$1/x last;
         rewrite ^/srvb/(.*)$ /val/$1 break;
         rewrite ^/srvr/(.*)$ /val/$1 permanent;
@@ -83,42 +86,37 @@ fn rewrites_go_on_elsewhere_stay_or_redirect() {
         location /br { rewrite ^/br/(.*)$ /$1.txt break; return 500; }
         location /brk { rewrite ^ /val/brk; break; return 200 no; }
         location = /ep { error_page 404 = @named; return 404; }
-        location @named { rewrite ^/e(.*)$ /val/named$1 last; }",
-    );
-    site.write("f.txt", "file");
-    check(
-        &site,
-        &[
-            ("/q/a%20b/c%26d?k=v", "200 /z|a=a%20b&k=v|c&d|a b|one"),
-            ("/q/ab/c+d", "200 /z|a=ab|c+d|ab|one"),
-            ("/srv/a%20b?x=1", "200 /z|a=a%20b&x=1|x|a b|one"),
-            ("/srvb/zz?y", "200 /val/zz|y|one|/srvb/zz?y"),
-            ("/srvr/zz%3F?y", "301 /val/zz??y"),
-            ("/many1?x", "200 /val/m|x|one|/many1?x"),
-            ("/val?stop=1", "403"),
-            ("/val?stop2=yes", "200 /val/stop2|z=1&stop2=yes|two|/val?stop2=yes"),
-            ("/nowhere?stop2=yes&b", "200 /val/stop2|z=1&stop2=yes&b|two|/nowhere?stop2=yes&b"),
-            ("/r/a%20b/c%26d?k=v", "302 /z/a%20b?b=c%26d&k=v"),
-            ("/r/%E4/x", "302 /z/%E4?b=x"),
-            ("/p/a%20b?x=1", "302 http://h/a%20b"),
-            ("/p/a+b%3Fc", "302 http://h/a+b?c"),
-            ("/pp/a?x=1", "302 http://h/a?x=1"),
-            ("/ph/a?x=1", "301 https://h/a?x=1"),
-            ("/pl/x", "302 https://h/x"),
-            ("/nm/a%20b/c", "200 /val/c/a b||one|/nm/a%20b/c"),
-            ("/int", "404"),
-            ("/toint?a=b", "200 /int/x"),
-            ("/q1/x?r", "200 /val/x|x=?y&r|one|/q1/x?r"),
-            ("/q2/x?r", "200 /val/x||one|/q2/x?r"),
-            ("/q3/x?r", "200 /val/a b%20c|d e&r|one|/q3/x?r"),
-            ("/chain/abc?q", "200 /val/abc|q|one|/chain/abc?q"),
-            ("/br/f", "200 file"),
-            ("/br/none", "404"),
-            ("/brk", "404"),
-            ("/ep", "200 /val/namedp||one|/ep"),
-        ],
-    );
-}
+        location @named { rewrite ^/e(.*)$ /val/named$1 last; }";
+
+const REWRITTEN: &[(&str, &str)] = &[
+    ("/q/a%20b/c%26d?k=v", "200 /z|a=a%20b&k=v|c&d|a b|one"),
+    ("/q/ab/c+d", "200 /z|a=ab|c+d|ab|one"),
+    ("/srv/a%20b?x=1", "200 /z|a=a%20b&x=1|x|a b|one"),
+    ("/srvb/zz?y", "200 /val/zz|y|one|/srvb/zz?y"),
+    ("/srvr/zz%3F?y", "301 /val/zz??y"),
+    ("/many1?x", "200 /val/m|x|one|/many1?x"),
+    ("/val?stop=1", "403"),
+    ("/val?stop2=yes", "200 /val/stop2|z=1&stop2=yes|two|/val?stop2=yes"),
+    ("/nowhere?stop2=yes&b", "200 /val/stop2|z=1&stop2=yes&b|two|/nowhere?stop2=yes&b"),
+    ("/r/a%20b/c%26d?k=v", "302 /z/a%20b?b=c%26d&k=v"),
+    ("/r/%E4/x", "302 /z/%E4?b=x"),
+    ("/p/a%20b?x=1", "302 http://h/a%20b"),
+    ("/p/a+b%3Fc", "302 http://h/a+b?c"),
+    ("/pp/a?x=1", "302 http://h/a?x=1"),
+    ("/ph/a?x=1", "301 https://h/a?x=1"),
+    ("/pl/x", "302 https://h/x"),
+    ("/nm/a%20b/c", "200 /val/c/a b||one|/nm/a%20b/c"),
+    ("/int", "404"),
+    ("/toint?a=b", "200 /int/x"),
+    ("/q1/x?r", "200 /val/x|x=?y&r|one|/q1/x?r"),
+    ("/q2/x?r", "200 /val/x||one|/q2/x?r"),
+    ("/q3/x?r", "200 /val/a b%20c|d e&r|one|/q3/x?r"),
+    ("/chain/abc?q", "200 /val/abc|q|one|/chain/abc?q"),
+    ("/br/f", "200 file"),
+    ("/br/none", "404"),
+    ("/brk", "404"),
+    ("/ep", "200 /val/namedp||one|/ep"),
+];
 
 #[test]
 fn variables_are_set_and_conditions_decided() {

@@ -90,20 +90,37 @@ fn sites(
     let table = SiteTable::global();
     let known: Vec<(Site, SiteInfo, &SiteTotals)> =
         totals.iter().map(|(site, totals)| (*site, table.info(*site), totals)).collect();
-    let routes: Vec<(String, Site, &SiteTotals)> = known
+    let routes: Vec<RouteRow<'_>> = known
         .iter()
         .filter(|(_, info, _)| info.kind == SiteKind::Request)
         .map(|(site, info, totals)| (format!("location=\"{}\"", escape(&info.location)), *site, *totals))
         .collect();
-    let inner: Vec<(String, &SiteTotals)> = known
+    let inner: Vec<InnerRow<'_>> = known
         .iter()
         .filter(|(_, info, _)| info.kind != SiteKind::Request)
         .map(|(_, info, totals)| (labels(info), *totals))
         .collect();
+    routes_time(out, &routes, exemplars);
+    inner_time(out, &inner);
+    routes_counts(out, &routes);
+    inner_counts(out, &inner);
+}
+
+/// A location's labels, its site and what it has counted.
+type RouteRow<'t> = (String, Site, &'t SiteTotals);
+
+/// Labels of what is inside of requests, and what it has counted.
+type InnerRow<'t> = (String, &'t SiteTotals);
+
+fn routes_time(
+    out: &mut MetricsWriter,
+    routes: &[RouteRow<'_>],
+    exemplars: &HashMap<Site, Vec<BucketExemplar>>,
+) {
     let none: &[BucketExemplar] = &[];
     let named = |site| exemplars.get(&site).map_or(none, Vec::as_slice);
     out.head("weir_request_duration_seconds", "histogram", "Whole time of requests.");
-    for (labels, site, totals) in &routes {
+    for (labels, site, totals) in routes {
         out.buckets("weir_request_duration_seconds", labels, &totals.total, named(*site));
     }
     let histograms: [(&str, &str, OfTotals); 2] = [
@@ -114,6 +131,9 @@ fn sites(
         out.head(name, "histogram", help);
         routes.iter().for_each(|(labels, _, totals)| out.buckets(name, labels, of(totals), none));
     }
+}
+
+fn inner_time(out: &mut MetricsWriter, inner: &[InnerRow<'_>]) {
     let histograms: [(&str, &str, OfTotals); 2] = [
         ("weir_site_run_seconds", "Run per request in a phase, handler, filter or step.", |totals| {
             &totals.run
@@ -124,8 +144,11 @@ fn sites(
     ];
     for (name, help, of) in histograms {
         out.head(name, "histogram", help);
-        inner.iter().for_each(|(labels, totals)| out.buckets(name, labels, of(totals), none));
+        inner.iter().for_each(|(labels, totals)| out.buckets(name, labels, of(totals), &[]));
     }
+}
+
+fn routes_counts(out: &mut MetricsWriter, routes: &[RouteRow<'_>]) {
     out.counter(
         "weir_requests",
         "Requests by status.",
@@ -144,6 +167,9 @@ fn sites(
         "Bytes of responses, heads included.",
         count(|t| t.counts.bytes_out),
     );
+}
+
+fn inner_counts(out: &mut MetricsWriter, inner: &[InnerRow<'_>]) {
     let count =
         |of: fn(&SiteTotals) -> u64| inner.iter().map(move |(labels, totals)| (labels.clone(), of(totals)));
     out.counter("weir_site_calls", "Calls of a handler, filter or step.", count(|t| t.counts.calls));
@@ -154,7 +180,6 @@ fn sites(
 
 fn workers(out: &mut MetricsWriter, source: &ServerSource) {
     let all = source.workers();
-    let views = housekeeping::handle().workers();
     let row = |of: fn(&WorkerThread) -> u64| {
         all.iter().map(move |worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(worker)))
     };
@@ -190,6 +215,19 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
     );
     dealing(out, &all);
     out.gauge("weir_requests_in_flight", "Requests being answered.", row(|w| w.counters.writing.get()));
+    threads(out);
+    for (name, help, of) in QUEUES {
+        out.head(name, "histogram", help);
+        for worker in all.iter() {
+            let labels = format!("worker=\"{}\"", worker.recorder.worker());
+            out.buckets(name, &labels, &of(&worker.recorder), &[]);
+        }
+    }
+}
+
+/// What the kernel counts of the workers' threads.
+fn threads(out: &mut MetricsWriter) {
+    let views = housekeeping::handle().workers();
     let thread = |of: fn(&housekeeping::ThreadUse) -> u64| {
         let known = views.iter().filter_map(move |view| Some((view.worker, of(view.thread.as_ref()?))));
         known.map(|(worker, value)| (format!("worker=\"{worker}\""), value))
@@ -208,13 +246,6 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
     );
     out.counter("weir_worker_faults_minor", "Page faults without reading.", thread(|t| t.faults_minor));
     out.counter("weir_worker_faults_major", "Page faults that read from disk.", thread(|t| t.faults_major));
-    for (name, help, of) in QUEUES {
-        out.head(name, "histogram", help);
-        for worker in all.iter() {
-            let labels = format!("worker=\"{}\"", worker.recorder.worker());
-            out.buckets(name, &labels, &of(&worker.recorder), &[]);
-        }
-    }
 }
 
 /// Connections between workers.

@@ -122,6 +122,23 @@ impl Model {
                 *self.waits.entry(WaitKind::Queue as u16).or_default() += ticks;
                 self.sites.entry(site).or_default().2 += 1;
             }
+            Op::Pass(_) | Op::PassAll(..) | Op::MarkAndPass(..) | Op::OpenAndPass(_) => {
+                self.pass(pen, op, now);
+            }
+            Op::Suspend | Op::Resume(_) | Op::ResumeReady(_) => self.wait_or_go_on(pen, op, now),
+            Op::Bytes(site, input, output) => {
+                pen.slowly(|trace| trace.bytes(Site(site), input, output));
+                self.bytes.0 += input;
+                self.bytes.1 += output;
+            }
+            Op::Gc(ticks) => pen.slowly(|trace| trace.note(EventKind::Gc, Site::NONE, ticks)),
+            Op::Jit(ticks) => pen.slowly(|trace| trace.note(EventKind::Jit, Site::NONE, ticks)),
+        }
+    }
+
+    /// What is only counted: without a stamp of its own.
+    fn pass(&mut self, pen: &mut Pen, op: &Op, now: u64) {
+        match *op {
             Op::Pass(site) => {
                 pen.write(now, |tape| tape.pass(Site(site)), |trace| trace.pass(Site(site)));
                 self.sites.entry(site).or_default().2 += 1;
@@ -155,6 +172,12 @@ impl Model {
                 );
                 self.sites.entry(site).or_default().2 += 1;
             }
+            _ => unreachable!("{op:?} passes nothing"),
+        }
+    }
+
+    fn wait_or_go_on(&mut self, pen: &mut Pen, op: &Op, now: u64) {
+        match *op {
             Op::Suspend => {
                 pen.slowly(|trace| trace.suspend(now));
                 if !self.suspended {
@@ -179,13 +202,7 @@ impl Model {
                     self.resume(now, WaitKind::Queue as u16);
                 }
             }
-            Op::Bytes(site, input, output) => {
-                pen.slowly(|trace| trace.bytes(Site(site), input, output));
-                self.bytes.0 += input;
-                self.bytes.1 += output;
-            }
-            Op::Gc(ticks) => pen.slowly(|trace| trace.note(EventKind::Gc, Site::NONE, ticks)),
-            Op::Jit(ticks) => pen.slowly(|trace| trace.note(EventKind::Jit, Site::NONE, ticks)),
+            _ => unreachable!("{op:?} is no wait"),
         }
     }
 

@@ -210,56 +210,21 @@ impl Exchange {
     /// [`reset`](Exchange::reset) of one that was released, and so holds nothing of what few requests have. Takes the
     /// exchange apart, so that a new field does not compile before it is decided what becomes of it here.
     pub(crate) fn renew(&mut self, connection: &Rc<ClientConnection>, server: &Rc<VirtualServer>) {
+        // By groups, and so not a line each.
+        #[rustfmt::skip]
         let Exchange {
-            arena,
-            request,
-            response,
-            connection: old_connection,
-            server: old_server,
-            plan,
-            client,
-            internal,
-            add_uri_to_alias,
-            uri_changed,
-            valid_location,
-            uri_changes,
-            keep_alive,
-            pipelined,
-            tunnels,
-            limit_rate,
-            captures,
-            variables,
-            answered_already,
-            unfiltered,
-            unmatched,
-            refused,
-            opening,
-            answered,
-            cause,
-            delivery,
-            body_sent,
-            busy,
-            header_size,
+            arena, request, response, connection: old_connection, server: old_server, plan, client,
+            internal, add_uri_to_alias, uri_changed, valid_location, uri_changes,
+            keep_alive, pipelined, tunnels, limit_rate, captures, variables,
+            answered_already, unfiltered, unmatched, refused, opening, answered, cause,
+            delivery, body_sent, busy, header_size,
             // The same for all requests of the exchange, or memory that is used again.
-            worker: _,
-            shared: _,
+            worker: _, shared: _,
             // Set where a request begins, by its protocol.
-            transport: _,
-            recorded: _,
-            nth: _,
-            start_ms: _,
-            bytes_before: _,
+            transport: _, recorded: _, nth: _, start_ms: _, bytes_before: _,
             // Few requests have them: emptied by `clear_rare`.
-            body: _,
-            body_filters: _,
-            instead: _,
-            states: _,
-            lasting: _,
-            own_lasting: _,
-            part: _,
-            common: _,
-            family: _,
-            role: _,
+            body: _, body_filters: _, instead: _, states: _, lasting: _, own_lasting: _, part: _, common: _,
+            family: _, role: _,
         } = self;
         arena.reset();
         request.clear();

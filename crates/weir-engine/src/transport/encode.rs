@@ -27,17 +27,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     }
     server(x, out);
     date(x, out);
-    if let Some((kind, charset)) = response.typed(&x.arena)
-        && !response.not_modified
-    {
-        out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(kind);
-        if let Some(charset) = charset {
-            out.extend_from_slice(b"; charset=");
-            out.extend_from_slice(charset);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
+    content_type(x, out);
     if let Some(length) = response.content_length
         && !response.not_modified
     {
@@ -76,6 +66,21 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn content_type(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some((kind, charset)) = x.response.typed(&x.arena)
+        && !x.response.not_modified
+    {
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(kind);
+        if let Some(charset) = charset {
+            out.extend_from_slice(b"; charset=");
+            out.extend_from_slice(charset);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 fn server(x: &Exchange, out: &mut Vec<u8>) {

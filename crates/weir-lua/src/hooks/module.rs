@@ -24,6 +24,7 @@ use crate::hooks::set_by::VmSlot;
 use crate::hooks::tls::clients::ClientScripts;
 use crate::hooks::tls::upstream::UpstreamScripts;
 use crate::hooks::wiring::WIRING;
+use crate::run::settings::ScriptSettings;
 use crate::run::variables::VARIABLES;
 use crate::vm::chunk::ScriptChunk;
 use crate::vm::lua_vm::LuaVm;
@@ -516,63 +517,83 @@ impl Module for Lua {
         plan.keep(settings);
         plan.keep(home.clone());
         plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
-        let of_server = plan.level == PlanLevel::Server;
-        let handlers = [
-            (&conf.server_rewrite, EnginePhase::ServerRewrite, ScriptPhase::ServerRewrite, of_server),
-            (&conf.rewrite, EnginePhase::Rewrite, ScriptPhase::Rewrite, true),
-            (&conf.access, EnginePhase::Access, ScriptPhase::Access, true),
-            (&conf.precontent, EnginePhase::Precontent, ScriptPhase::Precontent, true),
-        ];
-        let main = &conf.main;
-        let first = |phase| match phase {
-            // ngx_lua's handler of this phase is not put off to its end, unlike those of the others.
-            ScriptPhase::ServerRewrite => true,
-            ScriptPhase::Rewrite => main.rewrite_first == Some(true),
-            ScriptPhase::Access => main.access_first == Some(true),
-            ScriptPhase::Precontent => main.precontent_first == Some(true),
-            _ => false,
-        };
-        for (source, at, phase, here) in handlers {
-            let (Some(source), true) = (source, here) else { continue };
-            let script = PhaseScript::new(&vm, phase, ScriptChunk::new(source.clone()), settings);
-            match first(phase) {
-                true => plan.first_handler(at, phase.label(), script),
-                false => plan.handler(at, phase.label(), script),
-            }
-        }
-        if of_server && conf.secure.are_for_clients() {
-            weir_server::tls::handle_client_hello(plan, ClientScripts::new(&home, settings, &conf.secure));
-        }
-        if conf.secure.are_for_servers() {
-            weir_upstream::tls_client::handle_upstream_handshakes(
-                plan,
-                UpstreamScripts::new(&home, settings, &conf.secure),
-            );
-        }
-        if let Some(source) = &conf.content {
-            let script =
-                PhaseScript::new(&vm, ScriptPhase::Content, ScriptChunk::new(source.clone()), settings);
-            plan.content(ScriptPhase::Content.label(), script);
-        }
-        if let Some(source) = &conf.log {
-            plan.handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(&home, source));
-        }
-        if let Some(source) = &conf.header_filter {
-            plan.header_filter(
-                FilterSlot::Aux,
-                ScriptPhase::HeaderFilter.label(),
-                HeaderScript::new(&home, source),
-            );
-        }
-        if let Some(source) = &conf.body_filter {
-            let site = plan.site(SiteKind::BodyFilter, ScriptPhase::BodyFilter.label());
-            plan.header_filter(
-                FilterSlot::Aux,
-                ScriptPhase::BodyFilter.label(),
-                BodyScript::new(&home, source, site),
-            );
-        }
+        install_phases(conf, plan, &vm, settings);
+        install_tls(conf, plan, &home, settings);
+        install_responses(conf, plan, &home, settings);
         Ok(())
+    }
+}
+
+/// The scripts of the phases before the content.
+fn install_phases(conf: &LuaConf, plan: &mut PlanBuilder<'_>, vm: &Rc<LuaVm>, settings: ScriptSettings) {
+    let of_server = plan.level == PlanLevel::Server;
+    let handlers = [
+        (&conf.server_rewrite, EnginePhase::ServerRewrite, ScriptPhase::ServerRewrite, of_server),
+        (&conf.rewrite, EnginePhase::Rewrite, ScriptPhase::Rewrite, true),
+        (&conf.access, EnginePhase::Access, ScriptPhase::Access, true),
+        (&conf.precontent, EnginePhase::Precontent, ScriptPhase::Precontent, true),
+    ];
+    let main = &conf.main;
+    let first = |phase| match phase {
+        // ngx_lua's handler of this phase is not put off to its end, unlike those of the others.
+        ScriptPhase::ServerRewrite => true,
+        ScriptPhase::Rewrite => main.rewrite_first == Some(true),
+        ScriptPhase::Access => main.access_first == Some(true),
+        ScriptPhase::Precontent => main.precontent_first == Some(true),
+        _ => false,
+    };
+    for (source, at, phase, here) in handlers {
+        let (Some(source), true) = (source, here) else { continue };
+        let script = PhaseScript::new(vm, phase, ScriptChunk::new(source.clone()), settings);
+        match first(phase) {
+            true => plan.first_handler(at, phase.label(), script),
+            false => plan.handler(at, phase.label(), script),
+        }
+    }
+}
+
+/// The scripts of handshakes.
+fn install_tls(conf: &LuaConf, plan: &mut PlanBuilder<'_>, home: &ScriptHome, settings: ScriptSettings) {
+    if plan.level == PlanLevel::Server && conf.secure.are_for_clients() {
+        weir_server::tls::handle_client_hello(plan, ClientScripts::new(home, settings, &conf.secure));
+    }
+    if conf.secure.are_for_servers() {
+        weir_upstream::tls_client::handle_upstream_handshakes(
+            plan,
+            UpstreamScripts::new(home, settings, &conf.secure),
+        );
+    }
+}
+
+/// The scripts that make, change and log responses.
+fn install_responses(
+    conf: &LuaConf,
+    plan: &mut PlanBuilder<'_>,
+    home: &ScriptHome,
+    settings: ScriptSettings,
+) {
+    if let Some(source) = &conf.content {
+        let script =
+            PhaseScript::new(&home.vm, ScriptPhase::Content, ScriptChunk::new(source.clone()), settings);
+        plan.content(ScriptPhase::Content.label(), script);
+    }
+    if let Some(source) = &conf.log {
+        plan.handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(home, source));
+    }
+    if let Some(source) = &conf.header_filter {
+        plan.header_filter(
+            FilterSlot::Aux,
+            ScriptPhase::HeaderFilter.label(),
+            HeaderScript::new(home, source),
+        );
+    }
+    if let Some(source) = &conf.body_filter {
+        let site = plan.site(SiteKind::BodyFilter, ScriptPhase::BodyFilter.label());
+        plan.header_filter(
+            FilterSlot::Aux,
+            ScriptPhase::BodyFilter.label(),
+            BodyScript::new(home, source, site),
+        );
     }
 }
 

@@ -20,7 +20,7 @@ use crate::vm::phase::ScriptPhase;
 /// Where a script finds its VM.
 #[derive(Clone)]
 pub(crate) struct ScriptHome {
-    vm: Rc<LuaVm>,
+    pub(super) vm: Rc<LuaVm>,
     cached: bool,
 }
 

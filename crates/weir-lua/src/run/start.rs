@@ -39,15 +39,7 @@ impl LuaVm {
         home: Weak<ConfigurationLink>,
         wiring: VmWiring,
     ) -> Result<Rc<LuaVm>, String> {
-        // SAFETY: the VM stays on this thread, in the `LuaVm`, which closes it.
-        let main = unsafe {
-            let l = sys::luaL_newstate();
-            if l.is_null() {
-                return Err("no memory for a Lua VM".to_owned());
-            }
-            sys::luaL_openlibs(l);
-            LuaState::new(l)
-        };
+        let main = open_state()?;
         // Those of the privileged agent are in the server.
         let make = |size| SharedDict::new(if agent::is_here() { 0 } else { size });
         let dicts = main_conf.dicts.iter();
@@ -267,6 +259,19 @@ impl LuaVm {
             }
         };
         ran.map_err(|error| format!("{directive} error: {error}"))
+    }
+}
+
+/// A state with the standard library.
+fn open_state() -> Result<LuaState, String> {
+    // SAFETY: the VM stays on this thread, in the `LuaVm`, which closes it.
+    unsafe {
+        let l = sys::luaL_newstate();
+        if l.is_null() {
+            return Err("no memory for a Lua VM".to_owned());
+        }
+        sys::luaL_openlibs(l);
+        Ok(LuaState::new(l))
     }
 }
 

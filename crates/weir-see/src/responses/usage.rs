@@ -132,20 +132,50 @@ fn retransmits(table: &str) -> u64 {
 }
 
 fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
+    let mut report = TableReport::new(&COLUMNS);
+    let rows = [
+        cpu(before, after),
+        loops(before, after),
+        memory(before, after),
+        network(before, after),
+        connections(after),
+        disk(before, after),
+        descriptors(before, after),
+        profiling(before, after),
+    ];
+    rows.into_iter().for_each(|row| report.row(row));
+    after.capacity.rows(&before.capacity).into_iter().for_each(|row| report.row(row.map(TableCell::text)));
+    report
+}
+
+/// Resource, used, saturated, errors.
+type UsageRow = [TableCell; 4];
+
+fn row(resource: &str, used: TableCell, saturated: TableCell, errors: String) -> UsageRow {
+    [TableCell::text(resource), used, saturated, TableCell::text(errors)]
+}
+
+fn percent(part: u64, whole: u64) -> TableCell {
+    TableCell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64))
+}
+
+/// Bytes a second between two moments.
+fn rate(bytes: u64, before: &UsageMoment, after: &UsageMoment) -> String {
+    let time = after.at.duration_since(before.at).as_nanos() as u64;
+    format!("{}/s", crate::table::bytes(bytes.saturating_mul(1_000_000_000) / time.max(1)))
+}
+
+fn cpu(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
+    // Of all workers together.
     let time = after.at.duration_since(before.at).as_nanos() as u64 * after.workers.max(1);
-    let busy = after.turns.busy_ns.saturating_sub(before.turns.busy_ns);
-    let parked = after.turns.parked_ns.saturating_sub(before.turns.parked_ns);
     let cpu = after.threads.cpu_ns.saturating_sub(before.threads.cpu_ns);
     let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
-    let percent =
-        |part: u64, whole: u64| TableCell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64));
-    // `time` is that of all workers together.
-    let rate = |sum: u64| sum.saturating_mul(1_000_000_000) / (time / after.workers.max(1)).max(1);
-    let mut report = TableReport::new(&COLUMNS);
-    let mut row = |resource: &str, used: TableCell, saturated: TableCell, errors: String| {
-        report.row([TableCell::text(resource), used, saturated, TableCell::text(errors)]);
-    };
-    row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), "-".to_owned());
+    row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), "-".to_owned())
+}
+
+fn loops(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
+    let busy = after.turns.busy_ns.saturating_sub(before.turns.busy_ns);
+    let parked = after.turns.parked_ns.saturating_sub(before.turns.parked_ns);
     let stuck = after.busy.map_or(0, |busy| busy.as_nanos() as u64);
     row(
         "loops",
@@ -160,7 +190,10 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
             after.stalls.saturating_sub(before.stalls),
             after.turns.panics.saturating_sub(before.turns.panics)
         ),
-    );
+    )
+}
+
+fn memory(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     row(
         "memory",
         TableCell::text(crate::table::bytes(after.process.resident)),
@@ -169,7 +202,10 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
             TableCell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
         ),
         format!("{} receives without buffer", after.turns.enobufs.saturating_sub(before.turns.enobufs)),
-    );
+    )
+}
+
+fn network(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     let waits = format!(
         "accept p99 {}, receive p99 {}",
         crate::table::time(after.accept_p99),
@@ -177,30 +213,36 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
     );
     row(
         "network",
-        TableCell::text(format!(
-            "{}/s out",
-            crate::table::bytes(rate(after.sent.saturating_sub(before.sent)))
-        )),
+        TableCell::text(format!("{} out", rate(after.sent.saturating_sub(before.sent), before, after))),
         TableCell::text(waits),
         format!(
             "host: {} overflows, {} retransmits",
             after.overflows.saturating_sub(before.overflows),
             after.retransmits.saturating_sub(before.retransmits)
         ),
-    );
+    )
+}
+
+fn connections(after: &UsageMoment) -> UsageRow {
     row(
         "connections",
         TableCell::text(format!("{} of {}", after.connections, limit(after.room))),
         TableCell::text(format!("{} idle", after.idle)),
         "-".to_owned(),
-    );
+    )
+}
+
+fn disk(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     let disk = |moment: &UsageMoment| moment.process.disk_read + moment.process.disk_written;
     row(
         "disk",
-        TableCell::text(format!("{}/s", crate::table::bytes(rate(disk(after).saturating_sub(disk(before)))))),
+        TableCell::text(rate(disk(after).saturating_sub(disk(before)), before, after)),
         TableCell::text("-"),
         format!("{} log lines lost", after.lost_lines.saturating_sub(before.lost_lines)),
-    );
+    )
+}
+
+fn descriptors(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     row(
         "descriptors",
         TableCell::text(format!(
@@ -210,15 +252,16 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
         )),
         TableCell::text("-"),
         format!("{} accepts without", after.turns.emfile.saturating_sub(before.turns.emfile)),
-    );
+    )
+}
+
+fn profiling(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     row(
         "profiling",
         TableCell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
         TableCell::text("-"),
         format!("{} samples lost", after.samples_lost.saturating_sub(before.samples_lost)),
-    );
-    after.capacity.rows(&before.capacity).into_iter().for_each(|row| report.row(row.map(TableCell::text)));
-    report
+    )
 }
 
 fn with(what: &str, cell: TableCell) -> TableCell {

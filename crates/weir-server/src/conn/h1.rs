@@ -25,10 +25,9 @@ use weir_engine::{engine, read, trace};
 pub(crate) async fn run(
     worker: Rc<Worker>,
     connection: Rc<ClientConnection>,
-    wire: Rc<ClientWire>,
-    idle: u64,
+    mut wire: Rc<ClientWire>,
+    mut idle: u64,
 ) {
-    let (mut idle, mut wire) = (idle, wire);
     // It could not be parked in this wait.
     let mut stays = false;
     loop {
@@ -43,11 +42,7 @@ pub(crate) async fn run(
             let received = if moves || connection.retired.get() {
                 RecvOutcome::TimedOut
             } else {
-                wire.timer.arm(if parks { parked::PARK_MS } else { idle });
-                worker.counters.waiting.add(1);
-                let received = wire.stream.recv(Some(&wire.timer)).await;
-                worker.counters.waiting.sub(1);
-                received
+                receive(&worker, &wire, if parks { parked::PARK_MS } else { idle }).await
             };
             let parks = parks || wire.moves.get();
             match received {
@@ -77,23 +72,35 @@ pub(crate) async fn run(
             }
             Progress::Wait(wait) => Box::pin(finish_requests(busy, &wire, wait)).await,
         };
-        match kept {
-            Some(IdleTimeout(timeout)) => idle = timeout,
-            None => break,
-        }
+        let Some(IdleTimeout(timeout)) = kept else { break };
+        idle = timeout;
         // A client that waits is of the newest configuration: nothing else keeps the one before.
         connection.adopt(&worker);
         if worker.is_stopping() || connection.retired.get() {
             break;
         }
     }
-    if wire.stream.unsent() > 0 && !wire.broken.get() {
-        // A stream that is dropped discards what the kernel did not take: the end of a response whose client asks no
-        // more, or half-closed. One that takes nothing ends this by the timer, one that is gone at once.
-        wire.idle.set(false);
-        wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
-        let _ = wire.stream.drained(0, Some(&wire.timer)).await;
+    drain(&connection, &wire).await;
+}
+
+/// Waits for the next request's bytes, `time` milliseconds at most.
+async fn receive(worker: &Worker, wire: &ClientWire, time: u64) -> RecvOutcome {
+    wire.timer.arm(time);
+    worker.counters.waiting.add(1);
+    let received = wire.stream.recv(Some(&wire.timer)).await;
+    worker.counters.waiting.sub(1);
+    received
+}
+
+/// A stream that is dropped discards what the kernel did not take: the end of a response whose client asks no more, or
+/// half-closed. One that takes nothing ends this by the timer, one that is gone at once.
+async fn drain(connection: &ClientConnection, wire: &ClientWire) {
+    if wire.stream.unsent() == 0 || wire.broken.get() {
+        return;
     }
+    wire.idle.set(false);
+    wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
+    let _ = wire.stream.drained(0, Some(&wire.timer)).await;
 }
 
 /// Whether the client takes what was sent within `ms` milliseconds.

@@ -18,7 +18,9 @@ use weir_tls::{
 };
 use weir_trace::ConnectionStep;
 
-use super::hook::{self, ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloVerdict, TrustedClients};
+use super::hook::{
+    self, ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
+};
 use super::ocsp::ResponderNames;
 use super::server::{HandshakeConfigs, ServerTls};
 use super::server_part::{client_policy, server_tls};
@@ -98,15 +100,13 @@ async fn agree(
     if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
         // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
         connection.log(LogLevel::Alert, &reason);
-        reject(connection, wire, HandshakeRefusal::Hello);
-        return None;
+        return reject(connection, wire, HandshakeRefusal::Hello);
     }
     let server = connection.server();
     let said = remember(connection, said, hook::is_asked(&server.plan));
     let tls = tls_of(connection, &server);
     let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
-        reject(connection, wire, HandshakeRefusal::Name);
-        return None;
+        return reject(connection, wire, HandshakeRefusal::Name);
     };
     let greeting = ClientGreeting {
         worker: worker.clone(),
@@ -118,30 +118,29 @@ async fn agree(
     let mut choice = match verdict {
         HelloVerdict::Choose(choice) => *choice,
         HelloVerdict::Declined => HandshakeChoice::default(),
-        HelloVerdict::Reject(refusal) => {
-            reject(connection, wire, refusal);
-            return None;
-        }
+        HelloVerdict::Reject(refusal) => return reject(connection, wire, refusal),
     };
     let config = configured(&greeting, &server, &tls, current, &choice).await;
     let (config, sessions) = match config.and_then(|config| otherwise(config, &mut choice, &greeting)) {
         Ok(config) => config,
-        Err(refusal) => {
-            reject(connection, wire, refusal);
-            return None;
-        }
+        Err(refusal) => return reject(connection, wire, refusal),
     };
     let setup = HandshakeSetup { config: &config, random: choice.random };
     let made = complete(connection, wire, hello, &tls, setup).await?;
     let alpn = establish(connection, wire, &tls, made, choice.clients).await;
-    if let (Some(sessions), Some(handler)) = (sessions, handler)
-        && connection.tls.get().is_some_and(|tls| tls.facts.version == "TLSv1.2")
-    {
-        for (id, made) in sessions.take_made() {
-            handler.made(&greeting, &id, &made);
-        }
+    if let (Some(sessions), Some(handler)) = (sessions, handler) {
+        hand_over_sessions(&greeting, &sessions, handler);
     }
     Some(alpn)
+}
+
+/// Gives the handler the sessions that the handshake has made; those of TLS 1.3 are tickets.
+fn hand_over_sessions(greeting: &ClientGreeting, sessions: &ExternalSessions, handler: &dyn HelloHandler) {
+    if greeting.connection.tls.get().is_some_and(|tls| tls.facts.version == "TLSv1.2") {
+        for (id, made) in sessions.take_made() {
+            handler.made(greeting, &id, &made);
+        }
+    }
 }
 
 /// Keeps what the client said with the connection, since variables may ask for it, without extensions; `whole`: handlers
@@ -243,11 +242,12 @@ async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u
     }
 }
 
-/// Sends the fatal alert, and logs why.
-fn reject(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) {
+/// Sends the fatal alert, and logs why: no protocol is agreed on.
+fn reject<T>(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) -> Option<T> {
     wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     connection.log(LogLevel::Info, &message);
+    None
 }
 
 /// What a handshake is made with.

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_rt::notify::Notify;
+use weir_rt::sampler::AttachedThread;
 use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
 use weir_trace::{NowReader, Recorder, RecorderSettings, WorkerNow};
 
@@ -125,32 +126,24 @@ pub(crate) fn start(
     let handle =
         std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
             let _exit = exit;
-            let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
-            if let Some(Err(error)) = &shown {
-                log::cycle(LogLevel::Warn, &format_args!("worker {id} can't be profiled: {error}"));
-            }
+            let shown = watched.then(|| attach(id)).flatten();
             let worker = match runtime(id, driver) {
                 Ok(runtime) => {
-                    let watched =
-                        shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| WatchedWorker {
-                            probe: shown.probe(),
-                            worker: u16::from(id),
-                            recorder: recorder.reader(),
-                            now: now.reader(),
-                            counters: counters.clone(),
-                            stats: runtime.stats(),
-                        });
+                    let watched = shown.as_ref().map(|shown| WatchedWorker {
+                        probe: shown.probe(),
+                        worker: u16::from(id),
+                        recorder: recorder.reader(),
+                        now: now.reader(),
+                        counters: counters.clone(),
+                        stats: runtime.stats(),
+                    });
                     let watching = watched.map(housekeeping::watch);
                     let local =
                         Rc::new(WorkerLocal::new(Worker::with(id, counters, recorder, now), theirs, stage));
                     LOCAL.set(Some(local.clone()));
                     // The caller that starts a thread waits for this.
-                    let _ = ready.send(Ok((
-                        runtime.remote(),
-                        runtime.stats(),
-                        runtime.driver(),
-                        ThreadWatch::current(),
-                    )));
+                    let (remote, stats, driver) = (runtime.remote(), runtime.stats(), runtime.driver());
+                    let _ = ready.send(Ok((remote, stats, driver, ThreadWatch::current())));
                     runtime.block_on(local.done.forever());
                     local.end();
                     LOCAL.set(None);
@@ -172,6 +165,15 @@ pub(crate) fn start(
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }
+}
+
+/// Makes worker `id`, on whose thread this runs, visible to the sampler of stacks.
+fn attach(id: u8) -> Option<AttachedThread> {
+    weir_rt::sampler::attach(u32::from(id))
+        .inspect_err(|error| {
+            log::cycle(LogLevel::Warn, &format_args!("worker {id} can't be profiled: {error}"))
+        })
+        .ok()
 }
 
 fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {

@@ -277,15 +277,7 @@ impl Attempt {
             }
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
-                connection.begin();
-                self.records.opened();
-                let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
-                return Ok(ReceivedHead {
-                    incoming,
-                    link: UpstreamLink::Own(connection),
-                    lease,
-                    rest: Vec::new(),
-                });
+                return Ok(self.open_tunnel(connection, lease));
             }
             connection.own = self.decided.keep;
             match self.ask(x, &mut connection, &lease).await {
@@ -313,6 +305,14 @@ impl Attempt {
                 }
             }
         }
+    }
+
+    /// The connection itself is the response.
+    fn open_tunnel(&mut self, mut connection: Box<UpstreamConnection>, lease: PeerLease) -> ReceivedHead {
+        connection.begin();
+        self.records.opened();
+        let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
+        ReceivedHead { incoming, link: UpstreamLink::Own(connection), lease, rest: Vec::new() }
     }
 
     /// Sends the request and reads the head, with the bytes after it. What it needs is lent to it: what an async

@@ -75,13 +75,7 @@ impl Attempt {
                     return Err(AttemptFailure::Next(fault));
                 }
                 ReceiveEvent::Received(RecvOutcome::Eof) => {
-                    error_log::error(
-                        x,
-                        &"upstream prematurely closed connection while reading response header from upstream",
-                    );
-                    let fault =
-                        AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse };
-                    return Err(AttemptFailure::Next(fault));
+                    return Err(AttemptFailure::Next(closed_early(x)));
                 }
                 ReceiveEvent::Received(RecvOutcome::Err(errno)) => {
                     return Err(AttemptFailure::Next(error_log::receive(x, errno)));
@@ -137,26 +131,32 @@ impl Attempt {
                     return Ok(None);
                 }
                 Ok(_) => {
-                    error_log::error(
-                        x,
-                        &"upstream sent too big header while reading response header from upstream",
-                    );
+                    error_log::error(x, &format_args!("{TOO_BIG} while {READING_HEAD}"));
                     return Err(invalid(Cause::HeaderTooLarge));
                 }
-                Err(message) => {
-                    if !message.is_empty() {
-                        error_log::error(
-                            x,
-                            &format_args!("{message} while reading response header from upstream"),
-                        );
-                    }
-                    let too_big = message.starts_with("upstream sent too big header");
-                    return Err(invalid(if too_big { Cause::HeaderTooLarge } else { Cause::InvalidHeader }));
-                }
+                Err(message) => return Err(no_head(x, &message)),
             }
         }
     }
 }
+
+/// The connection ends where a head should be.
+#[cold]
+fn closed_early(x: &mut Exchange) -> AttemptFault {
+    error_log::error(x, &format_args!("upstream prematurely closed connection while {READING_HEAD}"));
+    AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse }
+}
+
+/// What came is no head, for the reason of `message`; an empty one is in the log already.
+#[cold]
+fn no_head(x: &mut Exchange, message: &str) -> AttemptFailure {
+    if !message.is_empty() {
+        error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
+    }
+    invalid(if message.starts_with(TOO_BIG) { Cause::HeaderTooLarge } else { Cause::InvalidHeader })
+}
+
+const TOO_BIG: &str = "upstream sent too big header";
 
 /// What came is not a response.
 fn invalid(cause: Cause) -> AttemptFailure {

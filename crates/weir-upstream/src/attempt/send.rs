@@ -1,6 +1,7 @@
 //! A request on its way out: queued whole, or passed on as the client sends it.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 use weir_rt::{OutputChunk, RecvOutcome, SendError};
@@ -9,10 +10,11 @@ use weir_trace::WaitKind;
 use crate::config::failure_reason::AttemptFailure;
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::error_log;
-use crate::protocol::RequestFraming;
+use crate::protocol::{RequestFraming, UpstreamProtocol};
 use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::response::upload::AHEAD;
+use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
@@ -51,60 +53,34 @@ impl Attempt {
         connection: &UpstreamConnection,
         received: &mut Vec<u8>,
     ) -> Result<(), AttemptFailure> {
-        let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);
         self.body_begun = true;
-        // What came at once, framed as one.
-        let mut gathered = Vec::new();
-        let pass = |gathered: &mut Vec<u8>| {
-            if !gathered.is_empty() {
-                let bytes = protocol.body(std::mem::take(gathered), framing);
-                connection.stream.queue(OutputChunk::Bytes(bytes));
-            }
+        let mut gathered = GatheredBody {
+            bytes: Vec::new(),
+            protocol: self.up.protocol.clone(),
+            framing: self.out.framing,
+            connection,
         };
         loop {
-            let early = {
-                let mut piece = Box::pin(x.body_piece());
-                poll_fn(|cx| {
-                    if let Poll::Ready(recv) = connection.stream.poll_recv(cx, None) {
-                        return Poll::Ready(Err(recv));
-                    }
-                    let piece = piece.as_mut().poll(cx);
-                    if piece.is_pending() {
-                        // What there is of the body leaves with the head.
-                        pass(&mut gathered);
-                        connection.stream.flush();
-                    }
-                    piece.map(Ok)
-                })
-                .await
-            };
-            match early {
-                Ok(Ok(Some(piece))) => {
+            match gathered.next(x).await {
+                UploadEvent::Piece(piece) => {
                     let limit = x.plan.core.client_body_buffer_size;
                     x.body.remember(&piece, limit);
-                    if gathered.is_empty() {
-                        gathered = piece;
-                    } else {
-                        gathered.extend_from_slice(&piece);
-                    }
-                    if gathered.len() >= GATHERED {
-                        pass(&mut gathered);
-                    }
+                    gathered.add(piece);
                 }
-                Ok(Ok(None)) => {
+                UploadEvent::End => {
                     x.body.passed();
-                    pass(&mut gathered);
-                    connection.stream.queue(OutputChunk::Bytes(protocol.body_end(framing)));
-                    connection.stream.flush();
+                    gathered.finish();
                     return Ok(());
                 }
-                Ok(Err(error)) => return Err(AttemptFailure::End(Verdict::Status(error.status()))),
-                Err(RecvOutcome::Data(bytes)) => {
+                UploadEvent::Failed(error) => {
+                    return Err(AttemptFailure::End(Verdict::Status(error.status())));
+                }
+                UploadEvent::Received(RecvOutcome::Data(bytes)) => {
                     received.extend_from_slice(&bytes);
                     return Ok(());
                 }
                 // What became of the connection is found out by the next receive, or by the next send.
-                Err(_) => return Ok(()),
+                UploadEvent::Received(_) => return Ok(()),
             }
             if connection.stream.unsent() < AHEAD {
                 // More of the body may be there already, and leaves with this.
@@ -118,6 +94,76 @@ impl Attempt {
                 Err(_) => return Ok(()),
             }
         }
+    }
+}
+
+/// What comes while a body is passed on.
+enum UploadEvent {
+    /// Of the client's body.
+    Piece(Vec<u8>),
+    /// The client's body is whole.
+    End,
+    /// The client's body can't be read.
+    Failed(EngineError),
+    /// From the server, before the body's end.
+    Received(RecvOutcome),
+}
+
+/// What came at once of a body, framed as one.
+struct GatheredBody<'c> {
+    bytes: Vec<u8>,
+    protocol: Rc<dyn UpstreamProtocol>,
+    framing: RequestFraming,
+    connection: &'c UpstreamConnection,
+}
+
+impl GatheredBody<'_> {
+    /// The next piece of the client's body; what there is of it leaves with the head before it is waited for.
+    async fn next(&mut self, x: &mut Exchange) -> UploadEvent {
+        let mut piece = Box::pin(x.body_piece());
+        poll_fn(|cx| {
+            if let Poll::Ready(received) = self.connection.stream.poll_recv(cx, None) {
+                return Poll::Ready(UploadEvent::Received(received));
+            }
+            let piece = piece.as_mut().poll(cx);
+            if piece.is_pending() {
+                self.pass();
+                self.connection.stream.flush();
+            }
+            piece.map(|piece| match piece {
+                Ok(Some(piece)) => UploadEvent::Piece(piece),
+                Ok(None) => UploadEvent::End,
+                Err(error) => UploadEvent::Failed(error),
+            })
+        })
+        .await
+    }
+
+    fn add(&mut self, piece: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = piece;
+        } else {
+            self.bytes.extend_from_slice(&piece);
+        }
+        if self.bytes.len() >= GATHERED {
+            self.pass();
+        }
+    }
+
+    /// Queues what was gathered.
+    fn pass(&mut self) {
+        if !self.bytes.is_empty() {
+            let bytes = self.protocol.body(std::mem::take(&mut self.bytes), self.framing);
+            self.connection.stream.queue(OutputChunk::Bytes(bytes));
+        }
+    }
+
+    /// Sends the rest, and the end of the body.
+    fn finish(&mut self) {
+        self.pass();
+        let end = self.protocol.body_end(self.framing);
+        self.connection.stream.queue(OutputChunk::Bytes(end));
+        self.connection.stream.flush();
     }
 }
 

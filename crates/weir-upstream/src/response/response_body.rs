@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use weir_http::h1::ChunkedDecoder;
 use weir_rt::RecvOutcome;
 use weir_trace::{Site, WaitKind};
 
@@ -177,20 +178,10 @@ impl UpstreamBody {
                 Ok(done)
             }
             BodyDecoder::Chunked(decoder) => {
-                // The body's bytes move up to where the framing was.
                 let mut body = bytes;
-                let (mut at, mut end, mut done) = (0, 0, false);
-                while !done && at < body.len() {
-                    let step =
-                        decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
-                    let data = at + step.data.start..at + step.data.end;
-                    at += step.consumed;
-                    body.copy_within(data.clone(), end);
-                    end += data.len();
-                    done = step.done;
-                }
-                self.keep &= !done || at == body.len();
-                body.truncate(end);
+                let len = body.len();
+                let (used, done) = unframe(decoder, &mut body)?;
+                self.keep &= !done || used == len;
                 if done {
                     let trailers = decoder.trailers();
                     for field in trailers.fields() {
@@ -479,6 +470,22 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
         lease.group.pool.give(&x.worker, &lease.peer, connection);
     }
     x.respond(ResponseBody::Whole(rest.into()))
+}
+
+/// Leaves of `body` the bytes without the framing; how many of the bytes were used, and whether the body is over.
+fn unframe(decoder: &mut ChunkedDecoder, body: &mut Vec<u8>) -> Result<(usize, bool), String> {
+    // The body's bytes move up to where the framing was.
+    let (mut at, mut end, mut done) = (0, 0, false);
+    while !done && at < body.len() {
+        let step = decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
+        let data = at + step.data.start..at + step.data.end;
+        at += step.consumed;
+        body.copy_within(data.clone(), end);
+        end += data.len();
+        done = step.done;
+    }
+    body.truncate(end);
+    Ok((at, done))
 }
 
 /// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One

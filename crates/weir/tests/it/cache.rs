@@ -18,7 +18,7 @@ fn counting() -> Backend {
                 *count += 1;
                 *count
             };
-            if !answer(visit, &head, &target, count) {
+            if !respond(visit, &head, &target, count) {
                 return;
             }
         }
@@ -26,39 +26,12 @@ fn counting() -> Backend {
 }
 
 /// `false`: the connection ends.
-fn answer(visit: &mut BackendVisit, head: &str, target: &str, count: usize) -> bool {
+fn respond(visit: &mut BackendVisit, head: &str, target: &str, count: usize) -> bool {
     let name = target.trim_start_matches('/').split(['?', '/']).next_back().unwrap_or_default();
     let name = if target.contains('?') { target[1..].split(['?', '/']).next().unwrap_or(name) } else { name };
     let mut body = format!("{name} {count}");
-    let (mut status, mut fields) = ("200 OK", "");
+    let (mut status, mut fields) = ("200 OK", fields_of(name));
     match name {
-        "age" => fields = "Cache-Control: max-age=100\r\n",
-        "smaxage" => fields = "Cache-Control: max-age=0, s-maxage=100\r\n",
-        "age0" => fields = "Cache-Control: max-age=0\r\n",
-        "nocache" => fields = "Cache-Control: no-cache\r\n",
-        "nostore" => fields = "cache-control: NO-STORE\r\n",
-        "private" => fields = "Cache-Control: private\r\n",
-        "twolines" => fields = "Cache-Control: public\r\nCache-Control: no-store\r\n",
-        "accel" => fields = "X-Accel-Expires: 100\r\nCache-Control: no-cache\r\nExpires: 0\r\n",
-        "accel0" => fields = "X-Accel-Expires: 0\r\n",
-        "expired" => fields = "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\n",
-        "later" => fields = "Expires: Thu, 31 Dec 2099 00:00:01 GMT\r\n",
-        "cookie" => fields = "Set-Cookie: a=b\r\n",
-        "vary" => fields = "Vary: X-V, X-W\r\n",
-        "star" => fields = "Vary: *\r\n",
-        "stars" => fields = "Vary: *\r\nVary: *\r\n",
-        "starlast" => fields = "Vary: X-V\r\nVary: *\r\n",
-        "starin" => fields = "Vary: X-V , *,X-W\r\n",
-        "starname" => fields = "Vary: X*\r\n",
-        "capitals" => fields = "Expires: Thu, 31 DEC 2099 00:00:01 GMT\r\n",
-        "small" => fields = "Expires: Thu, 31 jan 2099 00:00:01 GMT\r\n",
-        "dashes" => fields = "Expires: Thursday, 31-DEC-38 00:00:01 GMT\r\n",
-        "asctime" => fields = "Expires: Thu DEC 31 00:00:01 2099\r\n",
-        "nomonth" => fields = "Expires: Thu, 31 XXX 2099 00:00:01 GMT\r\n",
-        "past" | "meanwhile" => fields = "X-Accel-Expires: @1\r\n",
-        "swr" => {
-            fields = "Cache-Control: max-age=1, stale-while-revalidate=3600, stale-if-error=3600\r\nX-Accel-Expires: @1\r\n";
-        }
         "missing" => status = "404 Not Found",
         "moved" => (status, fields) = ("301 Moved Permanently", "Location: /x\r\n"),
         "broken" => status = "500 Internal Server Error",
@@ -94,6 +67,40 @@ fn answer(visit: &mut BackendVisit, head: &str, target: &str, count: usize) -> b
     let length = body.len();
     let body = if head.starts_with("HEAD") { "" } else { &body };
     visit.send(format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{body}"))
+}
+
+/// The fields of a response that is named for them.
+fn fields_of(name: &str) -> &'static str {
+    match name {
+        "age" => "Cache-Control: max-age=100\r\n",
+        "smaxage" => "Cache-Control: max-age=0, s-maxage=100\r\n",
+        "age0" => "Cache-Control: max-age=0\r\n",
+        "nocache" => "Cache-Control: no-cache\r\n",
+        "nostore" => "cache-control: NO-STORE\r\n",
+        "private" => "Cache-Control: private\r\n",
+        "twolines" => "Cache-Control: public\r\nCache-Control: no-store\r\n",
+        "accel" => "X-Accel-Expires: 100\r\nCache-Control: no-cache\r\nExpires: 0\r\n",
+        "accel0" => "X-Accel-Expires: 0\r\n",
+        "expired" => "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\n",
+        "later" => "Expires: Thu, 31 Dec 2099 00:00:01 GMT\r\n",
+        "cookie" => "Set-Cookie: a=b\r\n",
+        "vary" => "Vary: X-V, X-W\r\n",
+        "star" => "Vary: *\r\n",
+        "stars" => "Vary: *\r\nVary: *\r\n",
+        "starlast" => "Vary: X-V\r\nVary: *\r\n",
+        "starin" => "Vary: X-V , *,X-W\r\n",
+        "starname" => "Vary: X*\r\n",
+        "capitals" => "Expires: Thu, 31 DEC 2099 00:00:01 GMT\r\n",
+        "small" => "Expires: Thu, 31 jan 2099 00:00:01 GMT\r\n",
+        "dashes" => "Expires: Thursday, 31-DEC-38 00:00:01 GMT\r\n",
+        "asctime" => "Expires: Thu DEC 31 00:00:01 2099\r\n",
+        "nomonth" => "Expires: Thu, 31 XXX 2099 00:00:01 GMT\r\n",
+        "past" | "meanwhile" => "X-Accel-Expires: @1\r\n",
+        "swr" => {
+            "Cache-Control: max-age=1, stale-while-revalidate=3600, stale-if-error=3600\r\nX-Accel-Expires: @1\r\n"
+        }
+        _ => "",
+    }
 }
 
 const CONF: &str = r#"http {

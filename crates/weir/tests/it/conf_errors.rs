@@ -129,67 +129,63 @@ fn values() {
 
 #[test]
 fn servers_and_locations() {
-    for case in &[
-        (
-            "http {\n    server {\n        return abc;\n    }\n}",
-            &[(3, 16, "invalid return code \"abc\"")][..],
-        ),
-        (
-            "http {\n    server {\n        return 200 $nothing;\n    }\n}",
-            &[(3, 20, "unknown \"nothing\" variable")],
-        ),
-        ("http {\n    server {\n        return 200 a$;\n    }\n}", &[(3, 20, "invalid variable name")]),
-        (
-            "http {\n    server {\n        return 200 ${host;\n    }\n}",
-            &[(3, 20, "the closing bracket in \"host\" variable is missing")],
-        ),
-        (
-            "http {\n    server {\n        location /x { }\n        location /x { }\n    }\n}",
-            &[(4, 9, "duplicate location \"/x\"")],
-        ),
-        (
-            "http { server {\n    location /b {\n        location /a { }\n    }\n} }",
-            &[(3, 9, "location \"/a\" is outside location \"/b\"")],
-        ),
-        (
-            "http { server {\n    location = /b {\n        location /b { }\n    }\n} }",
-            &[(3, 9, "location \"/b\" cannot be inside the exact location \"/b\"")],
-        ),
-        (
-            "http { server {\n    location /b {\n        location @a { }\n    }\n} }",
-            &[(3, 9, "named location \"@a\" can be on the server level only")],
-        ),
-        (
-            "http { server { location /a {\n    root x;\n    alias y;\n} } }",
-            &[(3, 5, "\"alias\" directive is duplicate, \"root\" directive was specified earlier")],
-        ),
-        ("http { server {\n    location ~? /x { }\n} }", &[(2, 14, "invalid location modifier \"~?\"")]),
-        (
-            "http { server {\n    location ~ ( { }\n} }",
-            &[(2, 16, "pcre2_compile() failed: missing closing parenthesis in \"(\"")],
-        ),
-        ("http { server {\n    server_name ~;\n} }", &[(2, 17, "empty regex in server name \"~\"")]),
-        ("http { server {\n    listen 127.0.0.1:81 fast;\n} }", &[(2, 25, "invalid parameter \"fast\"")]),
-        (
-            "http { server {\n    listen 127.0.0.1:99999;\n} }",
-            &[(2, 12, "invalid port in \"127.0.0.1:99999\" of the \"listen\" directive")],
-        ),
-        (
-            "http { server {\n    listen 127.0.0.1:81;\n    listen 127.0.0.1:81;\n} }",
-            &[(3, 5, "a duplicate listen 127.0.0.1:81")],
-        ),
-        (
-            "http {\n  server { listen 127.0.0.1:81 default_server; }\n  server { listen 127.0.0.1:81 default_server; }\n}",
-            &[(3, 12, "a duplicate default server for 127.0.0.1:81")],
-        ),
-        (
-            "http { server { location / {\n    limit_except GETT { }\n} } }",
-            &[(2, 18, "invalid method \"GETT\"")],
-        ),
-    ] {
+    for case in SERVERS_AND_LOCATIONS {
         check(case);
     }
 }
+
+const SERVERS_AND_LOCATIONS: &[Case] = &[
+    ("http {\n    server {\n        return abc;\n    }\n}", &[(3, 16, "invalid return code \"abc\"")][..]),
+    (
+        "http {\n    server {\n        return 200 $nothing;\n    }\n}",
+        &[(3, 20, "unknown \"nothing\" variable")],
+    ),
+    ("http {\n    server {\n        return 200 a$;\n    }\n}", &[(3, 20, "invalid variable name")]),
+    (
+        "http {\n    server {\n        return 200 ${host;\n    }\n}",
+        &[(3, 20, "the closing bracket in \"host\" variable is missing")],
+    ),
+    (
+        "http {\n    server {\n        location /x { }\n        location /x { }\n    }\n}",
+        &[(4, 9, "duplicate location \"/x\"")],
+    ),
+    (
+        "http { server {\n    location /b {\n        location /a { }\n    }\n} }",
+        &[(3, 9, "location \"/a\" is outside location \"/b\"")],
+    ),
+    (
+        "http { server {\n    location = /b {\n        location /b { }\n    }\n} }",
+        &[(3, 9, "location \"/b\" cannot be inside the exact location \"/b\"")],
+    ),
+    (
+        "http { server {\n    location /b {\n        location @a { }\n    }\n} }",
+        &[(3, 9, "named location \"@a\" can be on the server level only")],
+    ),
+    (
+        "http { server { location /a {\n    root x;\n    alias y;\n} } }",
+        &[(3, 5, "\"alias\" directive is duplicate, \"root\" directive was specified earlier")],
+    ),
+    ("http { server {\n    location ~? /x { }\n} }", &[(2, 14, "invalid location modifier \"~?\"")]),
+    (
+        "http { server {\n    location ~ ( { }\n} }",
+        &[(2, 16, "pcre2_compile() failed: missing closing parenthesis in \"(\"")],
+    ),
+    ("http { server {\n    server_name ~;\n} }", &[(2, 17, "empty regex in server name \"~\"")]),
+    ("http { server {\n    listen 127.0.0.1:81 fast;\n} }", &[(2, 25, "invalid parameter \"fast\"")]),
+    (
+        "http { server {\n    listen 127.0.0.1:99999;\n} }",
+        &[(2, 12, "invalid port in \"127.0.0.1:99999\" of the \"listen\" directive")],
+    ),
+    (
+        "http { server {\n    listen 127.0.0.1:81;\n    listen 127.0.0.1:81;\n} }",
+        &[(3, 5, "a duplicate listen 127.0.0.1:81")],
+    ),
+    (
+        "http {\n  server { listen 127.0.0.1:81 default_server; }\n  server { listen 127.0.0.1:81 default_server; }\n}",
+        &[(3, 12, "a duplicate default server for 127.0.0.1:81")],
+    ),
+    ("http { server { location / {\n    limit_except GETT { }\n} } }", &[(2, 18, "invalid method \"GETT\"")]),
+];
 
 #[test]
 fn all_that_is_wrong_is_said_in_one_run_in_the_files_order() {

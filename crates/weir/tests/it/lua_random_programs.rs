@@ -83,66 +83,6 @@ fn block(dice: &mut Dice, depth: usize, text: &mut String) {
 
 /// A statement, with blocks inside of it as long as `depth` is left.
 fn statement(dice: &mut Dice, depth: usize, text: &mut String) {
-    const NEST: &[(&str, &str)] = &[
-        ("t[#t + 1] = ngx.thread.spawn(function(...)\n", "return #t, 'done' end, 1, nil)\n"),
-        ("c[#c + 1] = coroutine.create(function(...)\n", "return ... end)\n"),
-        ("ngx.ctx.r = {pcall(function()\n", "end)}\n"),
-        ("xpcall(function()\n", "end, function(e) return tostring(e) .. #t end)\n"),
-        ("for i = 1, 3 do\n", "end\n"),
-        ("coroutine.wrap(function()\n", "end)()\n"),
-        ("if #t > 1 then\n", "end\n"),
-        ("ngx.on_abort(function()\n", "end)\n"),
-        ("table.sort({3, 2, 1}, function(a, b)\n", "return a < b end)\n"),
-    ];
-    // What nothing of the block follows is in `do … end`.
-    const LEAVES: &[&str] = &[
-        "ngx.sleep(0)",
-        "ngx.sleep(0.001)",
-        "coroutine.yield(1, nil)",
-        "if last(c) then coroutine.resume(last(c), 7) end",
-        "if last(c) then ngx.ctx.s = coroutine.status(last(c)) end",
-        "if last(t) then ngx.thread.wait(last(t)) end",
-        "if #t > 1 then ngx.thread.wait(t[1], t[#t]) end",
-        "if t[1] then ngx.thread.kill(t[1]) end",
-        "if last(t) then ngx.thread.kill(last(t)) end",
-        "ngx.thread.wait(coroutine.running())",
-        "coroutine.resume(coroutine.running())",
-        "ngx.location.capture('/fine')",
-        "ngx.location.capture('/waits', {ctx = ngx.ctx})",
-        "ngx.location.capture_multi({{'/waits'}, {'/fails'}, {'/fine'}})",
-        "ngx.say('said ', #t)",
-        "ngx.print(('x'):rep(70000))",
-        "ngx.flush(true)",
-        "ngx.flush()",
-        "ngx.send_headers()",
-        "ngx.eof()",
-        "ngx.status = 202",
-        "ngx.header.x_a = {'1', '2'}",
-        "ngx.ctx.n = (ngx.ctx.n or 0) + 1",
-        "ngx.ctx = {}",
-        "sem:post(1)",
-        "sem:wait(0.001)",
-        "ngx.shared.d:incr('n', 1, 0)",
-        "ngx.shared.d:lpush('l', ('y'):rep(100))",
-        "collectgarbage()",
-        "ngx.req.discard_body()",
-        "ngx.req.set_uri_args({a = {1, true}})",
-        "error('an error')",
-        "error({})",
-        "error()",
-        "do return end",
-    ];
-    const ENDS: &[&str] = &[
-        "ngx.exit(200)",
-        "ngx.exit(0)",
-        "ngx.exit(503)",
-        "ngx.exit(444)",
-        "ngx.exit(-1)",
-        "ngx.exec('/fine')",
-        "ngx.exec('/waits?a=1')",
-        "ngx.redirect('/fine')",
-        "error(nil)",
-    ];
     match dice.below(12) {
         0..=3 if depth > 0 => {
             let (open, close) = NEST[dice.below(NEST.len())];
@@ -154,3 +94,68 @@ fn statement(dice: &mut Dice, depth: usize, text: &mut String) {
         _ => text.push_str(&format!("{}\n", dice.one(LEAVES))),
     }
 }
+
+/// What goes around a block.
+const NEST: &[(&str, &str)] = &[
+    ("t[#t + 1] = ngx.thread.spawn(function(...)\n", "return #t, 'done' end, 1, nil)\n"),
+    ("c[#c + 1] = coroutine.create(function(...)\n", "return ... end)\n"),
+    ("ngx.ctx.r = {pcall(function()\n", "end)}\n"),
+    ("xpcall(function()\n", "end, function(e) return tostring(e) .. #t end)\n"),
+    ("for i = 1, 3 do\n", "end\n"),
+    ("coroutine.wrap(function()\n", "end)()\n"),
+    ("if #t > 1 then\n", "end\n"),
+    ("ngx.on_abort(function()\n", "end)\n"),
+    ("table.sort({3, 2, 1}, function(a, b)\n", "return a < b end)\n"),
+];
+
+/// One statement each; one that must be the last of its block is in `do … end`.
+const LEAVES: &[&str] = &[
+    "ngx.sleep(0)",
+    "ngx.sleep(0.001)",
+    "coroutine.yield(1, nil)",
+    "if last(c) then coroutine.resume(last(c), 7) end",
+    "if last(c) then ngx.ctx.s = coroutine.status(last(c)) end",
+    "if last(t) then ngx.thread.wait(last(t)) end",
+    "if #t > 1 then ngx.thread.wait(t[1], t[#t]) end",
+    "if t[1] then ngx.thread.kill(t[1]) end",
+    "if last(t) then ngx.thread.kill(last(t)) end",
+    "ngx.thread.wait(coroutine.running())",
+    "coroutine.resume(coroutine.running())",
+    "ngx.location.capture('/fine')",
+    "ngx.location.capture('/waits', {ctx = ngx.ctx})",
+    "ngx.location.capture_multi({{'/waits'}, {'/fails'}, {'/fine'}})",
+    "ngx.say('said ', #t)",
+    "ngx.print(('x'):rep(70000))",
+    "ngx.flush(true)",
+    "ngx.flush()",
+    "ngx.send_headers()",
+    "ngx.eof()",
+    "ngx.status = 202",
+    "ngx.header.x_a = {'1', '2'}",
+    "ngx.ctx.n = (ngx.ctx.n or 0) + 1",
+    "ngx.ctx = {}",
+    "sem:post(1)",
+    "sem:wait(0.001)",
+    "ngx.shared.d:incr('n', 1, 0)",
+    "ngx.shared.d:lpush('l', ('y'):rep(100))",
+    "collectgarbage()",
+    "ngx.req.discard_body()",
+    "ngx.req.set_uri_args({a = {1, true}})",
+    "error('an error')",
+    "error({})",
+    "error()",
+    "do return end",
+];
+
+/// What ends the request, as a rule.
+const ENDS: &[&str] = &[
+    "ngx.exit(200)",
+    "ngx.exit(0)",
+    "ngx.exit(503)",
+    "ngx.exit(444)",
+    "ngx.exit(-1)",
+    "ngx.exec('/fine')",
+    "ngx.exec('/waits?a=1')",
+    "ngx.redirect('/fine')",
+    "error(nil)",
+];

@@ -28,100 +28,94 @@ fn constant(script: &ValueScript) -> String {
 
 #[test]
 fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
-    for (line, error) in [
-        ("root /a; root /b;", "\"root\" directive is duplicate in weir.conf:2:10"),
-        (
-            "root $document_root/x;",
-            "the $document_root variable cannot be used in the \"root\" directive in weir.conf:2:6",
-        ),
-        (
-            "root \"a ${realpath_root}\";",
-            "the $realpath_root variable cannot be used in the \"root\" directive in weir.conf:2:6",
-        ),
-        ("root a$;", "invalid variable name in weir.conf:2:6"),
-        ("root /a/$nothing;", "unknown \"nothing\" variable in weir.conf:2:6"),
-        ("alias /a;", "\"alias\" directive is not allowed here in weir.conf:2:1"),
-        ("internal;", "\"internal\" directive is not allowed here in weir.conf:2:1"),
-        ("error_page 404 =x /a;", "invalid value \"=x\" in weir.conf:2:16"),
-        ("error_page =200 /a;", "invalid value \"=200\" in weir.conf:2:12"),
-        ("error_page 404x /a;", "invalid value \"404x\" in weir.conf:2:12"),
-        ("error_page 404 499 /a;", "invalid value \"499\" in weir.conf:2:16"),
-        ("error_page 200 /a;", "value \"200\" must be between 300 and 599 in weir.conf:2:12"),
-        ("error_page 600 /a;", "value \"600\" must be between 300 and 599 in weir.conf:2:12"),
-        ("error_page 404;", "invalid number of arguments in \"error_page\" directive in weir.conf:2:1"),
-        ("keepalive_timeout x;", "\"keepalive_timeout\" directive invalid value in weir.conf:2:19"),
-        ("keepalive_timeout 5 x;", "\"keepalive_timeout\" directive invalid value in weir.conf:2:21"),
-        (
-            "keepalive_timeout 5; keepalive_timeout 6;",
-            "\"keepalive_timeout\" directive is duplicate in weir.conf:2:22",
-        ),
-        ("keepalive_disable msie7;", "invalid value \"msie7\" in weir.conf:2:19"),
-        ("keepalive_requests x;", "\"keepalive_requests\" directive invalid number in weir.conf:2:20"),
-        ("open_file_cache max=0;", "invalid \"open_file_cache\" parameter \"max=0\" in weir.conf:2:17"),
-        ("open_file_cache foo;", "invalid \"open_file_cache\" parameter \"foo\" in weir.conf:2:17"),
-        (
-            "open_file_cache max=5 inactive=x;",
-            "invalid \"open_file_cache\" parameter \"inactive=x\" in weir.conf:2:23",
-        ),
-        (
-            "open_file_cache inactive=5;",
-            "\"open_file_cache\" must have the \"max\" parameter in weir.conf:2:1",
-        ),
-        ("disable_symlinks foo;", "invalid parameter \"foo\" in weir.conf:2:18"),
-        ("disable_symlinks off from=/;", "\"from=\" cannot be used with \"off\" parameter in weir.conf:2:1"),
-        ("disable_symlinks on on;", "duplicate parameters \"on on\" in weir.conf:2:21"),
-        (
-            "disable_symlinks from=/;",
-            "\"disable_symlinks\" must have \"off\", \"on\" or \"if_not_owner\" parameter in weir.conf:2:1",
-        ),
-        ("types { a b; a c{} }", "unexpected \"{\" in weir.conf:2:17"),
-        ("satisfy x;", "invalid value \"x\" in weir.conf:2:9"),
-        ("limit_rate x;", "\"limit_rate\" directive invalid value in weir.conf:2:12"),
-        ("limit_rate 5; limit_rate 5;", "\"limit_rate\" directive is duplicate in weir.conf:2:15"),
-        ("aio x;", "\"aio\" directive invalid value in weir.conf:2:5"),
-        ("directio x;", "\"directio\" directive invalid value in weir.conf:2:10"),
-        ("directio off; directio 4m;", "\"directio\" directive is duplicate in weir.conf:2:15"),
-        ("client_body_temp_path a 0;", "\"client_body_temp_path\" directive invalid value in weir.conf:2:25"),
-        ("client_body_temp_path a x;", "\"client_body_temp_path\" directive invalid value in weir.conf:2:25"),
-        (
-            "client_body_temp_path a 5 5 5;",
-            "\"client_body_temp_path\" directive invalid value in weir.conf:2:1",
-        ),
-        (
-            "client_body_temp_path a 1 2; client_body_temp_path b;",
-            "\"client_body_temp_path\" directive is duplicate in weir.conf:2:30",
-        ),
-        ("client_max_body_size 1x;", "\"client_max_body_size\" directive invalid value in weir.conf:2:22"),
-        ("client_body_timeout 1x;", "\"client_body_timeout\" directive invalid value in weir.conf:2:21"),
-        ("lingering_close x;", "invalid value \"x\" in weir.conf:2:17"),
-        ("max_ranges x;", "\"max_ranges\" directive invalid number in weir.conf:2:12"),
-        ("output_buffers 0 5;", "\"output_buffers\" directive invalid value in weir.conf:2:16"),
-        ("server_tokens x;", "invalid value \"x\" in weir.conf:2:15"),
-        ("error_log e foo;", "invalid log level \"foo\" in weir.conf:2:13"),
-        (
-            "sendfile of;",
-            "invalid value \"of\" in \"sendfile\" directive, it must be \"on\" or \"off\" in weir.conf:2:10",
-        ),
-        (
-            "server { location / { root /a; alias /b; } }",
-            "\"alias\" directive is duplicate, \"root\" directive was specified earlier in weir.conf:2:32",
-        ),
-        (
-            "server { location / { alias /a; alias /b; } }",
-            "\"alias\" directive is duplicate in weir.conf:2:33",
-        ),
-        (
-            "server { location @x { alias /a; } }",
-            "the \"alias\" directive cannot be used inside the named location in weir.conf:2:24",
-        ),
-        (
-            "server { location / { internal; internal; } }",
-            "\"internal\" directive is duplicate in weir.conf:2:33",
-        ),
-    ] {
-        assert_eq!(headlines(&format!("http {{\n{line}\n}}"), &CORE_MODULES), [error], "{line}");
+    for (line, error) in WRONG_LINES {
+        assert_eq!(headlines(&format!("http {{\n{line}\n}}"), &CORE_MODULES), [*error], "{line}");
     }
 }
+
+/// A line in `http`, and its error.
+const WRONG_LINES: &[(&str, &str)] = &[
+    ("root /a; root /b;", "\"root\" directive is duplicate in weir.conf:2:10"),
+    (
+        "root $document_root/x;",
+        "the $document_root variable cannot be used in the \"root\" directive in weir.conf:2:6",
+    ),
+    (
+        "root \"a ${realpath_root}\";",
+        "the $realpath_root variable cannot be used in the \"root\" directive in weir.conf:2:6",
+    ),
+    ("root a$;", "invalid variable name in weir.conf:2:6"),
+    ("root /a/$nothing;", "unknown \"nothing\" variable in weir.conf:2:6"),
+    ("alias /a;", "\"alias\" directive is not allowed here in weir.conf:2:1"),
+    ("internal;", "\"internal\" directive is not allowed here in weir.conf:2:1"),
+    ("error_page 404 =x /a;", "invalid value \"=x\" in weir.conf:2:16"),
+    ("error_page =200 /a;", "invalid value \"=200\" in weir.conf:2:12"),
+    ("error_page 404x /a;", "invalid value \"404x\" in weir.conf:2:12"),
+    ("error_page 404 499 /a;", "invalid value \"499\" in weir.conf:2:16"),
+    ("error_page 200 /a;", "value \"200\" must be between 300 and 599 in weir.conf:2:12"),
+    ("error_page 600 /a;", "value \"600\" must be between 300 and 599 in weir.conf:2:12"),
+    ("error_page 404;", "invalid number of arguments in \"error_page\" directive in weir.conf:2:1"),
+    ("keepalive_timeout x;", "\"keepalive_timeout\" directive invalid value in weir.conf:2:19"),
+    ("keepalive_timeout 5 x;", "\"keepalive_timeout\" directive invalid value in weir.conf:2:21"),
+    (
+        "keepalive_timeout 5; keepalive_timeout 6;",
+        "\"keepalive_timeout\" directive is duplicate in weir.conf:2:22",
+    ),
+    ("keepalive_disable msie7;", "invalid value \"msie7\" in weir.conf:2:19"),
+    ("keepalive_requests x;", "\"keepalive_requests\" directive invalid number in weir.conf:2:20"),
+    ("open_file_cache max=0;", "invalid \"open_file_cache\" parameter \"max=0\" in weir.conf:2:17"),
+    ("open_file_cache foo;", "invalid \"open_file_cache\" parameter \"foo\" in weir.conf:2:17"),
+    (
+        "open_file_cache max=5 inactive=x;",
+        "invalid \"open_file_cache\" parameter \"inactive=x\" in weir.conf:2:23",
+    ),
+    ("open_file_cache inactive=5;", "\"open_file_cache\" must have the \"max\" parameter in weir.conf:2:1"),
+    ("disable_symlinks foo;", "invalid parameter \"foo\" in weir.conf:2:18"),
+    ("disable_symlinks off from=/;", "\"from=\" cannot be used with \"off\" parameter in weir.conf:2:1"),
+    ("disable_symlinks on on;", "duplicate parameters \"on on\" in weir.conf:2:21"),
+    (
+        "disable_symlinks from=/;",
+        "\"disable_symlinks\" must have \"off\", \"on\" or \"if_not_owner\" parameter in weir.conf:2:1",
+    ),
+    ("types { a b; a c{} }", "unexpected \"{\" in weir.conf:2:17"),
+    ("satisfy x;", "invalid value \"x\" in weir.conf:2:9"),
+    ("limit_rate x;", "\"limit_rate\" directive invalid value in weir.conf:2:12"),
+    ("limit_rate 5; limit_rate 5;", "\"limit_rate\" directive is duplicate in weir.conf:2:15"),
+    ("aio x;", "\"aio\" directive invalid value in weir.conf:2:5"),
+    ("directio x;", "\"directio\" directive invalid value in weir.conf:2:10"),
+    ("directio off; directio 4m;", "\"directio\" directive is duplicate in weir.conf:2:15"),
+    ("client_body_temp_path a 0;", "\"client_body_temp_path\" directive invalid value in weir.conf:2:25"),
+    ("client_body_temp_path a x;", "\"client_body_temp_path\" directive invalid value in weir.conf:2:25"),
+    ("client_body_temp_path a 5 5 5;", "\"client_body_temp_path\" directive invalid value in weir.conf:2:1"),
+    (
+        "client_body_temp_path a 1 2; client_body_temp_path b;",
+        "\"client_body_temp_path\" directive is duplicate in weir.conf:2:30",
+    ),
+    ("client_max_body_size 1x;", "\"client_max_body_size\" directive invalid value in weir.conf:2:22"),
+    ("client_body_timeout 1x;", "\"client_body_timeout\" directive invalid value in weir.conf:2:21"),
+    ("lingering_close x;", "invalid value \"x\" in weir.conf:2:17"),
+    ("max_ranges x;", "\"max_ranges\" directive invalid number in weir.conf:2:12"),
+    ("output_buffers 0 5;", "\"output_buffers\" directive invalid value in weir.conf:2:16"),
+    ("server_tokens x;", "invalid value \"x\" in weir.conf:2:15"),
+    ("error_log e foo;", "invalid log level \"foo\" in weir.conf:2:13"),
+    (
+        "sendfile of;",
+        "invalid value \"of\" in \"sendfile\" directive, it must be \"on\" or \"off\" in weir.conf:2:10",
+    ),
+    (
+        "server { location / { root /a; alias /b; } }",
+        "\"alias\" directive is duplicate, \"root\" directive was specified earlier in weir.conf:2:32",
+    ),
+    ("server { location / { alias /a; alias /b; } }", "\"alias\" directive is duplicate in weir.conf:2:33"),
+    (
+        "server { location @x { alias /a; } }",
+        "the \"alias\" directive cannot be used inside the named location in weir.conf:2:24",
+    ),
+    (
+        "server { location / { internal; internal; } }",
+        "\"internal\" directive is duplicate in weir.conf:2:33",
+    ),
+];
 
 #[test]
 fn warnings_do_not_stop_the_start() {

@@ -1,5 +1,7 @@
 //! `ngx.location.capture` and `capture_multi`.
 
+use std::rc::Rc;
+
 use weir_engine::Text;
 use weir_engine::log::LogLevel;
 use weir_engine::subrequest::{
@@ -117,63 +119,24 @@ fn read(l: LuaState, at: i32, options: i32, number: usize) -> Result<SubrequestC
 }
 
 fn take_options(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(), LuaRaise> {
-    let option = |name: &str| {
-        l.push_bytes(name.as_bytes());
-        l.raw_get(at);
-        l.top()
-    };
-    let args = option("args");
-    let args = match l.kind(args) {
-        kind::NIL => Vec::new(),
-        kind::TABLE => encode::args_of(l, args)?,
-        kind::STRING | kind::NUMBER => l.bytes(args).unwrap_or_default().to_vec(),
-        _ => return Err(LuaRaise::text("Bad args option value")),
-    };
-    if !args.is_empty() {
-        if !wanted.args.is_empty() {
-            wanted.args.push(b'&');
-        }
-        wanted.args.extend_from_slice(&args);
-    }
-    let method = option("method");
-    if !l.is_none_or_nil(method) {
-        let number = l.number(method).ok_or_else(|| LuaRaise::text("Bad http request method"))?;
-        let number = number as i64;
-        let Some(name) = u32::try_from(number).ok().and_then(req::method_name) else {
-            // Unsigned in the log, as in OpenResty.
-            lend::log_plain(LogLevel::Error, &format_args!("unsupported HTTP method: {}", number as u64));
-            return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
-        };
-        wanted.options.method = Method::parse(name.as_bytes());
-        wanted.options.head_only = wanted.options.method == Method::Head;
-    }
+    take_args(l, at, wanted)?;
+    take_method(l, at, &mut wanted.options)?;
     for (name, share) in [("share_all_vars", VariableShare::All), ("copy_all_vars", VariableShare::Copy)] {
-        let wants = option(name);
+        let wants = field(l, at, name);
         match l.kind(wants) {
             kind::BOOLEAN if l.boolean(wants) => wanted.options.share = share,
             kind::BOOLEAN | kind::NIL => {}
             _ => return Err(LuaRaise::text(format!("Bad {name} option value"))),
         }
     }
-    let forwarded = option("always_forward_body");
-    if l.boolean(forwarded) {
-        wanted.options.body = SubrequestBody::Parent;
-    }
-    let body = option("body");
-    match l.kind(body) {
-        kind::NIL => {}
-        kind::STRING | kind::NUMBER => {
-            wanted.options.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
-        }
-        _ => return Err(LuaRaise::text("Bad http request body")),
-    }
-    let variables = option("vars");
+    take_body(l, at, &mut wanted.options)?;
+    let variables = field(l, at, "vars");
     let variables = match l.kind(variables) {
         kind::NIL => Vec::new(),
         kind::TABLE => read_variables(l, variables)?,
         _ => return Err(LuaRaise::text("Bad vars option value")),
     };
-    let headers = option("headers");
+    let headers = field(l, at, "headers");
     let mut headers = match l.kind(headers) {
         kind::NIL => Vec::new(),
         kind::TABLE => read_pairs(l, headers)?,
@@ -182,18 +145,7 @@ fn take_options(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(),
     if let SubrequestBody::Bytes(bytes) = &wanted.options.body {
         headers.insert(0, (b"Content-Length".to_vec(), bytes.len().to_string().into_bytes()));
     }
-    let ctx = option("ctx");
-    let ctx = match l.kind(ctx) {
-        kind::NIL => None,
-        kind::TABLE => {
-            l.push_value(ctx);
-            Some((lend::vm(LuaVm::shared), l.anchor()))
-        }
-        _ => {
-            let kind = l.kind_name(ctx);
-            return Err(LuaRaise::text(format!("Bad ctx option value type {kind}, expected a Lua table")));
-        }
-    };
+    let ctx = take_ctx(l, at)?;
     if ctx.is_some() || !variables.is_empty() || !headers.is_empty() {
         wanted.options.prepare = PrepareHook(Some(Box::new(move |x| {
             for (name, value) in headers {
@@ -209,6 +161,81 @@ fn take_options(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(),
         })));
     }
     Ok(())
+}
+
+/// Pushes the field `name` of the table at `at`; where it is.
+fn field(l: LuaState, at: i32, name: &str) -> i32 {
+    l.push_bytes(name.as_bytes());
+    l.raw_get(at);
+    l.top()
+}
+
+/// `args`: after those of the URI.
+fn take_args(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(), LuaRaise> {
+    let args = field(l, at, "args");
+    let args = match l.kind(args) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => encode::args_of(l, args)?,
+        kind::STRING | kind::NUMBER => l.bytes(args).unwrap_or_default().to_vec(),
+        _ => return Err(LuaRaise::text("Bad args option value")),
+    };
+    if !args.is_empty() {
+        if !wanted.args.is_empty() {
+            wanted.args.push(b'&');
+        }
+        wanted.args.extend_from_slice(&args);
+    }
+    Ok(())
+}
+
+/// `method`: one of the `ngx.HTTP_*` numbers.
+fn take_method(l: LuaState, at: i32, options: &mut SubrequestOptions) -> Result<(), LuaRaise> {
+    let method = field(l, at, "method");
+    if !l.is_none_or_nil(method) {
+        let number = l.number(method).ok_or_else(|| LuaRaise::text("Bad http request method"))?;
+        let number = number as i64;
+        let Some(name) = u32::try_from(number).ok().and_then(req::method_name) else {
+            // Unsigned in the log, as in OpenResty.
+            lend::log_plain(LogLevel::Error, &format_args!("unsupported HTTP method: {}", number as u64));
+            return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
+        };
+        options.method = Method::parse(name.as_bytes());
+        options.head_only = options.method == Method::Head;
+    }
+    Ok(())
+}
+
+/// `always_forward_body`, `body`.
+fn take_body(l: LuaState, at: i32, options: &mut SubrequestOptions) -> Result<(), LuaRaise> {
+    let forwarded = field(l, at, "always_forward_body");
+    if l.boolean(forwarded) {
+        options.body = SubrequestBody::Parent;
+    }
+    let body = field(l, at, "body");
+    match l.kind(body) {
+        kind::NIL => {}
+        kind::STRING | kind::NUMBER => {
+            options.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
+        }
+        _ => return Err(LuaRaise::text("Bad http request body")),
+    }
+    Ok(())
+}
+
+/// `ctx`: a table of this VM, which becomes the subrequest's `ngx.ctx`.
+fn take_ctx(l: LuaState, at: i32) -> Result<Option<(Rc<LuaVm>, i32)>, LuaRaise> {
+    let ctx = field(l, at, "ctx");
+    Ok(match l.kind(ctx) {
+        kind::NIL => None,
+        kind::TABLE => {
+            l.push_value(ctx);
+            Some((lend::vm(LuaVm::shared), l.anchor()))
+        }
+        _ => {
+            let kind = l.kind_name(ctx);
+            return Err(LuaRaise::text(format!("Bad ctx option value type {kind}, expected a Lua table")));
+        }
+    })
 }
 
 /// The option `vars`: variables of the configuration and their values.

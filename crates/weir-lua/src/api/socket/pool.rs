@@ -14,7 +14,7 @@ use weir_engine::log::LogLevel;
 use weir_rt::{RecvOutcome, Timer};
 
 use crate::api::socket::conn::{LossReason, SocketConnection};
-use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
+use crate::api::socket::tcp::{OPEN, TcpSocket, bad_argument, not_busy, place, settings, socket};
 use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
@@ -307,42 +307,42 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
         let message =
             format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
         lend::log_plain(LogLevel::Debug, &message);
-        socket.finalize();
-        l.push_number(1.0);
-        return Ok(CallDone::Results(1));
+        return Ok(finished(l, &socket));
     }
     lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
     let seated = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
     let pool = match seated {
-        Some(pool) => pool,
-        None => match pool_of(l, top, size)? {
-            Some(pool) => pool,
-            None => return fail(l, "key not found"),
-        },
+        Some(pool) => Some(pool),
+        None => pool_of(l, top, size)?,
     };
+    let Some(pool) = pool else { return fail(l, "key not found") };
     lend::log_plain(LogLevel::Debug, &"lua tcp socket clear current socket connection");
     match timeout {
         0 => lend::log_plain(LogLevel::Debug, &"lua tcp socket keepalive timeout: unlimited"),
         ms => lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
-    match conn.stream().try_recv_first() {
-        None => {}
-        Some(RecvOutcome::Data(_)) => {
-            socket.finalize();
-            return fail(l, "connection in dubious state");
-        }
-        Some(_) => {
-            socket.finalize();
-            return fail(l, "closed");
-        }
+    let dubious = match conn.stream().try_recv_first() {
+        None => None,
+        Some(RecvOutcome::Data(_)) => Some("connection in dubious state"),
+        Some(_) => Some("closed"),
+    };
+    if let Some(reason) = dubious {
+        socket.finalize();
+        return fail(l, reason);
     }
     // One that was made before the pool was has no place yet.
     conn.seat.borrow_mut().get_or_insert_with(|| pool.seat_anyway());
     socket.conn.take();
-    socket.finalize();
+    let done = finished(l, &socket);
     pool.keep(&conn, timeout);
+    Ok(done)
+}
+
+/// The socket has no connection any more, as the script wanted it.
+fn finished(l: LuaState, socket: &TcpSocket) -> CallDone {
+    socket.finalize();
     l.push_number(1.0);
-    Ok(CallDone::Results(1))
+    CallDone::Results(1)
 }
 
 /// The pool of the object that is the first argument, made if absent: with `size`, the last of `top` arguments.

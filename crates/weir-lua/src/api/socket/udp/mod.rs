@@ -353,23 +353,7 @@ fn receive(l: LuaState) -> CallOutcome {
         None => settings()?.timeouts.read,
     });
     waits(WaitKind::Cosocket, async move {
-        let mut late = std::pin::pin!(weir_rt::sleep(limit));
-        let received = poll_fn(|cx| {
-            loop {
-                match link.receive(&mut buffer) {
-                    Ok(count) => return Poll::Ready(Some(Ok(count))),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                }
-                if late.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
-                }
-                if let Err(error) = ready!(link.watched.poll_ready(cx, WatchInterest::Read)) {
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        })
-        .await;
+        let received = arrives(&link, &mut buffer, limit).await;
         drop(busy);
         let said = match &received {
             Some(Ok(_)) => None,
@@ -388,6 +372,27 @@ fn receive(l: LuaState) -> CallOutcome {
             None => refuse(l, "timeout"),
         }) as PushResults
     })
+}
+
+/// The size of the next datagram, which is in `buffer`; `None` when `limit` is over.
+async fn arrives(link: &UdpLink, buffer: &mut [u8], limit: Duration) -> Option<io::Result<usize>> {
+    let mut late = std::pin::pin!(weir_rt::sleep(limit));
+    poll_fn(|cx| {
+        loop {
+            match link.receive(buffer) {
+                Ok(count) => return Poll::Ready(Some(Ok(count))),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+            if late.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            if let Err(error) = ready!(link.watched.poll_ready(cx, WatchInterest::Read)) {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    })
+    .await
 }
 
 /// What is logged of an error.
