@@ -135,7 +135,7 @@ fn servers_and_locations() {
 }
 
 const SERVERS_AND_LOCATIONS: &[Case] = &[
-    ("http {\n    server {\n        return abc;\n    }\n}", &[(3, 16, "invalid return code \"abc\"")][..]),
+    ("http {\n    server {\n        return abc;\n    }\n}", &[(3, 16, "invalid return code \"abc\"")]),
     (
         "http {\n    server {\n        return 200 $nothing;\n    }\n}",
         &[(3, 20, "unknown \"nothing\" variable")],
