@@ -1,6 +1,6 @@
 //! A configuration: read once, shared by all workers, installed on each.
 
-mod absent;
+pub mod absent;
 pub mod build;
 pub mod core;
 pub mod http2;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_conf::{Contexts, Error, Span};
 
+use crate::conf::absent;
 use crate::module::ModuleDef;
 use crate::plan::{InsertedInstruction, MakeInstruction};
 use crate::variable::{
@@ -251,7 +252,11 @@ impl ConfRegistry {
             .filter(|((declared, used), _)| !**declared && used.is_some())
             .map(|((_, used), definition)| {
                 let error = Error::new(format!("unknown \"{}\" variable", definition.name));
-                used.map_or(error.clone(), |span| error.at(span))
+                let error = used.map_or(error.clone(), |span| error.at(span));
+                match absent::variable(&definition.name) {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
             })
             .collect();
         let tables = RequestTables {

@@ -3,7 +3,7 @@
 //! | the feature | its files |
 //! |---|---|
 //! | the program: options, signals, start, `-t` | `program`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
-//! | configuration files and their errors | `conf_errors`, `conf_yaml`, `directive_rows`, `module_docs` |
+//! | configuration files and their errors | `conf_errors`, `conf_yaml`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
 //! | files, content handlers | `static_freshness`, `content_handlers`, `echo`, `redirect_targets`, `post_action` |
@@ -77,6 +77,7 @@ mod lua_wrong_arguments;
 mod memcached;
 mod module_docs;
 mod nginx_differences;
+mod not_in_weir;
 mod otel;
 mod post_action;
 mod process;

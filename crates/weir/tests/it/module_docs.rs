@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use weir::modules::MODULES;
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::build::STRUCTURE;
-use weir_engine::variable::{Variable, VariableSource};
+
+use crate::not_in_weir;
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
 const EXTRA: [&str; 26] = [
@@ -96,66 +97,6 @@ fn every_directive_is_found_by_its_name() {
     assert!(hidden.is_empty(), "composed names: {hidden:?}");
 }
 
-/// Every directive of nginx's own modules is there, or the manual says why not.
-#[test]
-fn what_is_lacking_has_a_reason() {
-    let unexplained: Vec<_> =
-        lacking(DIRECTIVES, &has_directive).filter(|name| reason(name).is_none()).collect();
-    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
-}
-
-/// So is every variable.
-#[test]
-fn every_variable_of_nginx_is_there_or_has_a_reason() {
-    let unexplained: Vec<_> =
-        lacking(VARIABLES, &has_variable).filter(|name| reason(name).is_none()).collect();
-    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
-}
-
-/// The names of a list, `module: name name…` a line, that Weir does not have.
-fn lacking<'l>(list: &'l str, has: &'l dyn Fn(&str) -> bool) -> impl Iterator<Item = &'l str> {
-    let names = list.lines().filter_map(|line| line.split_once(':'));
-    names.flat_map(|(_, names)| names.split_whitespace()).filter(|name| !has(name))
-}
-
-fn has_directive(name: &str) -> bool {
-    // The lexer's own.
-    name == "include" || tables().values().flatten().any(|row| row.name == name)
-}
-
-fn has_variable(name: &str) -> bool {
-    let covers = |known: &Variable| match known.get {
-        VariableSource::Plain(_) => known.name == name,
-        VariableSource::Prefix(_) => name.starts_with(known.name),
-    };
-    MODULES.iter().flat_map(|module| module.variables).any(covers)
-}
-
-/// Why a directive or a variable of nginx is not there.
-fn reason(name: &str) -> Option<&'static str> {
-    let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(end), _) if end.ends_with('*') => name.contains(end.trim_end_matches('*')),
-        (Some(end), None) => name.ends_with(end),
-        (_, Some(begin)) => name.starts_with(begin),
-        _ => name == *pattern,
-    };
-    REASONS.iter().find(|(patterns, _)| patterns.iter().any(fits)).map(|(_, why)| *why)
-}
-
-/// What is lacking, by its reason.
-fn lacking_page() -> String {
-    let mut page = LACKING.to_owned();
-    let names: Vec<_> = lacking(DIRECTIVES, &has_directive).collect();
-    for (_, why) in REASONS {
-        let of_it: Vec<_> = names.iter().filter(|name| reason(name) == Some(why)).collect();
-        if !of_it.is_empty() {
-            let list: Vec<_> = of_it.iter().map(|name| format!("`{name}`")).collect();
-            let _ = writeln!(page, "| {} | {why} |", list.join(" "));
-        }
-    }
-    page
-}
-
 /// Module → its directives, in the order of its table.
 pub(crate) fn tables() -> BTreeMap<&'static str, Vec<DirectiveSignature>> {
     let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", STRUCTURE.to_vec())]);
@@ -187,8 +128,8 @@ fn pages() -> BTreeMap<String, String> {
         }
         pages.insert(format!("modules/{module}.md"), page);
     }
-    index += &lacking_page();
     pages.insert("modules.md".to_owned(), index);
+    pages.insert("not-in-weir.md".to_owned(), not_in_weir::page());
     pages
 }
 
@@ -293,45 +234,11 @@ fn links_of_rustdoc_are_words() {
     assert_eq!(without_links("[`open"), "[`open");
 }
 
-/// The directives of nginx 1.31.5's core, event and http modules, and their variables: `module: names`.
-const DIRECTIVES: &str = include_str!("../data/nginx-directives.txt");
-const VARIABLES: &str = include_str!("../data/nginx-variables.txt");
-
-/// Why directives and variables of nginx are not there; the first that fits counts. A star means any text.
-const REASONS: &[(&[&str], &str)] = &[
-    (&["http2*", "http3*", "quic_*"], "HTTP/3 is not supported yet."),
-    (&["memcached_key"], "Set by `set`, as in nginx."),
-    (&["least_time"], "Not supported yet."),
-    (&["*_ssl_*", "ssl_*"], "TLS is rustls' here, without OpenSSL's cache of objects."),
-    (&["grpc_ssl_key_log", "client_body_early_read"], "Not supported yet."),
-    (
-        &["devpoll_*", "eventport_*", "iocp_*", "post_acceptex", "acceptex_read", "kqueue_*"],
-        "For systems other than Linux.",
-    ),
-    (&["flv", "mp4", "mp4_*"], "Not supported yet; players of today fetch ranges of files instead."),
-    (&["geoip_*"], "The library reads a database format that is no longer published; use `geo` and `map`."),
-    (&["image_filter*", "xslt_*", "xml_*"], "Would need C libraries that parse untrusted input."),
-    (&["perl", "perl_*"], "No embedded Perl; use Lua (docs/lua.md)."),
-    (
-        &["degradation", "degrade"],
-        "Measures the memory of the process by sbrk(2), which is meaningless today.",
-    ),
-];
-
-const LACKING: &str = "
-## Directives of nginx that Weir does not have
-
-The modules for TCP, UDP and mail (`stream`, `mail`) are not supported, with all of their directives. Of the others:
-
-| directives | why |
-|---|---|
-";
-
 const INTRODUCTION: &str = "# Modules and their directives
 
 Generated from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test it -- module_docs`. *same*: a
 directive of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module
 for nginx, compatible with it; *extra*: Weir's own; *ignored*: checked as in nginx, but without effect, with a warning.
 A directive that is not listed is not supported: it is a configuration error (`unknown directive`), never ignored. The
-directives of nginx that Weir does not have are listed at the end, with the reason.
+directives of nginx that Weir does not have are in [not-in-weir.md](not-in-weir.md), with the reason and what to use instead.
 ";

@@ -12,7 +12,7 @@ mod replace;
 mod tests;
 
 use weir_conf::names::{
-    FLAG, LOCATION, LOCATION_IF, MAIN, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
+    FLAG, HTTP, LOCATION, LOCATION_IF, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
 };
 use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
@@ -66,7 +66,7 @@ impl Module for Rewrite {
         Directive::new("set", BLOCKS, TWO, RewriteConf::set)
             .syntax("set $variable value")
             .doc("Sets a variable; the value may contain text and variables."),
-        Directive::new("rewrite_log", MAIN_AND_BLOCKS, FLAG, |conf: &mut RewriteConf, line| {
+        Directive::new("rewrite_log", HTTP_AND_BLOCKS, FLAG, |conf: &mut RewriteConf, line| {
             line.flag(&mut conf.log)
         })
         .syntax("rewrite_log on | off")
@@ -74,7 +74,7 @@ impl Module for Rewrite {
         .doc("Logs the processing of this module's directives to the error log at level `notice`."),
         Directive::new(
             "uninitialized_variable_warn",
-            MAIN_AND_BLOCKS,
+            HTTP_AND_BLOCKS,
             FLAG,
             |conf: &mut RewriteConf, line| line.flag(&mut conf.warn),
         )
@@ -198,5 +198,4 @@ fn unset(name: &str) -> VariableGetter {
 }
 
 const BLOCKS: Contexts = SERVER.or(LOCATION).or(SERVER_IF).or(LOCATION_IF);
-/// nginx's manual says `http`, its table the whole file.
-const MAIN_AND_BLOCKS: Contexts = MAIN.or(weir_conf::names::HTTP).or(BLOCKS);
+const HTTP_AND_BLOCKS: Contexts = HTTP.or(BLOCKS);
