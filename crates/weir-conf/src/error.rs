@@ -41,7 +41,7 @@ impl Error {
         Self { span: Some(span), ..self }
     }
 
-    /// Sets the hint: how to mend it, shown in a line of its own below the source line.
+    /// Sets the hint: how to correct it, shown in a line of its own below the source line.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

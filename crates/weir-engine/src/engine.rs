@@ -29,7 +29,7 @@ use crate::special;
 use crate::transport::h2::H2Stream;
 use phases::{LogWait, PhaseWait};
 
-/// What a request waits for, and what is left of it then.
+/// What a request waits for, and the rest of it then.
 pub enum ServeWait {
     /// The response of the request is being made.
     Response(RequestCourse, EngineWait),
@@ -480,7 +480,7 @@ fn protocol(version: Version) -> u8 {
     }
 }
 
-/// So many responses of a request may be refused by header filters. The response to a refusal is a page or an
+/// This many responses of a request may be refused by header filters. The response to a refusal is a page or an
 /// `error_page`, and that goes through filters, too: more than one for each change of the URI that a request may have
 /// is a loop.
 const REFUSALS: u8 = 12;

@@ -322,7 +322,7 @@ pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
     }
 }
 
-/// Reads and drops what is left of the body, so that the next request can be found. `false`: give the connection up.
+/// Reads and drops the rest of the body, so that the next request can be found. `false`: give the connection up.
 pub async fn rest(x: &mut Exchange, wire: &Rc<ClientWire>) -> bool {
     if !x.body.is_pending() {
         return true;

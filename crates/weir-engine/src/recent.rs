@@ -1,4 +1,4 @@
-//! What was found out about short texts that come again and again: hosts, targets, extensions.
+//! What was determined about short texts that come again and again: hosts, targets, extensions.
 
 /// Facts about texts, each in the one place that the text's bytes lead to; a newer one takes it over. Looking one up
 /// costs some 35 instructions, and one that is not there costs as little.

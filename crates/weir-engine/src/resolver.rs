@@ -89,7 +89,7 @@ impl Resolver {
         })
     }
 
-    /// What is known at this moment, without asking anybody.
+    /// What is known at this moment, without a query.
     pub fn cached(&self, question: &DnsQuestion) -> Option<Arc<DnsAnswer>> {
         self.shared.lock().engine.cached(clock::monotonic_ms(), question)
     }

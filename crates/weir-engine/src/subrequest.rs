@@ -211,7 +211,7 @@ struct SubrequestTarget<'t> {
     args: &'t [u8],
 }
 
-/// How a child comes by what it sees of its parent.
+/// What a child gets of its parent's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParentShare {
     /// It holds the parent's own while it runs, and the parent waits.

@@ -43,7 +43,7 @@ impl IpcWriter {
     }
 }
 
-/// What is left to read of a message.
+/// The unread rest of a message.
 pub struct IpcReader<'b>(pub &'b [u8]);
 
 impl<'b> IpcReader<'b> {

@@ -523,7 +523,7 @@ enum ReuseOutcome {
 /// After so long they may be idle again.
 const LATER_MS: u64 = 10;
 
-/// That connections are closed to make room is logged once in so many milliseconds, as in nginx.
+/// That connections are closed to make room is logged once in this many milliseconds, as in nginx.
 const TELL_MS: u64 = 1000;
 /// For how long a connection must have waited for a request to be closed for want of descriptors.
 const REUSED_AFTER_MS: u64 = 1000;
@@ -533,7 +533,7 @@ const AHEAD: u64 = 511 + 64;
 /// Number of exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200
 /// instructions for each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
 const FREE_EXCHANGES: usize = 1024;
-/// ... and so many after a quiet moment: they take some kilobytes each.
+/// ... and this many after a quiet moment: they take some kilobytes each.
 const QUIET_EXCHANGES: usize = 256;
 
 /// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.

@@ -192,7 +192,7 @@ fn century(year: i64) -> i64 {
     if year < 70 { 2000 + year } else { 1900 + year }
 }
 
-/// What is left of a date.
+/// The rest of a date.
 struct DateReader<'a>(&'a [u8]);
 
 impl DateReader<'_> {

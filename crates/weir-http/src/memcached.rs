@@ -121,7 +121,7 @@ pub struct MemcachedValue {
 }
 
 impl MemcachedValue {
-    /// A value of so many bytes.
+    /// A value of this many bytes.
     pub fn new(length: u64) -> MemcachedValue {
         MemcachedValue { rest: length, seen: 0 }
     }

@@ -27,7 +27,7 @@ pub struct SsiCommand {
 /// What [`SsiParser::step`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SsiItem {
-    /// So many bytes of the input, from its first one, are text.
+    /// This many bytes of the input, from its first one, are text.
     Text(usize),
     /// Text of a piece before: it looked like the beginning of a command.
     Held(&'static [u8]),
@@ -41,7 +41,7 @@ pub enum SsiItem {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SsiParserState {
-    /// Text; so many bytes of [`OPENING`] were the last ones of the piece before.
+    /// Text; this many bytes of [`OPENING`] were the last ones of the piece before.
     Text(usize),
     BeforeCommand,
     Command,
@@ -55,7 +55,7 @@ enum SsiParserState {
     AfterValue,
     Closing,
     Closing2,
-    /// Something was wrong: so many bytes of the closing `-->` were seen.
+    /// Something was wrong: this many bytes of the closing `-->` were seen.
     Wrong(usize),
 }
 

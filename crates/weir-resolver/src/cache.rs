@@ -16,7 +16,7 @@ pub(crate) type CacheKey = (DnsName, RecordType);
 pub(crate) struct CacheEntry {
     /// What it says; nothing, when there is nothing of that type.
     pub(crate) known: Option<KnownRecords>,
-    /// Name servers said so many times in a row that what is known is gone.
+    /// Name servers said this many times in a row that what is known is gone.
     pub(crate) denials: u32,
     /// Why the last query had no result, and until when it is not asked again for that.
     pub(crate) failure: Option<(DnsFailure, u64)>,

@@ -49,7 +49,7 @@ pub(crate) struct QueryAttempt {
 pub(crate) enum ResponseMeaning {
     /// Records, and how many seconds they hold.
     Found(Vec<RecordData>, u32),
-    /// There is nothing, for so many seconds.
+    /// There is nothing, for this many seconds.
     Nothing(Option<u32>),
     /// It is an alias: another name is to be asked for.
     Alias(DnsName, u32),

@@ -345,7 +345,7 @@ impl Resolver {
             match self.state(now, key, lookup.impatient) {
                 KeyState::Pending => return,
                 KeyState::Known => {}
-                // Nothing that has expired is less than what could not be found out.
+                // Nothing that has expired is less than what could not be determined.
                 KeyState::Stale(known, why) if known.records.is_empty() => failure = failure.or(why),
                 KeyState::Stale(..) => stale = true,
                 // Some servers of a service are better than none.

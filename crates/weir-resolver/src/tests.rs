@@ -27,7 +27,7 @@ enum Server {
     Dead,
     /// A closed port.
     Refusing,
-    /// Answers from the zone after so many milliseconds.
+    /// Answers from the zone after this many milliseconds.
     Good(u64),
     /// Answers with this code.
     Says(RCODE),

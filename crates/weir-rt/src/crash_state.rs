@@ -17,7 +17,7 @@ pub(crate) fn last_words(signal: c_int) {
             return;
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: `pause` is readable; what is left of it is not asked for.
+        // SAFETY: `pause` is readable; the remaining time is not asked for.
         unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
     }
 }

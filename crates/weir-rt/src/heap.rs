@@ -66,7 +66,7 @@ unsafe impl GlobalAlloc for Heap {
         };
         match take(class) {
             Some(block) => {
-                // SAFETY: the block has at least so many bytes.
+                // SAFETY: the block has at least this many bytes.
                 unsafe { block.write_bytes(0, layout.size()) };
                 block
             }
@@ -95,7 +95,8 @@ unsafe impl GlobalAlloc for Heap {
                 unsafe { System.realloc(block, layout, size) }
             }
             _ => {
-                // SAFETY: two blocks, of which each has at least so many bytes; the old one is given up by the caller.
+                // SAFETY: two blocks, of which each has at least this many bytes; the old one is given up by the
+                // caller.
                 unsafe {
                     let new = self.alloc(wanted);
                     if !new.is_null() {

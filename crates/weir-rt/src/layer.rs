@@ -40,8 +40,8 @@ pub enum OpenOutcome {
 
 /// Bytes handed to the layer at a time, unless it wants fewer: a TLS record's worth.
 const PIECE: usize = 16 * 1024;
-/// Up to so many sealed bytes wait for the kernel: what it usually takes in one call, so that a file of 1 MB leaves in
-/// eight.
+/// Up to this many sealed bytes wait for the kernel: what it usually takes in one call, so that a file of 1 MB leaves
+/// in eight.
 const AHEAD: u64 = 128 * 1024;
 
 /// How filling the socket's queue ended.

@@ -21,7 +21,7 @@ enum FilterCondition {
     Status(u16),
     Class(u16),
     Location(String),
-    /// The whole time is at least so many nanoseconds.
+    /// The whole time is at least this many nanoseconds.
     Over(u64),
 }
 

@@ -1,4 +1,4 @@
-//! What is left of a server process that crashed: the last seconds of its workers, in memory that its master has too.
+//! What remains of a server process that crashed: the last seconds of its workers, in memory that its master has too.
 //!
 //! A thread of the server writes them there as a timeline for Perfetto: every five seconds if requests were kept, so that they
 //! are there also after a SIGKILL, and once more when a signal is about to end the process, with the requests that were

@@ -20,7 +20,7 @@ pub(crate) enum TableCell {
     None,
     Text(String),
     Count(u64),
-    /// So many in a second.
+    /// This many in a second.
     Rate(f64),
     /// Nanoseconds.
     Time(u64),

@@ -408,7 +408,7 @@ fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
     collect(called.len(), &results, patience)
 }
 
-/// So many results, as they come.
+/// This many results, as they come.
 fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result<Vec<T>, RecvTimeoutError> {
     let until = Instant::now() + patience;
     (0..count).map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()

@@ -91,7 +91,7 @@ enum Event {
     TurnEnds(usize),
     /// A request comes that blocks its worker.
     Stick(usize),
-    /// The acceptor looks after queues.
+    /// The acceptor watches queues.
     Look,
     /// Shares are noted.
     Sample,

@@ -31,9 +31,9 @@ pub struct AskedName {
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameReply {
-    /// Those of the addresses that are of the type asked for, which hold so many seconds.
+    /// Those of the addresses that are of the type asked for, which hold this many seconds.
     Addresses(Vec<IpAddr>, u32),
-    /// A service: priority, weight, port and name of each server; they hold so many seconds.
+    /// A service: priority, weight, port and name of each server; they hold this many seconds.
     Services(Vec<(u16, u16, u16, &'static str)>, u32),
     /// An error's code: 2 failure, 3 no such name.
     Code(u8),

@@ -44,7 +44,7 @@ impl Certificate {
     /// As [`Certificate::new`], for very many: of the certificate nothing but its key is looked at.
     ///
     /// # Errors
-    /// As there; what is wrong within the certificate may be found out by clients.
+    /// As there; what is wrong within the certificate may be noticed by clients first.
     pub fn new_late(
         chain: Vec<CertificateDer<'static>>,
         key: Arc<dyn SigningKey>,

@@ -22,7 +22,7 @@ pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, E
 /// As [`read`], but the key is made when it is used first, if its public half is known without that.
 ///
 /// # Errors
-/// As [`read`]; what is wrong within a key may be found out when it is used.
+/// As [`read`]; what is wrong within a key may be noticed only when it is used.
 pub fn read_late(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
     match LateKey::new(encoded(text, passwords)?) {
         Ok(late) => Ok(Arc::new(late)),

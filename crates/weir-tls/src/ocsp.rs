@@ -118,7 +118,7 @@ pub fn answer(
     let id = id(certificate, issuer).ok_or_else(malformed)?;
     let single =
         basic.find(&id).ok_or_else(|| content("certificate status not found in the OCSP response"))?;
-    // As OpenSSL is asked to: clocks may differ by so many seconds.
+    // As OpenSSL is asked to: clocks may differ by this many seconds.
     const SKEW: u64 = 300;
     let late = single.until.is_some_and(|until| until + SKEW < now || until < single.since);
     if single.since > now + SKEW || late {

@@ -26,7 +26,7 @@ pub struct HandshakeSecrets {
 const MOST: usize = 48;
 
 thread_local! {
-    /// What the running step finds out.
+    /// What the running step determines.
     static NOTED: RefCell<Option<Box<HandshakeSecrets>>> = const { RefCell::new(None) };
     /// The bytes that are asked for next.
     static NEXT: Cell<Option<[u8; 32]>> = const { Cell::new(None) };

@@ -265,8 +265,8 @@ impl ResolvesServerCert for CertificateResolver {
         let usable = || self.0.iter().filter_map(|it| Some((it, it.0.key.choose_scheme(schemes)?.scheme())));
         let cheap = |(it, _): &(&Certificate, _)| it.0.key.algorithm() != SignatureAlgorithm::RSA;
         let Some((certificate, scheme)) = usable().find(cheap).or_else(|| usable().next()) else {
-            // rustls finds out itself that nothing fits, and says handshake_failure as TLS has it; without any certificate it
-            // says access_denied, by which scanners take the server for broken.
+            // rustls notices itself that nothing fits, and says handshake_failure as TLS has it; without any
+            // certificate it says access_denied, by which scanners take the server for broken.
             return self.0.first().map(|certificate| certificate.0.clone());
         };
         HandshakeNotes::note_own(scheme);

@@ -201,7 +201,7 @@ struct SessionTable {
 const BYTES: usize = 256;
 
 impl SessionCache {
-    /// A cache of so many bytes, for sessions of `lifetime` seconds.
+    /// A cache of this many bytes, for sessions of `lifetime` seconds.
     pub fn new(bytes: u64, lifetime: u64) -> SessionCache {
         let max = (usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES).max(1);
         SessionCache { sessions: Mutex::default(), max, lifetime }

@@ -48,7 +48,7 @@ struct ColumnSum {
 /// As what values are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CountTarget {
-    /// A site's run, in so many calls.
+    /// A site's run, in this many calls.
     Run(u64),
     /// A site's wait, of those that waited.
     Wait,
@@ -62,8 +62,8 @@ pub(crate) enum CountTarget {
 type BatchTotals = [u64; TOTALS];
 
 impl ShapeBatch {
-    /// For requests of so many events that ended alike, with that route and status, and whose events have values where
-    /// `stamped` says.
+    /// For requests of this many events that ended alike, with that route and status, and whose events have values
+    /// where `stamped` says.
     pub(crate) fn new(
         stamped: Vec<u16>,
         events: usize,

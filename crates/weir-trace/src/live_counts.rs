@@ -234,7 +234,7 @@ impl LiveSite {
         add(&self.repeats, (calls - 1) * runs.len() as u64);
     }
 
-    /// So many requests called the site `calls` times each, without a stamp.
+    /// This many requests called the site `calls` times each, without a stamp.
     pub(crate) fn record_passes(&self, requests: u64, calls: u64) {
         self.run.record_zeros(requests);
         add(&self.repeats, (calls - 1) * requests);
@@ -252,7 +252,7 @@ impl LiveSite {
         self.route.get_or_init(Box::default).total.record_some(totals);
     }
 
-    /// So many requests of this route ended with that status.
+    /// This many requests of this route ended with that status.
     pub(crate) fn requests(&self, status: u16, count: u64) {
         self.route.get_or_init(Box::default).status.count(status, count);
         if status >= 500 {
@@ -350,7 +350,7 @@ impl LiveHistogram {
         }
     }
 
-    /// Counts so many values of 0.
+    /// Counts this many values of 0.
     fn record_zeros(&self, count: u64) {
         add(&self.part(0)[0], count);
     }
@@ -444,7 +444,7 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
-/// Requests that are counted together: a batch is full with them, and loops over so many values have a known length.
+/// Requests that are counted together: a batch is full with them, and loops over this many values have a known length.
 pub(crate) const MANY: usize = 64;
 /// Buckets allocated together.
 const PART: usize = 8 * SUBS;

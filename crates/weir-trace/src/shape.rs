@@ -79,7 +79,7 @@ fn hint(record: &RequestRecord) -> u64 {
     u64::from(record.route.0) << 16 | u64::from(record.status)
 }
 
-/// The place of requests with that hint and so many events.
+/// The place of requests with that hint and this many events.
 #[inline]
 fn place(hint: u64, events: usize) -> usize {
     let hash = (hint << 16 ^ events as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -285,7 +285,7 @@ fn is_in(at: u16, range: EventRange) -> bool {
     (range.0..range.1).contains(&at)
 }
 
-/// The walk that finds out which intervals belong to which site.
+/// The walk that determines which intervals belong to which site.
 #[derive(Default)]
 struct ShapeWalk {
     parts: Vec<SitePart>,

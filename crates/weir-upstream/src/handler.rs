@@ -20,7 +20,7 @@ use weir_engine::progress::Progress;
 
 /// Where a location's requests go, on one worker.
 pub trait PassTarget: 'static {
-    /// Finds out where `x` goes, as far as that can be known without waiting: variables about it have values from here
+    /// Determines where `x` goes, as far as that can be known without waiting: variables about it have values from here
     /// on. Called again by [`PassTarget::choose`].
     ///
     /// # Errors

@@ -111,11 +111,11 @@ pub trait UpstreamProtocol {
 /// What [`UpstreamProtocol::head`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadProgress {
-    /// A whole head of so many bytes.
+    /// A whole head of this many bytes.
     Complete(usize),
-    /// An interim response of so many bytes; another head follows.
+    /// An interim response of this many bytes; another head follows.
     Interim(usize),
-    /// So many bytes were taken and are not shown again; the head is not over. They may be more than the longest
+    /// This many bytes were taken and are not shown again; the head is not over. They may be more than the longest
     /// head: the protocol bounds what is stored of them.
     Taken(usize),
     /// More bytes are needed.
@@ -236,7 +236,7 @@ pub enum BodyDecoder {
     /// There is no body.
     #[default]
     None,
-    /// So many bytes are to come.
+    /// This many bytes are to come.
     Length(u64),
     /// Chunks.
     Chunked(Box<ChunkedDecoder>),

@@ -99,7 +99,7 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
 }
 
-/// What was inherited, as a set of sockets that are not known to be anybody's yet.
+/// What was inherited, as a set of sockets whose owners are not known yet.
 fn import(inherited: InheritedDescriptors) -> Result<InheritedSockets, Vec<String>> {
     for complaint in &inherited.complaints {
         log::cycle(LogLevel::Emerg, complaint);

@@ -146,7 +146,7 @@ pub(crate) fn conclude(notify: &NotifySocket, pid: &PidFile, began: u64, result:
     tell(pid, began, result);
 }
 
-/// Writes the outcome of a reload, or that there is one to be had, beside the pid file.
+/// Writes the outcome of a reload, or that there will be one, beside the pid file.
 pub(crate) fn tell(pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
     if let Err(error) = (ReloadOutcome { began, result }).write(pid.path()) {
         let reason = settings::reason(&error);

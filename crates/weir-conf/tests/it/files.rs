@@ -98,7 +98,7 @@ fn a_pattern_that_fails_says_so() {
     assert_eq!(shown, "glob() \"/etc/*\" failed (13: Permission denied) in /etc/n.conf:1:9");
 }
 
-/// What is in blocks is skipped: not read, not included, and wrong as it likes.
+/// What is in blocks is skipped: not read, not included, and not checked.
 #[test]
 fn an_outline_has_the_lines_of_the_main_context() {
     let files = MemoryFiles::new()

@@ -45,7 +45,7 @@ impl WorkerGeneration {
     /// are asked for.
     ///
     /// # Errors
-    /// What a module finds out only here.
+    /// What a module determines only here.
     pub fn install(
         configuration: &Arc<Configuration>,
         worker: &Rc<Worker>,

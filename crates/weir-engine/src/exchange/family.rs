@@ -196,7 +196,7 @@ impl SubrequestFamily {
             && self.queue.borrow().iter().map(said).sum::<u64>() <= crate::filter::ROOM
     }
 
-    /// Gives everybody up.
+    /// Drops all children.
     pub(crate) fn clear(&self) {
         self.queue.borrow_mut().clear();
         let running = std::mem::take(&mut *self.running.borrow_mut());

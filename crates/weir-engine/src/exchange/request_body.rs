@@ -33,7 +33,7 @@ pub(crate) enum BodyFraming {
     /// There is no body, or all of it was read.
     #[default]
     Done,
-    /// So many bytes are to come.
+    /// This many bytes are to come.
     Length(u64),
     /// Chunks are to come.
     Chunked(Box<ChunkedDecoder>),

@@ -115,7 +115,7 @@ pub struct Response {
     pub chunked: bool,
     /// True when the bytes of a tunnel follow the head: they have no framing.
     pub unframed: bool,
-    /// So many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
+    /// This many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
     /// wants less, 64 KB.
     pub(crate) ahead: Option<u64>,
     /// `Vary: Accept-Encoding` is written (`gzip_vary`).

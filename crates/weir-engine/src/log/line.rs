@@ -17,7 +17,7 @@ thread_local! {
     static LIMIT: Cell<usize> = const { Cell::new(LONGEST) };
 }
 
-/// Lines that `tell` logs on this thread may have so many bytes instead of [`LONGEST`].
+/// Lines that `tell` logs on this thread may have this many bytes instead of [`LONGEST`].
 pub fn up_to<T>(longest: usize, tell: impl FnOnce() -> T) -> T {
     let before = LIMIT.replace(longest);
     let told = tell();

@@ -149,7 +149,7 @@ impl WorkerLogsInner {
 /// Milliseconds for which lines of logs with buffers gather at their worker: handing over takes cache lines that all workers
 /// write, which is then done 100 times a second and not with each turn of the loop.
 const GATHERED_MS: u64 = 10;
-/// With so many bytes of one log the turn's end is not waited for.
+/// With this many bytes of one log the turn's end is not waited for.
 const HANDED_OVER: usize = 128 << 10;
 /// How long a connection that ends waits for its line. A write takes microseconds and its thread's turn on a busy
 /// machine milliseconds; a disk that hangs holds up this connection for so long, where nginx holds up all of them.

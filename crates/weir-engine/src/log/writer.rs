@@ -120,7 +120,7 @@ thread_local! {
     static LAST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What the log thread and everybody else share.
+/// What the log thread and all other threads share.
 pub(super) struct LogWriter {
     queue: Mutex<WriterQueue>,
     /// The thread waits here.
@@ -476,7 +476,7 @@ const GATHER: Duration = Duration::from_millis(1);
 pub(super) const MOST_QUEUED: usize = 8 << 20;
 /// How long an end or a reopening waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So many wait for lines at most: a disk that hangs does not gather them.
+/// This many wait for lines at most: a disk that hangs does not gather them.
 const WAITERS: usize = 1024;
 /// Milliseconds between two complaints.
 const EVERY: u64 = 1000;

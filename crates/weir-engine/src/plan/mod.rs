@@ -126,7 +126,7 @@ pub trait MakeInstruction: Send + Sync {
     /// What runs for a request, on one worker.
     ///
     /// # Errors
-    /// What can only be found out here; stops the (re)load.
+    /// What can only be determined here; stops the (re)load.
     fn install(&self, plan: &PlanBuilder<'_>) -> Result<PlanInstruction, Error>;
 }
 

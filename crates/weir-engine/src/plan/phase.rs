@@ -74,7 +74,7 @@ impl Phase {
 pub enum Verdict {
     /// Not mine: the next handler.
     Declined,
-    /// As [`Verdict::Declined`], found out by a look at a few fields: takes no stamp, its time counts for what comes
+    /// As [`Verdict::Declined`], determined by a look at a few fields: takes no stamp, its time counts for what comes
     /// next. Of a header filter: there was nothing to do, or no more than to set a field.
     Passed,
     /// As nginx's checker of that phase reads `NGX_OK`: generic phases go on with the next phase, `satisfy any`
@@ -114,7 +114,7 @@ pub trait Handler {
     }
 
     /// What a handler that said [`Verdict::Wait`] waits for, and its verdict then; awaited in the request's own task.
-    /// What `handle` has found out for it goes through [`Exchange::state`].
+    /// What `handle` has determined for it goes through [`Exchange::state`].
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         nothing_to_wait_for(x)
     }

@@ -155,5 +155,5 @@ impl WorkerPresences {
     }
 }
 
-/// Of so many connections one is asked how long it waited in the accept queue, and the first.
+/// Of this many connections one is asked how long it waited in the accept queue, and the first.
 const ACCEPTS: u32 = 16;

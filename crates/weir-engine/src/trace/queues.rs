@@ -1,4 +1,4 @@
-//! Where requests wait before anybody has seen them, and responses after everybody: the queues of sockets.
+//! Where requests wait before the server has read them, and responses after it has sent them: the queues of sockets.
 //!
 //! Only when asked: [`Worker::watch_queues`] has each connection that is accepted say how long it waited, and each piece
 //! that is received. Where the loop receives by itself (epoll) that is reported by the kernel's stamps of packets, to

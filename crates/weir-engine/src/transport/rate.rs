@@ -1,4 +1,4 @@
-//! `limit_rate`: bytes leave no faster than so many a second.
+//! `limit_rate`: bytes leave no faster than this many a second.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -69,7 +69,7 @@ impl Variable {
         self.changeable()
     }
 
-    /// The configuration may define it again; the module then asks for it like anybody else.
+    /// The configuration may define it again; the module then asks for it like any other user.
     pub const fn changeable(mut self) -> Variable {
         self.changeable = true;
         self

@@ -424,7 +424,7 @@ const BITS: u32 = (1 << LENGTH) - 1;
 const EXTRA: u32 = 28;
 /// The code of a distance without that.
 const DISTANCE: u32 = (1 << EXTRA) - 1;
-/// So many bytes are written ahead.
+/// This many bytes are written ahead.
 const OUT: usize = 2048;
 /// And after them the last bits of what was begun before.
 const SLACK: usize = 16;

@@ -5,7 +5,7 @@ use super::DeflateSettings;
 /// Literals as they are in the input, and a match after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatchSequence {
-    /// So many literals; less than both windows have bytes.
+    /// Number of literals; less than both windows have bytes.
     pub(super) literals: u16,
     /// The match's length, less [`SHORTEST`].
     pub(super) length: u8,
@@ -57,7 +57,8 @@ pub(super) enum ParseStop {
 /// How hard is looked for matches.
 #[derive(Clone, Copy)]
 struct MatchEffort {
-    /// So many places are compared; none: the last place only, and of what a match covers no more than two are made known.
+    /// This many places are compared; none: the last place only, and of what a match covers no more than two are made
+    /// known.
     chain: u32,
     /// A match of this length is good enough.
     nice: usize,

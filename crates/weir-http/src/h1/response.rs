@@ -58,7 +58,7 @@ impl BadResponse {
 pub enum BodyLength {
     /// No body follows, whatever the fields say.
     None,
-    /// So many bytes, possibly 0.
+    /// This many bytes, possibly 0.
     Bytes(u64),
     /// Chunks.
     Chunked,

@@ -330,7 +330,7 @@ pub(super) fn remember(list: &mut VecDeque<u32>, id: u32, most: usize) {
 
 /// Streams that were reset here and may still get frames: all that are open at once, twice.
 pub(super) const RESET: usize = 256;
-/// Peers may send frames of so many bytes before they get our settings, and always (RFC 9113 section 4.2).
+/// Peers may send frames of this many bytes before they get our settings, and always (RFC 9113 section 4.2).
 pub const MIN_FRAME: u32 = 16_384;
 /// Streams that ended lately, to distinguish a frame on them from one on a stream that never was.
 const ENDED: usize = 32;

@@ -17,12 +17,12 @@ impl SendWindow {
         self.0.max(0) as u64
     }
 
-    /// So many bytes were sent.
+    /// This many bytes were sent.
     pub(super) fn take(&mut self, bytes: u64) {
         self.0 -= bytes as i64;
     }
 
-    /// The peer allows so many more, or, by its settings, fewer. `false`: it is an error.
+    /// The peer allows this many more, or, by its settings, fewer. `false`: it is an error.
     #[must_use]
     pub(super) fn grow(&mut self, by: i64) -> bool {
         self.0 += by;

@@ -1,10 +1,10 @@
 //! Limits on what a peer may do that costs it less than us.
 //!
-//! Each kind of frame that an attack could be made of has a bucket: a burst, and so many more each second. What a peer
-//! does because of the work that it lets us do is no attack, at whatever speed: Go's client sends two WINDOW_UPDATE frames
-//! for each 4 KB, gRPC's a PING for each frame of data. So content that is sent, responses and content
-//! that comes pay for frames in advance, and only those that nothing has paid for fill the bucket. An overrun ends the
-//! connection with ENHANCE_YOUR_CALM, is counted, and has a name.
+//! Each kind of frame that an attack could be made of has a bucket: a burst, and this many more each second. What a
+//! peer does because of the work that it lets us do is no attack, at whatever speed: Go's client sends two
+//! WINDOW_UPDATE frames for each 4 KB, gRPC's a PING for each frame of data. So content that is sent, responses and
+//! content that comes pay for frames in advance, and only those that nothing has paid for fill the bucket. An overrun
+//! ends the connection with ENHANCE_YOUR_CALM, is counted, and has a name.
 
 use super::{ErrorCode, H2Failure};
 
@@ -149,7 +149,7 @@ impl AbuseGuard {
         self.pay(H2Abuse::Pings, 1);
     }
 
-    /// Work was done that makes so many of these frames honest.
+    /// Work was done that makes this many of these frames honest.
     #[inline]
     pub(super) fn pay(&mut self, abuse: H2Abuse, frames: u32) {
         if let Some(paid) = self.paid.get_mut(abuse as usize) {

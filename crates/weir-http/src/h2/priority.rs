@@ -1,7 +1,7 @@
 //! Extensible priorities (RFC 9218): what a stream's is, and which stream sends next.
 //!
 //! Eight urgencies, 0 first. Within one, streams that are not incremental are served one after the other in the order
-//! of their identifiers, since half of one is of no use; incremental ones share what is left by turns, frame by frame.
+//! of their identifiers, since half of one is of no use; incremental ones share the rest by turns, frame by frame.
 
 use std::collections::VecDeque;
 

@@ -96,7 +96,7 @@ pub(super) const fn size(reason: &'static str) -> H2Failure {
 
 impl H2Connection {
     /// Takes what came: `input` is all that was received and not taken. Returns how many bytes of it were taken, and the
-    /// first thing that the caller has to know; without one, more bytes are needed. Call again with what is left, until
+    /// first thing that the caller has to know; without one, more bytes are needed. Call again with the rest, until
     /// there is no event. `now` is in milliseconds. What has to be sent in reply is appended to `out`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::state::StreamState;
 use super::store::{StreamKey, StreamRecord};
 use crate::hpack::HpackEncoder;
 
-/// A DATA frame whose head was written: so many bytes of that stream are to be appended now.
+/// A DATA frame whose head was written: this many bytes of that stream are to be appended now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataGrant {
     /// The stream whose bytes may be sent.

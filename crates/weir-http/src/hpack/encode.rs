@@ -227,7 +227,7 @@ fn hash(name: &[u8], value: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = (name.len() as u64) << 32 ^ value.len() as u64;
     let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(ODD);
-    // Of a name its ends are enough: values distinguish what is left.
+    // Of a name its ends are enough: values distinguish the rest.
     mix(tail(name));
     let mut words = value.chunks_exact(8);
     for word in &mut words {

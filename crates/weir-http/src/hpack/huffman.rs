@@ -31,7 +31,7 @@ fn symbols(code: &[u8], room: &mut std::slice::IterMut<'_, u8>) -> Result<(), Ba
             refill(&mut rest, &mut bits, &mut have);
         }
         let mut short = lookup(bits);
-        // So many bits have four short codes.
+        // This many bits have four short codes.
         if have >= 32 {
             for _ in 0..4 {
                 if short.length == 0 {
@@ -53,7 +53,7 @@ fn symbols(code: &[u8], room: &mut std::slice::IterMut<'_, u8>) -> Result<(), Ba
             continue;
         }
         if have < 8 && rest.is_empty() {
-            // What is left is padding: ones, as the longest code begins.
+            // The rest is padding: ones, as the longest code begins.
             let padding = if have == 0 { 0 } else { bits >> (64 - have) };
             return if padding == (1 << have) - 1 { Ok(()) } else { Err(BadText) };
         }

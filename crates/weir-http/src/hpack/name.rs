@@ -1,4 +1,4 @@
-//! What a field's name is, found out once: when it enters a table, or when it is read.
+//! What a field's name is, determined once: when it enters a table, or when it is read.
 
 use crate::header::{KnownField, classify};
 

@@ -72,7 +72,7 @@ impl ItemList {
         list
     }
 
-    /// The element at an end, and what is left without it.
+    /// The element at an end, and the rest without it.
     pub(crate) fn without(&self, end: ListEnd) -> Option<(DictItem, ItemList)> {
         let mut list = self.clone();
         let (end, other) = list.ends(end);

@@ -1,10 +1,10 @@
 //! Shared dictionaries (`lua_shared_dict`): one for all workers, retained over reloads.
 //!
-//! **No thread waits for a writer**, not even for one that has lost its core in the midst of its work: the kernel may
+//! **No thread waits for a writer**, not even for one that has lost its core in the middle of its work: the kernel may
 //! take tens of milliseconds to give it one again. Entries are nodes in chains of atomic pointers ([`stripe`]); readers
 //! and writers follow them under an epoch ([`crossbeam_epoch`]), and what is removed is freed when no thread can see it
 //! any more. A short value is exchanged in its place, any other one with the object it is in, and past a writer that is
-//! in the midst of either ([`value`]); so are the lists of `lpush`, which share what they have in common ([`list`]).
+//! in the middle of either ([`value`]); so are the lists of `lpush`, which share what they have in common ([`list`]).
 //!
 //! That a key was read is a plain store of the reader's own stamp into the node, which grows with the time and with each
 //! read of that worker: so the order of use is exact as one worker sees it, and approximate across workers; with several
@@ -524,7 +524,7 @@ impl SharedDict {
     }
 }
 
-/// What an entry of that key counts for, whose value counts for so many bytes.
+/// What an entry of that key counts for, whose value counts for this many bytes.
 fn counted(key: &[u8], value: usize) -> u64 {
     OVERHEAD + (key.len() + value) as u64
 }

@@ -101,7 +101,7 @@ impl FoundNode<'_> {
                 return small.finish(state, value, *flags, *expires).then_some(before);
             }
         }
-        // It does not fit, or another writer is in the midst of a change, and it is unknown when it will go on.
+        // It does not fit, or another writer is in the middle of a change, and it is unknown when it will go on.
         if !self.value.seal(state) {
             return None;
         }

@@ -52,7 +52,7 @@ pub(super) struct StripeOrder {
 pub(super) struct ChainHead<'g>(Shared<'g, DictNode>);
 
 impl DictStripe {
-    /// One with so many chains, a power of two.
+    /// One with this many chains, a power of two.
     pub(super) fn new(buckets: usize) -> DictStripe {
         DictStripe {
             buckets: (0..buckets).map(|_| Atomic::null()).collect(),

@@ -357,7 +357,7 @@ fn all_kinds_of_writes(dict: &SharedDict) {
     assert!(dict.flush_expired(usize::MAX) > 50);
 }
 
-/// A writer is stopped in the midst of the exchange of a value: others write the same key, and its own change, when it
+/// A writer is stopped in the middle of the exchange of a value: others write the same key, and its own change, when it
 /// goes on, is not seen.
 #[test]
 fn a_change_that_is_half_done_is_passed_by() {
@@ -390,7 +390,7 @@ fn a_change_that_is_half_done_is_passed_by() {
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(7.0)"));
 }
 
-/// Many writers of one number, some of which are stopped in the midst: nothing is lost, nothing counted twice.
+/// Many writers of one number, some of which are stopped in the middle: nothing is lost, nothing counted twice.
 #[test]
 fn no_increment_is_lost() {
     let dict = Arc::new(SharedDict::new(1 << 16));

@@ -211,7 +211,7 @@ impl SmallValue {
     fn read<'s>(&self, scratch: &'s mut ValueScratch) -> ValueGlimpse<'s> {
         let (state, (head, expires)) = self.current(|slot| {
             let (head, expires) = (slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed));
-            // A head that a writer was in the midst of may be longer than the slot; it is read again.
+            // A head that a writer was in the middle of may be longer than the slot; it is read again.
             let words = slot[HEAD..].iter().take(len_of(head).div_ceil(8));
             for (word, to) in words.zip(scratch.as_chunks_mut::<8>().0) {
                 *to = word.load(Ordering::Relaxed).to_ne_bytes();

@@ -1,4 +1,4 @@
-//! `lua_malloc_trim`: memory that is free goes back to the system after so many requests.
+//! `lua_malloc_trim`: memory that is free goes back to the system after this many requests.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -73,10 +73,10 @@ impl LuaState {
 
     /// As [`LuaState::owned`], of the userdata in element `n` of the table `at`, without a value on the stack.
     pub(crate) fn owned_in<T: 'static>(self, at: c_int, n: usize) -> Option<Rc<T>> {
-        // SAFETY: callers have checked that a table is there, which holds the userdata; that has so many bytes.
+        // SAFETY: callers have checked that a table is there, which holds the userdata; that has this many bytes.
         let place = unsafe { sys::weir_lua_userdata(self.raw(), at, n as u32, size_of::<OwnedValue<T>>()) };
         if !place.is_null() {
-            // SAFETY: a userdata of so many bytes, which the table, and so the stack, keeps.
+            // SAFETY: a userdata of this many bytes, which the table, and so the stack, keeps.
             return unsafe { held(place.cast()) };
         }
         self.raw_get_index(at, n);

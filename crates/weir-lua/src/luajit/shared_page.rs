@@ -87,7 +87,7 @@ pub(crate) fn renewed(now: u64, last: u64) -> Option<u64> {
     (f64::from_bits(stamp) >= f64::from_bits(last) + gap).then_some(stamp)
 }
 
-/// This thread is one of so many workers; the stamps of the only one are exact.
+/// This thread is one of `workers` workers; the stamps of the only one are exact.
 pub(crate) fn share(workers: usize) {
     GLANCE.with(|glance| glance.gap.set(if workers > 1 { GAP * STAMPS } else { 0.0 }));
 }

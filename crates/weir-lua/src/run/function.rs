@@ -37,9 +37,9 @@ impl LuaRaise {
 
 /// How a function ends.
 pub(crate) enum CallDone {
-    /// With so many results on the stack.
+    /// With this many results on the stack.
     Results(c_int),
-    /// It has left a [`ThreadOp`](crate::run::op::ThreadOp) with the run; so many values on the stack go with it.
+    /// It has left a [`ThreadOp`](crate::run::op::ThreadOp) with the run; this many values on the stack go with it.
     Yield(c_int),
 }
 

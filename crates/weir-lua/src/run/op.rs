@@ -22,7 +22,7 @@ pub(crate) enum ThreadOp {
     Spawn(LuaState),
     /// One of these light threads to end.
     Threads(Vec<LuaState>),
-    /// So many milliseconds to pass, and what is logged then.
+    /// This many milliseconds to pass, and what is logged then.
     Sleep(u64, Option<Box<str>>),
     /// Anything that ends by itself.
     Wait(OpWait),
@@ -30,7 +30,7 @@ pub(crate) enum ThreadOp {
     Body,
     /// A piece to be added to the body that is being made, of which this many bytes may be buffered in memory.
     Append(Vec<u8>, usize),
-    /// Pieces of the request's body, each at most so many milliseconds after the one before.
+    /// Pieces of the request's body, each at most this many milliseconds after the one before.
     Pieces(u64, PieceReceiver),
     /// What was said to be with the client, or with the connection.
     Flush,

@@ -91,7 +91,7 @@ impl ScriptRun {
         ScriptRun::with_arguments(vm, phase, 0)
     }
 
-    /// As [`ScriptRun::new`], of a function that has so many arguments above it.
+    /// As [`ScriptRun::new`], of a function that has this many arguments above it.
     pub(crate) fn with_arguments(vm: &Rc<LuaVm>, phase: ScriptPhase, args: i32) -> Box<ScriptRun> {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);

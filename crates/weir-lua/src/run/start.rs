@@ -100,7 +100,7 @@ impl LuaVm {
     }
 
     /// Calls the function on top of the main stack, below which `args` values are its arguments, where nothing can
-    /// be waited for; so many `results` are on the stack afterwards.
+    /// be waited for; this many `results` are on the stack afterwards.
     ///
     /// # Errors
     /// The error's text with its traceback.

@@ -182,7 +182,7 @@ impl RunThreads {
         }
     }
 
-    /// What takes pieces of the body for the coroutine, if it waits for one: and so many milliseconds for each.
+    /// What takes pieces of the body for the coroutine, if it waits for one: and this many milliseconds for each.
     pub(crate) fn pieces_of(&mut self, at: usize) -> Option<(u64, &Rc<Timer>, &mut PieceReceiver)> {
         match &mut self.list[at].status {
             ThreadStatus::Waiting(ThreadWait::Pieces(ms, timer, take)) => Some((*ms, timer, take)),
@@ -242,7 +242,7 @@ pub(crate) enum ThreadWait {
     Sleep(u64, Option<Box<str>>),
     Body,
     Append(Vec<u8>, usize),
-    /// Pieces of the body, each at most so many milliseconds after the one before: for this one `Timer` runs.
+    /// Pieces of the body, each at most this many milliseconds after the one before: for this one `Timer` runs.
     Pieces(u64, Rc<Timer>, PieceReceiver),
     Flush,
     Capture(Vec<SubrequestCall>),

@@ -157,7 +157,7 @@ fn replaced(x: &Exchange, name: Span, computed: bool) -> u32 {
     }
 }
 
-/// Whether `path` leads to a directory, or to anything else. What can't be found out is logged, and counts as absent.
+/// Whether `path` leads to a directory, or to anything else. What can't be determined is logged, and counts as absent.
 fn is_there(x: &mut Exchange, path: PathText, directory: bool) -> bool {
     match file::test(x, path) {
         Ok(kind) => (kind == FileKind::Dir) == directory,

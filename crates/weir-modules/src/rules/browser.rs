@@ -104,9 +104,9 @@ struct BrowserKind {
     name: &'static str,
     /// What precedes its version.
     mark: &'static [u8],
-    /// The mark is looked for after so many bytes.
+    /// The mark is looked for after this many bytes.
     skip: usize,
-    /// The version is so many bytes after the beginning of the mark.
+    /// The version is this many bytes after the beginning of the mark.
     ahead: usize,
 }
 

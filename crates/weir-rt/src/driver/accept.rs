@@ -43,7 +43,7 @@ pub(crate) struct ListenerSlot {
     /// Stopped by its owner.
     pub(crate) paused: bool,
     pub(crate) wakeups: ListenerWakeups,
-    /// So many are accepted before the task takes them: [`AHEAD_MAX`] or one.
+    /// This many are accepted before the task takes them: [`AHEAD_MAX`] or one.
     pub(crate) ahead: usize,
     pub(crate) closing: bool,
     pub(crate) accepted: VecDeque<OwnedFd>,

@@ -97,7 +97,7 @@ impl WorkerIo {
                     }
                     return;
                 }
-                // What is left goes the long way, which also finds out about errors.
+                // The rest goes the long way, which also finds errors.
                 slot.output.insert(spares.take_output()).push_rest(bytes, sent);
                 self.start_send(state, i);
             }

@@ -11,7 +11,7 @@ pub(super) enum CodeFact {
     Takes(u64),
     /// It stores an address it has taken into the variable at an address.
     Sets { variable: u64, value: u64 },
-    /// It stores an address it has taken into a field, so many bytes into something.
+    /// It stores an address it has taken into a field, this many bytes into something.
     Fills { field: i32, value: u64 },
     /// It calls the function there, or goes on there.
     Calls(u64),

@@ -1,8 +1,8 @@
 //! `weir attach`: where the time of requests goes in a running nginx, as `weir trace` says it of Weir.
 //!
 //! From outside, by probes on its functions (uprobes): no debug information, no module, no restart, nothing that stays.
-//! [`modules`] finds out which functions are handlers and filters, [`follow`] puts the hits of their probes together to
-//! requests, and from there on everything is as for Weir's own: the same recorder, the same trees and averages.
+//! [`modules`] determines which functions are handlers and filters, [`follow`] puts the hits of their probes together
+//! to requests, and from there on everything is as for Weir's own: the same recorder, the same trees and averages.
 
 mod code;
 mod fields;

@@ -42,7 +42,7 @@ impl ListenerDoor {
 
 /// Accepts from `listener` until `door` is closed. What the kernel had accepted by then is still served, and what waits
 /// in the queue: a wake-up that was meant for this worker would be lost to the others that share the socket, and
-/// closing the last one resets what is left in it.
+/// closing the last one resets the rest in it.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<ListenerDoor>) {
     let held = worker.hold();
     let told = AcceptLog::default();

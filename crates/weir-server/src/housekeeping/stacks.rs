@@ -1,7 +1,7 @@
 //! Samples added up by stack: of the last two minutes by the second, and for a caller that collects.
 //!
-//! Bounded in every direction: at most so many different stacks are held; when there is no room, a sample counts for its
-//! place without frames, so that sums stay right.
+//! Bounded in every direction: at most this many different stacks are held; when there is no room, a sample counts for
+//! its place without frames, so that sums stay right.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};

@@ -109,7 +109,7 @@ pub(super) enum KeyPolicy {
 pub(super) enum SessionCacheSetting {
     /// `off`, `none`: no sessions are cached here.
     None,
-    /// `builtin`: this server's own, of so many bytes.
+    /// `builtin`: this server's own, of this many bytes.
     Own(u64),
     /// `shared:name:size`
     Shared(String, u64),

@@ -16,8 +16,8 @@ use weir_engine::transport::tls::ConnectionTls;
 pub(super) struct ClientJudgement {
     /// Whom the handshake took clients' certificates from: of the server whose certificate was shown.
     trust: Arc<ClientTrust>,
-    /// Whether the client's certificate is trusted, found out once for each server that judges otherwise: a handful, since
-    /// servers of the same settings share their trust.
+    /// Whether the client's certificate is trusted, determined once for each server that judges otherwise: a handful,
+    /// since servers of the same settings share their trust.
     verdicts: RefCell<Vec<(Arc<ClientTrust>, ClientVerdict)>>,
     /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked, and for whom.
     status: OnceCell<(Arc<ClientTrust>, Result<(), &'static str>)>,

@@ -586,7 +586,7 @@ impl AcceptorPlayer {
 const AT_ONCE: usize = 64;
 /// Connections taken at most of a socket that is closed: more than come meanwhile is not what waited before.
 const DRAIN_MOST: usize = 4096;
-/// After so many milliseconds a queue that is not empty is looked at again.
+/// After this many milliseconds a queue that is not empty is looked at again.
 const LOOK_MS: u64 = 3;
 /// How long at most no worker has room without a look.
 const CROWDED_MS: u64 = 50;
@@ -594,7 +594,7 @@ const CROWDED_MS: u64 = 50;
 const RETRY_MS: u64 = 50;
 /// How often it is looked whether shares are even.
 const EVEN: Duration = Duration::from_secs(1);
-/// That connections are closed to make room is logged once in so many milliseconds, as in nginx.
+/// That connections are closed to make room is logged once in this many milliseconds, as in nginx.
 const REUSED_MS: u64 = 1000;
 /// That it fails is logged every half a second at most, as nginx tries.
 const TELL_MS: u64 = 500;

@@ -169,7 +169,7 @@ impl ConnectionEvening {
 
 /// Calls in a row that find a share too large before anything is done: what is uneven for a moment, new connections mend.
 const PATIENT: u32 = 3;
-/// So many times the mean is uneven, as a fraction.
+/// This many times the mean is uneven, as a fraction.
 const UNEVEN: (u64, u64) = (13, 10);
 /// From here on a turn is late: an ordinary one takes well below a millisecond, and a client may wait for a stuck worker
 /// 5 ms more than for a busy machine at the most.

@@ -35,7 +35,7 @@ pub(crate) struct SourceCrate {
     pub(crate) modules: Vec<SourceModule>,
 }
 
-/// A re-export leads to another one at most so many times.
+/// A re-export leads to another one at most this many times.
 const DEEPEST: usize = 16;
 
 impl SourceCrate {

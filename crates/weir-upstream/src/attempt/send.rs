@@ -79,7 +79,7 @@ impl Attempt {
                     received.extend_from_slice(&bytes);
                     return Ok(());
                 }
-                // What became of the connection is found out by the next receive, or by the next send.
+                // What became of the connection is determined by the next receive, or by the next send.
                 UploadEvent::Received(_) => return Ok(()),
             }
             if connection.stream.unsent() < AHEAD {

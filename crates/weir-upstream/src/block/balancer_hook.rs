@@ -146,7 +146,7 @@ impl BalancerServers {
             Some(named) => named,
             None => {
                 let addr = address(text, port)?;
-                // It may be any number of addresses: beyond so many all are forgotten, which costs little.
+                // It may be any number of addresses: beyond this many all are forgotten, which costs little.
                 if known.len() >= ADDRESSES {
                     known.clear();
                 }

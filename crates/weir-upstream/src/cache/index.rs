@@ -375,5 +375,5 @@ fn blocks(size: u64) -> u64 {
 
 /// What nginx spends on an entry besides the key: together 128 bytes, 8,192 entries a megabyte.
 const OVERHEAD: u64 = 112;
-/// So many entries are looked at for one that may go.
+/// This many entries are looked at for one that may go.
 const LOOKS: usize = 64;

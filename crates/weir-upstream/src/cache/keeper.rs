@@ -15,7 +15,7 @@ use super::key::CacheKey;
 use super::place::KeeperPace;
 use weir_engine::log::{self, LogLevel};
 
-/// Looks after `cache` from now on, as long as anybody has it.
+/// Maintains `cache` from now on, as long as it is in use.
 pub(super) fn keep(cache: &Arc<CacheIndex>) {
     let mut state = KEEPER.lock();
     if state.caches.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(cache))) {
@@ -134,7 +134,8 @@ fn free(path: &Path) -> u64 {
     weir_rt::file::free_space(path).unwrap_or(u64::MAX)
 }
 
-/// Reads the directory: each file that could be a response gets an entry. What it is is found out when it is asked for.
+/// Reads the directory: each file that could be a response gets an entry. What it is is determined when it is asked
+/// for.
 fn load(cache: &CacheIndex) {
     let depth = cache.levels.iter().take_while(|level| **level > 0).count();
     let mut rest = KeeperRest::new(cache.loader());

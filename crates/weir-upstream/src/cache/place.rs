@@ -19,7 +19,7 @@ pub struct CacheZone {
     pub levels: [u8; 3],
     /// Files are written in the directory of temporary files first, and not beside their place.
     pub use_temp_path: bool,
-    /// What was not asked for in so many seconds is removed.
+    /// What was not asked for in this many seconds is removed.
     pub inactive: u64,
     /// Maximum of bytes of all files together (`max_size=`); above it what was not requested for longest is removed.
     /// `None`: no limit.

@@ -98,7 +98,7 @@ impl CacheTicket {
         Poll::Pending
     }
 
-    /// The file is there, and has so many bytes. Called before the turn is given back.
+    /// The file is there, and has this many bytes. Called before the turn is given back.
     pub fn stored(&self, size: u64) {
         self.cache.stored(&self.entry, size);
     }

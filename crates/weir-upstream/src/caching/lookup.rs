@@ -132,7 +132,7 @@ impl CacheLookup {
         }
     }
 
-    /// Finds out how `x` goes on. Where it goes is known already
+    /// Determines how `x` goes on. Where it goes is known already
     /// ([`PassTarget::aim`](crate::handler::PassTarget::aim)).
     pub(crate) async fn begin(&self, x: &mut Exchange, up: &UpstreamLocation) -> CacheDecision {
         let purges = any(x, &self.settings.purge);
@@ -387,7 +387,7 @@ async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> boo
     let turn = async {
         let mut look = pin!(weir_rt::sleep(LOOK));
         poll_fn(|cx| {
-            // A turn that takes too long ends without anybody's saying so.
+            // A turn that takes too long ends without notice.
             if look.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }

@@ -108,10 +108,10 @@ pub struct CacheSettings {
     pub background_update: bool,
     /// What is too old is asked for with conditions.
     pub revalidate: bool,
-    /// One request at a time fetches a response, for so many milliseconds (`_cache_lock_age`); `None` without
+    /// One request at a time fetches a response, for this many milliseconds (`_cache_lock_age`); `None` without
     /// `_cache_lock`.
     pub lock: Option<u64>,
-    /// Other requests wait for it so many milliseconds (`_cache_lock_timeout`).
+    /// Other requests wait for it this many milliseconds (`_cache_lock_timeout`).
     pub lock_timeout: u64,
     /// HEAD is asked as GET.
     pub convert_head: bool,

@@ -133,7 +133,7 @@ pub(crate) fn timed_out() -> String {
 pub(crate) const CLOSED: &str = "upstream prematurely closed connection";
 /// The longest head of a response, in bytes.
 const HEAD: usize = 16 * 1024;
-/// So many bytes of a body are looked at, as in nginx's commercial version.
+/// This many bytes of a body are looked at, as in nginx's commercial version.
 const BODY: usize = 256 * 1024;
 
 #[cfg(test)]

@@ -298,7 +298,7 @@ impl Peer {
             && now.saturating_sub(state.checked.load(Relaxed)) <= self.fail_timeout
     }
 
-    /// Whether anybody may ask it at second `now`.
+    /// Whether it may be asked at second `now`.
     pub(crate) fn is_available(&self, now: u64) -> bool {
         !self.drain && self.is_reachable(now)
     }

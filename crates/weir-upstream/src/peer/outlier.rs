@@ -49,7 +49,7 @@ impl OutlierLimits {
         Some(())
     }
 
-    /// Whether a mean of so many microseconds is an outlier among the means of others.
+    /// Whether a mean of this many microseconds is an outlier among the means of others.
     pub(crate) fn is_one(&self, mean: u64, others: &mut [u64]) -> bool {
         if others.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! How a worker's requests to one peer went: counts and times, written by that worker alone, read by anybody.
+//! How a worker's requests to one peer went: counts and times, written by that worker alone, read by any thread.
 //!
 //! Stores are relaxed and add to what this worker itself has loaded: no read-modify-write is on a request's path, and a
 //! reader sees figures that are a moment old.

@@ -71,12 +71,12 @@ pub struct UploadLine {
 }
 
 impl UploadLine {
-    /// A connection took so many nanoseconds.
+    /// A connection took this many nanoseconds.
     pub(crate) fn connected(&self, timed: &TimeMeasure, ns: u64) {
         self.connect.add(timed, ns, weir_rt::clock::monotonic_ns());
     }
 
-    /// A request of so many bytes had its response after so many nanoseconds.
+    /// A request of this many bytes had its response after this many nanoseconds.
     pub(crate) fn sent(&self, timed: &TimeMeasure, bytes: u64, ns: u64) {
         if bytes >= LONG {
             let ns = u128::from(ns) * u128::from(MEBIBYTE) / u128::from(bytes);
@@ -99,7 +99,7 @@ impl TimeMeasure {
         (-(age as f64) / self.decay.max(1) as f64).exp()
     }
 
-    /// How long `peer` takes at `now`, as far as is known: for an upload of so many bytes, or for a response.
+    /// How long `peer` takes at `now`, as far as is known: for an upload of this many bytes, or for a response.
     pub(crate) fn time(&self, peer: &Peer, now: u64, upload: Option<u64>) -> Option<u64> {
         match upload {
             Some(len) => peer.state.line.upload(self, now, len),

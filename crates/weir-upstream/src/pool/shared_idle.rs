@@ -80,7 +80,7 @@ impl SharedIdle {
         .is_some()
     }
 
-    /// So many places are used by workers again; `false`: not yet.
+    /// This many places are used by workers again; `false`: not yet.
     pub(crate) fn repay(&self, places: usize) -> bool {
         self.change(|list| {
             list.lent -= places.min(list.lent);
@@ -161,7 +161,7 @@ impl SharedIdle {
 
 /// How often the lock is tried: some microseconds, many times what a holder needs that runs.
 const TRIES: usize = 200;
-/// So many connections are looked at together: ten microseconds.
+/// This many connections are looked at together: ten microseconds.
 const BLOCK: usize = 32;
 
 #[cfg(test)]

@@ -352,7 +352,8 @@ async fn sweep(pool: Rc<WorkerPool>, worker: Rc<Worker>) {
     }
 }
 
-/// For so many milliseconds a connection is its worker's that does not use it. One that is used more often pays nothing.
+/// For this many milliseconds a connection is its worker's that does not use it. One that is used more often pays
+/// nothing.
 const PARK_MS: u64 = 1000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `*_limit_rate`: a response's bytes are taken no faster than so many a second, as nginx counts them: those of a
+//! `*_limit_rate`: a response's bytes are taken no faster than this many a second, as nginx counts them: those of a
 //! second are free from its beginning on.
 
 use std::pin::pin;
@@ -59,7 +59,7 @@ impl ReadPace {
     }
 }
 
-/// How many more bytes may be taken after so many milliseconds.
+/// How many more bytes may be taken after this many milliseconds.
 fn allowed(per_second: u64, elapsed: u64, taken: u64) -> u64 {
     per_second.saturating_mul(elapsed / 1000 + 1).saturating_sub(taken)
 }

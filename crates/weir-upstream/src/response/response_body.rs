@@ -415,7 +415,7 @@ impl UpstreamBody {
         self.records.complain(LogLevel::Error, "sending request body to upstream failed".to_owned());
     }
 
-    /// Takes what has come on a stream before anybody waits for it.
+    /// Takes what has come on a stream before any task waits for it.
     fn take_news(&mut self) {
         while self.pace.is_none()
             && self.ahead.has_room()

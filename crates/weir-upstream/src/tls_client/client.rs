@@ -325,7 +325,7 @@ impl PartialEq for SecureUpstream {
 
 impl SecureUpstream {
     /// TLS that belongs to no location: the server is sent its name (SNI), and must have a certificate for it that
-    /// comes from one of the file `trusted`, over however many others; without such a file anybody's will do.
+    /// comes from one of the file `trusted`, over however many others; without such a file any certificate is accepted.
     ///
     /// # Errors
     /// What is wrong with the file, in nginx's words.

@@ -19,7 +19,7 @@ pub enum NoTls {
 }
 
 /// Completes a handshake with the server `name`, as long as `timer` runs; from then on the stream's bytes go through it.
-/// Whether the server is trusted is for the caller to find out, from the facts.
+/// Whether the server is trusted is for the caller to determine, from the facts.
 ///
 /// # Errors
 /// The handshake failed or came too late.

@@ -81,7 +81,7 @@ impl WorkerUpstreams {
     }
 
     /// The upstream of the addresses that a name resolves to at this moment: for one request, as in nginx, so that what
-    /// one finds out of them is no other's business.
+    /// one learns of them does not concern others.
     pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
         Rc::new(LocalUpstream::new(&computed(host, primary)))
     }

@@ -32,7 +32,7 @@ use child::{MasterChild, RespawnTimer};
 use privileged::PrivilegedChild;
 use reload::PendingReload;
 
-/// Starts the server and looks after it until a signal ends both.
+/// Starts the server and supervises it until a signal ends both.
 ///
 /// # Errors
 /// What keeps the server from starting.

@@ -1,4 +1,4 @@
-//! What can't be found out is never taken for "no": attacks that make a check give up get no further than the check.
+//! What can't be determined is never taken for "no": attacks that make a check give up get no further than the check.
 
 use std::sync::{Arc, Mutex};
 

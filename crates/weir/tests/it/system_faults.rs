@@ -90,7 +90,7 @@ both_drivers! {
         let refused = others[number.expect("the file's name")].response();
         assert!(refused.status == 500 && !refused.keeps_alive(), "{refused}");
         drop(others);
-        // The server finds out by and by that they have left.
+        // The server notices after a while that they have left.
         weir_test::wait_for("descriptors to open files with", || {
             (server.client().get("/a.txt").body == b"file\n").then_some(())
         });
@@ -214,7 +214,7 @@ both_drivers! {
                 }
             });
         };
-        // So many fill each of the 1,024 receive buffers of 4 KB, which io_uring takes in turn.
+        // This many fill each of the 1,024 receive buffers of 4 KB, which io_uring takes in turn.
         batches(1000);
         let before = server.resident_bytes();
         batches(1000);

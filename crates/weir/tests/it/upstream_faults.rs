@@ -314,7 +314,7 @@ both_drivers! {
         let server = grouped(&ports, "fail_timeout=1s", "");
         assert_eq!(server.get("/").status, 200);
         backends.iter().for_each(Backend::kill);
-        // The first that fails finds out; a later one knows, unless a slow machine has let the second pass in between.
+        // The first that fails finds it; a later one knows, unless a slow machine has let the second pass in between.
         wait_for("nobody to ask", || {
             assert_eq!(server.get("/nobody").status, 502);
             server.error_log().contains("no live upstreams while connecting to upstream").then_some(())

@@ -111,7 +111,7 @@ fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, Sock
     (Server::start(Arc::new(configuration), options).expect("starts"), address)
 }
 
-/// So many clients of each worker.
+/// This many clients of each worker.
 fn clients(address: SocketAddr) -> [Vec<Client>; WORKERS] {
     let mut found: [Vec<Client>; WORKERS] = Default::default();
     wait_for("clients of every worker", || {

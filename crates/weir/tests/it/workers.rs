@@ -57,7 +57,7 @@ fn shares(clients: &[(usize, Client)]) -> BTreeMap<usize, usize> {
     shares
 }
 
-/// So many clients connected at once, each with the worker that serves it.
+/// This many clients connected at once, each with the worker that serves it.
 fn at_once(count: usize, connect: impl Fn() -> Client) -> Vec<(usize, Client)> {
     let clients: Vec<Client> = (0..count).map(|_| connect()).collect();
     clients.into_iter().map(|mut client| (worker(&mut client), client)).collect()

@@ -69,7 +69,7 @@ pub trait Module: 'static {
     /// Adds what the module does in this block to its plan; nothing when it is off. Runs on each worker.
     ///
     /// # Errors
-    /// What can only be found out here; stops the (re)load.
+    /// What can only be determined here; stops the (re)load.
     fn install(_conf: &Self::Conf, _plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
         Ok(())
     }

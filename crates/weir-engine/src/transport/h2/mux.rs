@@ -78,7 +78,7 @@ pub struct StreamSlot {
     pub(super) discarded: bool,
     /// It was reset, or the connection is gone.
     pub(super) closed: bool,
-    /// Its exchange is over; what is left is sent.
+    /// Its exchange is over; the rest is sent.
     pub(super) detached: bool,
     /// With which code the stream is reset after the response, since its request was malformed; `None`: the response
     /// ends the stream.
@@ -305,7 +305,7 @@ impl H2Mux {
         }
     }
 
-    /// So many bytes of a stream's content were used.
+    /// This many bytes of a stream's content were used.
     pub(super) fn consumed(&self, key: StreamKey, bytes: u64) {
         if bytes > 0 {
             let mut h2 = self.h2.borrow_mut();
@@ -351,7 +351,7 @@ impl H2Mux {
         slot.ended = request == StreamEnd::Last;
     }
 
-    /// The exchange of a stream is over: what is left of its response is sent, then it is forgotten.
+    /// The exchange of a stream is over: the rest of its response is sent, then it is forgotten.
     pub fn detach(&self, key: StreamKey, outcome: ExchangeOutcome) {
         let state = {
             let h2 = self.h2.borrow();
@@ -380,7 +380,7 @@ impl H2Mux {
         }
     }
 
-    /// A stream without exchange has `ms` milliseconds for what is left of it.
+    /// A stream without exchange has `ms` milliseconds for the rest of it.
     fn wait_until(&self, slot: &mut StreamSlot, ms: u64) {
         slot.detached = true;
         slot.patience = ms;

@@ -61,7 +61,7 @@ pub(crate) enum EventTarget {
     All,
     /// One worker.
     Worker(u8),
-    /// Any one, once in so many milliseconds, from any worker.
+    /// Any one, once in this many milliseconds, from any worker.
     Once(Vec<u8>, u64),
 }
 
@@ -260,7 +260,7 @@ async fn serve(vm: Weak<LuaVm>, mailbox: Arc<EventMailbox>) {
         drop(vm);
         drive_alone(run, &origin, "weir.events").await;
         if mailbox.taken() == taken {
-            // Another coroutine is at it, and waits for something.
+            // Another coroutine uses it, and waits for something.
             weir_rt::sleep(PAUSE).await;
         }
     }

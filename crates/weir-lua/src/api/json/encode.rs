@@ -7,7 +7,7 @@ use crate::luajit::sys::kind;
 pub(crate) struct SparseArrays {
     /// As objects; else they are an error.
     pub(crate) convert: bool,
-    /// An array has more than so many places for each element, ...
+    /// An array has more than this many places for each element, ...
     pub(crate) ratio: f64,
     /// ... and more places than this.
     pub(crate) safe: f64,

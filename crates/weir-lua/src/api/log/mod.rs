@@ -96,7 +96,8 @@ fn write(l: LuaState, level: LogLevel, from: i32) -> CallOutcome {
 /// Times after which a place is logged again.
 const AGAIN: u64 = 1000;
 
-/// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
+/// Scripts have reached `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with
+/// that.
 fn note_trap(what: &str, place: &str, message: impl FnOnce() -> String) {
     let Some(times) = traps::count(what, place) else { return };
     if times == 1 {

@@ -21,7 +21,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("send_headers", OUTPUT, send_headers),
 ];
 
-/// A script that has said so many bytes waits until they have left.
+/// A script that has said this many bytes waits until they have left.
 pub(crate) const AHEAD: usize = 256 << 10;
 /// Room for what a script says, to begin with.
 pub(crate) const FIRST_SAID: usize = 512;

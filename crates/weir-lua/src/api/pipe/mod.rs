@@ -104,7 +104,7 @@ fn start(l: LuaState) -> CallOutcome {
         let reason = errno_text(errno);
         let message = format!("lua pipe child execvp() failed while executing {name} ({errno}: {reason})");
         lend::log_plain(LogLevel::Emerg, &message);
-        // In OpenResty this is found out in a process that is there already, and ends with 1.
+        // In OpenResty this is determined in a process that is there already, and ends with 1.
         let gone = [b"/bin/sh".to_vec(), b"-c".to_vec(), b"exit 1".to_vec()];
         spawn(&ProgramCall { args: &gone, environ: None, merge_stderr: program.merge_stderr })
     });

@@ -32,11 +32,11 @@ pub(super) struct ProcessPipe {
 pub(super) enum ReadKind {
     /// All up to the end.
     All,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// A line.
     Line,
-    /// What there is, so many bytes at most.
+    /// What there is, this many bytes at most.
     Any(usize),
 }
 
@@ -155,7 +155,7 @@ impl ProcessPipe {
         }
     }
 
-    /// Writes what there is room for of `data`, of which so many bytes were sent before; `None`: there is no more.
+    /// Writes what there is room for of `data`, of which this many bytes were sent before; `None`: there is no more.
     pub(super) fn write(&self, data: &[u8], sent: &mut usize) -> Option<Result<(), String>> {
         let fd = self.fd.borrow();
         let Some(fd) = &*fd else { return Some(Err(self.closed.get().to_owned())) };

@@ -249,7 +249,7 @@ local function is_plain(regex, options)
     return true
 end
 
--- What is left of a subject after its last separator, and the end of the list; empty texts at its end count for nothing
+-- The rest of a subject after its last separator, and the end of the list; empty texts at its end count for nothing
 -- unless a number of texts was wanted.
 local function finish(res, size, rest, most)
     size = size + 1

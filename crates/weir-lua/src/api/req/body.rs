@@ -69,7 +69,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 #[derive(Default)]
 struct BodyDiscarded(bool);
 
-/// A body is being made; up to so many bytes of it are in memory.
+/// A body is being made; up to this many bytes of it are in memory.
 #[derive(Default)]
 struct BodyDraft(Option<usize>);
 

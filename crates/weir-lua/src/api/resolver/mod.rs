@@ -46,7 +46,7 @@ fn asked(l: LuaState) -> Result<Result<NameLookup, &'static str>, crate::run::fu
     Ok(Ok((question, resolver, timeout)))
 }
 
-/// `cached(kind, name)`: what is known without asking anybody, or `nil`.
+/// `cached(kind, name)`: what is known without a query, or `nil`.
 fn cached(l: LuaState) -> CallOutcome {
     match asked(l)? {
         Err(why) => return fail(l, why),

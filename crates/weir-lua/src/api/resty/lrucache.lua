@@ -1,5 +1,5 @@
--- `resty.lrucache` and `resty.lrucache.pureffi`: a table of so many entries, of which the least used goes. Entries are
--- numbers, their neighbours in the order of use are in arrays: a get makes no garbage and stays compiled.
+-- `resty.lrucache` and `resty.lrucache.pureffi`: a table of this many entries, of which the least used goes. Entries
+-- are numbers, their neighbours in the order of use are in arrays: a get makes no garbage and stays compiled.
 local new_table = require "table.new"
 local ffi = require "ffi"
 local now = ngx.now

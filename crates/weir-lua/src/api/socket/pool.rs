@@ -239,7 +239,7 @@ pub(super) struct QueuedConnect {
 }
 
 impl QueuedConnect {
-    /// Waits for its turn, for so many milliseconds at most; `None`: in vain.
+    /// Waits for its turn, for this many milliseconds at most; `None`: it did not come.
     pub(super) async fn wait(mut self, ms: u64) -> Option<PoolSeat> {
         let timer = Timer::new();
         timer.arm(ms);

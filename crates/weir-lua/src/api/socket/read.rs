@@ -35,9 +35,9 @@ enum ReceiveGoal {
     /// All up to the end.
     All,
     Count(usize),
-    /// What there is, so many bytes at most.
+    /// What there is, this many bytes at most.
     Any(usize),
-    /// Up to a pattern; so many bytes at a time, if that is said.
+    /// Up to a pattern; this many bytes at a time, if that is said.
     Until(Rc<UntilReader>, Option<usize>),
 }
 
@@ -61,7 +61,7 @@ struct SocketReading {
 /// How a receive ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadEnd {
-    /// So many bytes are given, and so many are taken.
+    /// This many bytes are given, and this many are taken.
     Whole(usize, usize),
     Closed,
     TimedOut,
@@ -349,7 +349,7 @@ fn poll(
     }
 }
 
-/// Receives of so many bytes are made in long pieces.
+/// Receives of this many bytes are made in long pieces.
 const LONG: usize = 16 * 1024;
 
 /// Where the socket receives from, unless nothing more can come.

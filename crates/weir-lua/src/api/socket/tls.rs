@@ -192,7 +192,7 @@ async fn shaking(
     }
 }
 
-/// Shakes hands, and finds out whether the server is the one that is meant.
+/// Shakes hands, and determines whether the server is the one that is meant.
 async fn run(
     socket: &TcpSocket,
     conn: &SocketConnection,

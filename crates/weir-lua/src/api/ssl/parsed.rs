@@ -86,7 +86,7 @@ pub(crate) async fn certificates(
 ) -> Result<Option<Vec<Certificate>>, String> {
     let mut made: Vec<Certificate> = Vec::new();
     for chain in chains.iter().rev() {
-        // A device's key may be anybody's, so those that are known to be the certificate's go first.
+        // A device's key may belong to any certificate, so those that are known to be the certificate's go first.
         let own = keys.iter().rev().find(|key| matches!(***key, PrivateKey::Software(_)) && chain.is_of(key));
         let Some(key) = own.or_else(|| keys.iter().rev().find(|key| chain.is_of(key))) else { continue };
         let certificate = chain.with(key).await?;

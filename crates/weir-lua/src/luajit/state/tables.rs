@@ -43,10 +43,10 @@ impl LuaState {
         for room in [ROOM, MORE_ROOM] {
             out.reserve(room);
             let spare = out.spare_capacity_mut();
-            // SAFETY: callers have checked that a table is there; so many bytes may be written.
+            // SAFETY: callers have checked that a table is there; this many bytes may be written.
             let count = unsafe { sys::weir_lua_gather(self.0, at, spare.as_mut_ptr().cast(), spare.len()) };
             if let Ok(count) = usize::try_from(count) {
-                // SAFETY: so many were written.
+                // SAFETY: this many were written.
                 unsafe { out.set_len(out.len() + count) };
                 return true;
             }

@@ -118,7 +118,7 @@ impl MemoryLimit {
         self.excess.set(false);
     }
 
-    /// Whether a block must not grow by so many bytes.
+    /// Whether a block must not grow by this many bytes.
     fn refuses(&self, more: usize) -> bool {
         let used = self.used.get() + more;
         if used > self.most || is_injected() {

@@ -111,7 +111,7 @@ thread_local! {
     static FLOOR: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What is left for a call that was let through: LuaJIT's buffers take 8 KB each, our own functions less than 100 KB.
+/// Room left for a call that was let through: LuaJIT's buffers take 8 KB each, our own functions less than 100 KB.
 const RESERVE: usize = 512 << 10;
 
 /// Sets, for LuaJIT, where this thread's stack ends.

@@ -105,12 +105,12 @@ impl CoderSession for BrotliStream {
 
 /// Logarithm of the least window.
 pub(crate) const LEAST_WINDOW: u8 = 10;
-/// A window is by so many bytes less than its power of two (RFC 7932, section 9.1).
+/// A window is by this many bytes less than its power of two (RFC 7932, section 9.1).
 const GAP: u64 = 16;
 /// From a megabyte on the library takes tables that are two to four times as large, for one part in a hundred less.
 const LONGEST_HINT: u64 = (1 << 20) - 1;
-/// So many bytes are flushed at the latest: else the library keeps up to the window's size for its next block, which a
-/// response would have to hold when its compressor is put away. Costs two parts in a thousand.
+/// This many bytes are flushed at the latest: else the library keeps up to the window's size for its next block, which
+/// a response would have to hold when its compressor is put away. Costs two parts in a thousand.
 const SPAN: usize = 128 * 1024;
 
 #[cfg(test)]

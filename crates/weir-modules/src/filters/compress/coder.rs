@@ -190,9 +190,10 @@ impl<C: BodyCoder> BodyFilter for CompressingBody<C> {
 
 /// Most bytes in which output is gathered before it is handed on.
 pub(crate) const SCRATCH: usize = 8 * 1024;
-/// So many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
+/// This many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
 /// connection holds it keeps a response below 256 KB.
 const ENOUGH: u64 = 8 * 1024;
-/// So many bytes are unpacked before others have a turn: packed data need not hold anything, and the most laborious (tables
-/// of codes for empty blocks) take 0.1 us a byte. All that was received in one turn would hold up the loop for 25 ms.
+/// This many bytes are unpacked before others have a turn: packed data need not hold anything, and the most laborious
+/// (tables of codes for empty blocks) take 0.1 us a byte. All that was received in one turn would hold up the loop for
+/// 25 ms.
 const WORK: u64 = 16 * 1024;

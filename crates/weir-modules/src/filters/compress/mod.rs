@@ -129,7 +129,7 @@ pub(crate) trait CompressionScheme: 'static {
     /// Where its output goes.
     fn room(&self) -> OutputRoom;
 
-    /// Input is buffered until there are this many bytes of it.
+    /// Input is buffered until there are so many bytes of it.
     fn postpone(&self) -> u64 {
         0
     }

@@ -120,7 +120,7 @@ impl<S> Default for CoderSeat<S> {
 }
 
 impl<S: CoderSession> CoderSeat<S> {
-    /// Writes what is left of the session that was put away; how many bytes.
+    /// Writes the rest of the session that was put away; how many bytes.
     fn give_rest(&mut self, output: &mut [u8]) -> Result<usize, CoderFailure> {
         if let Some(failed) = self.failed {
             return Err(failed);
@@ -218,7 +218,8 @@ impl<S: CoderSession> CoderPlaces<S> {
     }
 }
 
-/// So many are at work: enough for what a browser asks for side by side; with brotli's tables of level 6 they have 34 MB.
+/// This many are at work: enough for what a browser asks for side by side; with brotli's tables of level 6 they have 34
+/// MB.
 const MOST: usize = 8;
 
 #[cfg(test)]

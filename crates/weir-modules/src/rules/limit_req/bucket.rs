@@ -63,7 +63,7 @@ pub(super) enum RateDecision<'l> {
     Unlimited,
     /// It goes on.
     Pass,
-    /// It waits so many milliseconds.
+    /// It waits this many milliseconds.
     Delay { ms: u64, excess: u64, limit: &'l RateLimit },
     /// It is refused; without excess because the zone is full.
     Refuse { excess: Option<u64>, limit: &'l RateLimit },

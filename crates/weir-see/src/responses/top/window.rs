@@ -143,7 +143,7 @@ impl TopWindow {
         TopWindow { time: source.uptime(), ..TopWindow::between(&nothing, &now) }
     }
 
-    /// So many in a second.
+    /// This many in a second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         count as f64 / self.time.as_secs_f64().max(1e-9)
     }

@@ -44,7 +44,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<ClientConnection>, wi
     serve(&mux, None).await;
 }
 
-/// Serves until the connection is over, and sends what is left.
+/// Serves until the connection is over, and sends the rest.
 async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
     let wire = &mux.wire;
     let mut spare = spare;
@@ -55,7 +55,7 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
         if mux.is_over() {
             break;
         }
-        // What was composed may be gone already: then nothing else would wake this task for what is left.
+        // What was composed may be gone already: then nothing else would wake this task for the rest.
         if mux.has_more() && wire.stream.unsent() <= HIGH {
             // Others have their turn, too.
             weir_rt::yield_now().await;
@@ -149,7 +149,7 @@ fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
     }
 }
 
-/// Sends what is left, lets the streams that are still running end, and closes without losing what was sent.
+/// Sends the rest, lets the streams that are still running end, and closes without losing what was sent.
 async fn finish(mux: &Rc<H2Mux>) {
     let wire = &mux.wire;
     wire.idle.set(false);

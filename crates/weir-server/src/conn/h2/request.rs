@@ -143,7 +143,7 @@ fn count(x: &mut Exchange, mux: &H2Mux) {
     }
 }
 
-/// What is left of a request that has to wait.
+/// The rest of a request that has to wait.
 enum StreamTask {
     Serve(ServeWait),
     Refuse(HeadFailure),

@@ -152,7 +152,7 @@ impl SourceUrl {
 pub struct SourceTrust {
     /// `trusted_certificate=`: the path of a file of trusted certificates; `None`: the system's.
     pub file: Option<PathBuf>,
-    /// `verify=off`: anybody is trusted.
+    /// `verify=off`: any certificate is trusted.
     pub blind: bool,
 }
 

@@ -14,7 +14,7 @@ use super::{SourceConfig, SourceKind};
 use crate::discovery::server_list;
 use crate::discovery::server_list::ServerEntry;
 
-/// What it has of its source.
+/// The state of following one source.
 pub(crate) enum SourceReader {
     /// What the file was when it was read, and whether its next change would show.
     File(PathBuf, Option<(FileIdentity, bool)>),

@@ -1,4 +1,4 @@
-//! `least_time` and `peak_ewma`: the peer whose responses came soonest of late, for its weight and for what it has to
+//! `least_time` and `peak_ewma`: the peer whose responses recently came soonest, for its weight and for what it has to
 //! do.
 //!
 //! For each peer an average is maintained in which a sample counts for less the older it is, and which sinks while

@@ -114,5 +114,5 @@ fn pieces(side: &str, outcome: &Outcome, other: &[u8]) -> String {
 
 /// Bytes shown before and after the first difference.
 const AROUND: usize = 700;
-/// So many requests each configuration must be asked at least.
+/// Minimum number of requests for each configuration.
 const ENOUGH: usize = 200;

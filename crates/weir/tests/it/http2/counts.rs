@@ -86,7 +86,7 @@ fn logged(server: &Server, number: usize) -> Came {
     })
 }
 
-/// What an application says to a request for a path that ends in a number: so many bytes.
+/// What an application says to a request for a path that ends in a number: this many bytes.
 fn says(path: &str) -> String {
     let size = path.rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(0);
     format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{}", "x".repeat(size))

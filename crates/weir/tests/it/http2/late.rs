@@ -30,7 +30,7 @@ fn patient(may: &Arc<AtomicBool>) -> Backend {
     })
 }
 
-/// So many requests wait while `end` ends their connection; then late frames of every kind come on streams above.
+/// This many requests wait while `end` ends their connection; then late frames of every kind come on streams above.
 fn ignored(
     driver: Driver,
     waiting: u64,
