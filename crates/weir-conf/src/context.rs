@@ -8,7 +8,7 @@ use std::ops::BitOr;
 pub struct Contexts(u32);
 
 impl Contexts {
-    /// Nowhere.
+    /// The empty set: allowed in no block.
     pub const NONE: Self = Self(0);
     /// The top of the file.
     pub const MAIN: Self = Self(1);
@@ -39,7 +39,7 @@ impl Contexts {
     /// [`Contexts::ANY`] and `if` in `location`.
     pub const ANY_OR_IF: Self = Self::ANY.or(Self::LOCATION_IF);
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -36,7 +36,7 @@ impl Error {
         Self { level: LevelName::Alert, ..Self::new(message) }
     }
 
-    /// Sets what it is about.
+    /// Sets the place of the error in the text.
     pub fn at(self, span: Span) -> Self {
         Self { span: Some(span), ..self }
     }

@@ -68,7 +68,7 @@ impl<'a> LineCx<'a> {
         self.here
     }
 
-    /// The texts, for places.
+    /// The texts of the configuration, to which places refer.
     pub fn source(&self) -> &'a ConfSource {
         self.source
     }

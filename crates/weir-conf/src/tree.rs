@@ -61,7 +61,7 @@ impl DirectiveLine {
     }
 }
 
-/// Lines in braces.
+/// The lines in braces after a directive.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The lines, in the order of the text.

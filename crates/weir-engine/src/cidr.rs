@@ -72,7 +72,7 @@ impl Cidr {
         }
     }
 
-    /// Exactly this address.
+    /// The network that contains only `addr`.
     pub fn host(addr: IpAddr) -> Cidr {
         match addr {
             IpAddr::V4(addr) => Cidr::V4 { net: addr.into(), mask: u32::MAX },

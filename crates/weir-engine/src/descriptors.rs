@@ -53,10 +53,10 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// No limit.
+    /// No limit on the number of connections.
     pub const NONE: ConnectionLimit = ConnectionLimit { most: u64::MAX, by_descriptors: false };
 
-    /// That of each worker, where the configuration says `worker_connections`.
+    /// The limit of each worker, where the configuration has `worker_connections`.
     pub fn of_worker(worker_connections: u64) -> ConnectionLimit {
         let share = of_clients();
         let by_descriptors = share < worker_connections;

@@ -184,9 +184,9 @@ pub(crate) enum NextStep {
 
 /// What the engine waits for.
 pub enum EngineWait {
-    /// Its phases.
+    /// A phase of the request waits.
     Phases(PhaseWait),
-    /// Its response.
+    /// The response waits: for the client, a filter or its source.
     Response(ResponseWait),
 }
 

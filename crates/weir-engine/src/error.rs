@@ -13,7 +13,7 @@ pub struct EngineError {
     pub errno: Option<i32>,
 }
 
-/// What happened.
+/// What has failed; with the side it gives the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineErrorKind {
     /// The peer closed or reset its connection.

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// A table of figures.
+/// A table of figures that a module shows: names of columns, and rows.
 #[derive(Clone, Debug)]
 pub struct FigureTable {
     /// Of each column its head for people, and its key for programs.
@@ -17,13 +17,13 @@ pub struct FigureTable {
 pub enum FigureValue {
     /// Not known, or without a meaning here.
     None,
-    /// Words.
+    /// A text.
     Text(String),
     /// A number of things.
     Count(u64),
-    /// Bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Time(u64),
     /// A part, and the whole.
     Share(u64, u64),

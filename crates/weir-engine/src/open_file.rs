@@ -88,7 +88,7 @@ impl fmt::Debug for OpenFile {
     }
 }
 
-/// What a path leads to.
+/// What a path leads to: a file, a directory, or something else.
 #[derive(Clone, Debug)]
 pub enum FoundPath {
     /// A regular file, opened for reading.

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-/// How far a step came.
+/// How far a step came: done, with its result, or what it waits for.
 #[derive(Debug)]
 #[must_use = "what is to be waited for must be waited for"]
 pub enum Progress<T, W> {

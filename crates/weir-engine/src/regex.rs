@@ -14,7 +14,7 @@ use crate::variable_index::VarIndex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp;
 
-/// A compiled pattern.
+/// A compiled regular expression with its named groups as variables; shared by all workers.
 pub struct RegexPattern {
     pub(crate) regex: Regex,
     pub(crate) text: String,

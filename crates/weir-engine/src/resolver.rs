@@ -94,7 +94,7 @@ impl Resolver {
         self.shared.lock().engine.cached(clock::monotonic_ms(), question)
     }
 
-    /// Looks a name up.
+    /// Looks `question` up; waits `timeout` milliseconds at most.
     ///
     /// # Errors
     /// What the name servers said, or that `timeout` milliseconds were not enough.

@@ -91,7 +91,7 @@ pub enum SubrequestBody {
     None,
     /// The parent's if it was read ([`Exchange::read_body`]), else none.
     Parent,
-    /// These bytes.
+    /// The body is these bytes.
     Bytes(Vec<u8>),
 }
 

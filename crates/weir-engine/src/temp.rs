@@ -152,7 +152,7 @@ pub fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()>
 /// What becomes of a new file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TempFileName {
-    /// It stays.
+    /// The file keeps its name after it was opened.
     Kept,
     /// It is removed at once: the file goes with its handle.
     Removed,

@@ -113,7 +113,7 @@ pub enum Text {
 }
 
 impl Text {
-    /// No bytes.
+    /// The empty text.
     pub const EMPTY: Text = Text::Static(b"");
 
     /// The bytes, given the arena of the request the text belongs to.

@@ -11,7 +11,7 @@ pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
     read(text, b'-', b'_')
 }
 
-/// Section 4, with padding.
+/// Appends `bytes` in base64 (RFC 4648 section 4, with padding) to `out`.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let (groups, rest) = bytes.as_chunks::<3>();
     let start = out.len();

@@ -418,7 +418,7 @@ impl CachedTime {
         changed
     }
 
-    /// Seconds since the epoch.
+    /// Seconds since 1970.
     pub fn seconds(&self) -> i64 {
         self.seconds
     }

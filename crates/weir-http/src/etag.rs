@@ -102,11 +102,11 @@ pub struct RequestConditions<'a> {
 /// What the conditions say about a 200 response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionVerdict {
-    /// Send it.
+    /// Send the response as it is.
     Proceed,
     /// 304 without a body.
     NotModified,
-    /// 412.
+    /// Respond with 412.
     PreconditionFailed,
 }
 

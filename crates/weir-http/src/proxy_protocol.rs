@@ -27,7 +27,7 @@ pub enum ProxyProtocolParse {
     Incomplete,
 }
 
-/// A whole header.
+/// A complete PROXY protocol header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyProtocolHeader {
     /// Its length in bytes.
@@ -182,7 +182,7 @@ pub fn tlvs(bytes: &[u8]) -> ProxyTlvs<'_> {
     ProxyTlvs { rest: bytes }
 }
 
-/// Iterator of [`tlvs`].
+/// Iterates over the type-length-values of a version 2 header; made by [`tlvs`].
 #[derive(Debug, Clone)]
 pub struct ProxyTlvs<'a> {
     rest: &'a [u8],

@@ -15,7 +15,7 @@ pub struct SsiParser {
     longest: usize,
 }
 
-/// A command as written.
+/// A command as written: its name and parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsiCommand {
     /// The command's name, such as `include`.

@@ -16,7 +16,7 @@ pub enum DnsQuestion {
     Names(IpAddr),
 }
 
-/// What was found.
+/// The result of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsAnswer {
     /// The addresses, IPv4 before IPv6, in the name server's order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dns_answer::{DnsAnswer, DnsFailure};
 
-/// A look-up.
+/// Identifies a look-up of a resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LookupId(pub(crate) u64);
 
@@ -39,7 +39,7 @@ pub enum Transmit {
     Close(SocketToken),
 }
 
-/// What has happened.
+/// What the caller of a resolver has to do, or should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolverEvent {
     /// A look-up has ended.

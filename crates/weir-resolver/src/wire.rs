@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::name::DnsName;
 
-/// The type of a record.
+/// The type of a DNS record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum RecordType {
@@ -38,7 +38,7 @@ pub enum QueryOptions {
     Edns,
 }
 
-/// A query for `name`.
+/// Encodes a query with the number `id` for `name` and type `kind`.
 pub fn query(id: u16, name: &DnsName, kind: RecordType, options: QueryOptions) -> Vec<u8> {
     let edns = options == QueryOptions::Edns;
     let mut out = Vec::with_capacity(64);
@@ -75,7 +75,7 @@ pub struct DnsResponse {
     pub negative: Option<u32>,
 }
 
-/// A record.
+/// A record of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsRecord {
     /// The name that the record belongs to.
@@ -86,16 +86,16 @@ pub struct DnsRecord {
     pub data: RecordData,
 }
 
-/// What a record says.
+/// The data of a record, by its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordData {
-    /// A and AAAA.
+    /// An A or AAAA record: the address.
     Address(IpAddr),
-    /// CNAME.
+    /// A CNAME record: the canonical name.
     Alias(DnsName),
-    /// PTR.
+    /// A PTR record: the host name.
     Name(DnsName),
-    /// SRV.
+    /// An SRV record.
     Service {
         /// The lowest is asked first.
         priority: u16,

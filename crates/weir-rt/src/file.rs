@@ -56,7 +56,7 @@ fn with_own<T: Send + 'static>(
     }
 }
 
-/// What a path leads to.
+/// The kind of what a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.

@@ -272,7 +272,7 @@ fn addr_by(fd: RawFd, call: AddrCall) -> io::Result<SockAddr> {
     SockAddr::from_raw(&raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
 }
 
-/// TCP_NODELAY.
+/// Sets TCP_NODELAY to `on`.
 ///
 /// # Errors
 /// The errno of setsockopt(2): `EOPNOTSUPP` on a unix socket.

@@ -58,7 +58,7 @@ impl Notify {
         .await;
     }
 
-    /// Whether it was notified.
+    /// True when it was notified and the notification is not taken yet.
     pub fn is_set(&self) -> bool {
         self.set.get()
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::file::FileHandle;
 use crate::sys;
 
-/// A piece of output.
+/// A piece of output: bytes or a part of a file.
 pub enum OutputChunk {
     /// Owned bytes; the vector is recycled when sent (see [`crate::Stream::spare`]).
     Bytes(Vec<u8>),
@@ -32,7 +32,7 @@ pub enum OutputChunk {
 }
 
 impl OutputChunk {
-    /// Bytes of the chunk.
+    /// Number of bytes in the chunk.
     pub fn len(&self) -> u64 {
         match self {
             OutputChunk::File { len, .. } => *len,

@@ -16,6 +16,8 @@ pub struct Poller {
 }
 
 impl Poller {
+    /// A poller without sockets.
+    ///
     /// # Errors
     /// The errno of epoll_create1(2), eventfd(2) or epoll_ctl(2).
     pub fn new() -> io::Result<Poller> {

@@ -28,7 +28,7 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// Bytes of a memory page.
+/// Bytes in a memory page.
 pub fn page_size() -> usize {
     static PAGE: OnceLock<usize> = OnceLock::new();
     *PAGE.get_or_init(|| {

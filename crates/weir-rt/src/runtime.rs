@@ -150,7 +150,7 @@ impl Runtime {
         })
     }
 
-    /// The driver it has.
+    /// The driver that the runtime uses.
     pub fn driver(&self) -> DriverKind {
         self.core.driver
     }

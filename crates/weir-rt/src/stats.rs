@@ -18,7 +18,7 @@ macro_rules! counters {
         pub struct LoopSnapshot { $($(#[$doc])* pub $name: u64,)* }
 
         impl LoopStats {
-            /// Reads all counters.
+            /// Reads all counters; they need not be of one moment.
             pub fn snapshot(&self) -> LoopSnapshot {
                 LoopSnapshot { $($name: self.$name.get(),)* }
             }

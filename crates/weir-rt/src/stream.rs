@@ -29,7 +29,7 @@ pub enum RecvOutcome {
     Err(i32),
 }
 
-/// How the peer left.
+/// How the peer has ended the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerClosed {
     /// It ended its direction: it may still be reading.

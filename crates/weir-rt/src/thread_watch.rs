@@ -9,10 +9,10 @@ pub struct ThreadWatch {
     tid: i32,
 }
 
-/// What a thread does.
+/// What a thread does, as the kernel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
-    /// It runs.
+    /// The thread runs on a core.
     Running,
     /// It could run, and has no core.
     Ready,
@@ -35,7 +35,8 @@ impl ThreadWatch {
         Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
     }
 
-    /// What it does. Five system calls, some ten microseconds; what has a core meanwhile has run for part of them.
+    /// What the thread does. Takes five system calls, some ten microseconds; a thread that has a core meanwhile has
+    /// run for part of them.
     pub fn state(self) -> ThreadState {
         let before = self.cpu_time();
         let stat = fs::read(format!("/proc/self/task/{}/stat", self.tid)).unwrap_or_default();

@@ -27,7 +27,7 @@ pub struct CrashRemains {
 }
 
 impl CrashRemains {
-    /// Without anything in it.
+    /// Memory for a crash record, still empty.
     ///
     /// # Errors
     /// The errno of memfd_create(2).

@@ -22,13 +22,13 @@ pub struct StackSet {
     stacks: BTreeMap<Vec<u32>, StackWeight>,
 }
 
-/// What a weight means.
+/// The unit of the weights of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WeightUnit {
-    /// Nanoseconds.
+    /// Weights are nanoseconds.
     #[default]
     Nanoseconds,
-    /// Bytes.
+    /// Weights are bytes.
     Bytes,
 }
 
@@ -43,7 +43,7 @@ impl WeightUnit {
     }
 }
 
-/// One frame.
+/// A frame of a stack: a name, its origin and its source.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct StackFrame {
     /// What it is called.
@@ -57,7 +57,7 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
-    /// A frame without source.
+    /// A frame without a place in the source.
     #[must_use]
     pub fn new(origin: FrameOrigin, name: impl Into<String>) -> StackFrame {
         StackFrame { name: name.into(), origin, file: String::new(), line: 0 }
@@ -76,7 +76,7 @@ pub enum FrameOrigin {
     /// A native function.
     #[default]
     Native,
-    /// The kernel.
+    /// Code of the kernel.
     Kernel,
     /// A Lua function or line.
     Lua,
@@ -161,7 +161,7 @@ impl StackSet {
         self.stacks.is_empty()
     }
 
-    /// All weights together.
+    /// The sum of all weights.
     #[must_use]
     pub fn total(&self) -> StackWeight {
         self.stacks.values().fold(StackWeight::default(), |sum, weight| StackWeight {

@@ -174,7 +174,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The workers that run now.
+    /// The workers that run at this moment.
     pub fn threads(&self) -> Vec<WorkerThread> {
         self.crew.threads().now()
     }

@@ -7,11 +7,11 @@ use brotlic_sys as c;
 /// What shall be done with the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrotliOperation {
-    /// More follows.
+    /// More input follows.
     Process,
     /// A reader of the output must be able to decode all input. Until it is done no other input may come.
     Flush,
-    /// It is the last.
+    /// The input is complete: the stream ends after it.
     Finish,
 }
 

@@ -7,7 +7,7 @@
 /// Bytes in a block.
 pub const BLOCK: usize = 16;
 
-/// The bytes below 0x20.
+/// The bytes below 0x20, as bits: bit n for byte n of the block.
 #[inline(always)]
 pub fn controls(block: &[u8; BLOCK]) -> u16 {
     imp::at_most(block, 0x1f)

@@ -13,7 +13,7 @@ pub struct CountingHeap {
 const SIZES: usize = 16;
 
 impl CountingHeap {
-    /// With nothing counted.
+    /// An allocator that has counted nothing yet.
     pub const fn new() -> CountingHeap {
         CountingHeap { calls: AtomicU64::new(0), sizes: [const { AtomicUsize::new(0) }; SIZES] }
     }

@@ -50,7 +50,7 @@ pub struct ProbeHit {
 /// Where in a function a probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePoint {
-    /// At its entry.
+    /// At the function's entry.
     Entry,
     /// At its return.
     Return,
@@ -125,13 +125,13 @@ impl UprobeSet {
         Ok(())
     }
 
-    /// How many probes were set.
+    /// Number of probes that were set.
     #[must_use]
     pub fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// Lets all probes report.
+    /// Makes all probes report from now on.
     ///
     /// # Errors
     /// The process has ended.

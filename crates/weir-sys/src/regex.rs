@@ -37,7 +37,7 @@ pub struct RegexFlags {
 
 mod bounded;
 
-/// A compiled pattern.
+/// A regular expression compiled by PCRE2.
 pub struct Regex {
     code: NonNull<pcre2::pcre2_code_8>,
     captures: u32,

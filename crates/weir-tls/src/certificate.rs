@@ -145,7 +145,7 @@ pub fn crls(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     }
 }
 
-/// A certificate as PEM.
+/// An encoded certificate (DER) as PEM.
 pub fn to_pem(certificate: &[u8]) -> String {
     pem::encode("CERTIFICATE", certificate)
 }

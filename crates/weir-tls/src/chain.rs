@@ -16,7 +16,7 @@ use crate::issuer::{issued, signed_by};
 use crate::revocation::RevocationLists;
 use crate::verify_problem::VerifyProblem;
 
-/// What is trusted.
+/// The certificates of trusted authorities.
 #[derive(Clone, Debug, Default)]
 pub struct TrustStore {
     /// Certificates that paths may lead to or over.
@@ -28,9 +28,9 @@ pub struct TrustStore {
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificatePurpose {
-    /// A client's.
+    /// The certificate is a client's.
     Client,
-    /// A server's.
+    /// The certificate is a server's.
     Server,
 }
 

@@ -18,7 +18,7 @@ use crate::stored_session::KeptSession;
 use crate::suites::{self, ProtocolVersions};
 use crate::verify::AnyServer;
 
-/// What a client offers.
+/// What a client offers and requires in its handshakes.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// Versions that are offered (`proxy_ssl_protocols`).
@@ -110,7 +110,7 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// A client's handshake.
+/// The client's side of a handshake, in progress.
 pub struct ClientHandshake {
     conn: Box<UnbufferedClientConnection>,
     input: Vec<u8>,

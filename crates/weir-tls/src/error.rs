@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::alert;
 
-/// What went wrong.
+/// What went wrong with TLS; its text fits after nginx's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
     /// What a peer did, or what rustls says of it.
@@ -28,7 +28,7 @@ impl Error {
         }
     }
 
-    /// It is this side that failed: a key, or the system. rustls reports nothing else as its general error.
+    /// True when this side has failed: its key, or the system. rustls reports nothing else as its general error.
     pub fn is_own(&self) -> bool {
         matches!(self, Error::Tls(rustls::Error::General(_) | rustls::Error::FailedToGetRandomBytes))
     }

@@ -109,7 +109,7 @@ impl HelloAcceptor {
         joined
     }
 
-    /// Whether anything came.
+    /// True when nothing was received yet.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -25,7 +25,7 @@ use crate::suites::{self, ProtocolVersions};
 use crate::tickets::{ServerSessions, ServerTickets, SessionCache};
 use crate::verify;
 
-/// What a server offers.
+/// What a server offers and requires in its handshakes.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// Versions that are accepted (`ssl_protocols`).

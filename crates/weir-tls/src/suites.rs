@@ -9,7 +9,7 @@ use crate::error::{Error, content};
 use crate::p521::SECP521R1;
 use crate::secrets::NotedRandom;
 
-/// `ssl_protocols`
+/// The versions of TLS that are allowed (`ssl_protocols`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProtocolVersions {
     /// True when TLS 1.2 is allowed.

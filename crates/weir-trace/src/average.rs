@@ -199,7 +199,7 @@ impl AverageTree {
         self.settle();
     }
 
-    /// Adds another worker's.
+    /// Adds the figures of `other`, another worker's tree.
     pub fn merge(&mut self, other: &AverageTree) {
         let mut here = vec![0u32; other.tree.nodes.len()];
         for (index, node) in other.tree.nodes.iter().enumerate() {

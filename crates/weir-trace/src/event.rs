@@ -13,7 +13,7 @@
 
 use crate::site::Site;
 
-/// One packed event.
+/// An event of a trace, packed into 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct TraceEvent(pub u64);

@@ -59,13 +59,13 @@ impl Histogram {
         self.sum
     }
 
-    /// The largest, exactly.
+    /// The largest value, exactly; 0 when empty.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean; 0 when empty.
+    /// The mean of all values; 0 when empty.
     #[must_use]
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)

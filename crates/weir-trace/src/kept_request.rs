@@ -42,7 +42,7 @@ impl KeptRequest {
         self.why
     }
 
-    /// The request's record.
+    /// The record of the request.
     #[must_use]
     pub fn record(&self) -> &RequestRecord {
         &self.record
@@ -60,7 +60,7 @@ impl KeptRequest {
         self.folded.is_some()
     }
 
-    /// The request as a tree.
+    /// The request's trace as a tree.
     #[must_use]
     pub fn tree(&self) -> TraceTree {
         self.folded.clone().unwrap_or_else(|| TraceTree::from_events(&self.events))
@@ -78,7 +78,7 @@ pub enum KeepReason {
     Failed,
     /// It took longer than the bound.
     Slow,
-    /// It was drawn.
+    /// The request was drawn at random.
     Sampled,
 }
 
@@ -137,7 +137,7 @@ impl TraceWatch {
         (TraceWatch { left, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
     }
 
-    /// Ends it on every worker.
+    /// Ends the watch on every worker.
     pub fn cancel(&self) {
         self.left.store(0, Relaxed);
     }

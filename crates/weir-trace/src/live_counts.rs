@@ -99,7 +99,7 @@ pub struct SiteTotals {
 }
 
 impl SiteTotals {
-    /// Adds another worker's.
+    /// Adds the figures of `other`, another worker's.
     pub fn merge(&mut self, other: &SiteTotals) {
         self.run.merge(&other.run);
         self.wait.merge(&other.wait);

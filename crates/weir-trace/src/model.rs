@@ -19,7 +19,7 @@ impl fmt::Display for RequestId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum WaitKind {
-    /// Not said.
+    /// It is not known what for.
     #[default]
     Other,
     /// Bytes from the client: head, body, handshake.
@@ -38,9 +38,9 @@ pub enum WaitKind {
     Cosocket,
     /// A timer: `limit_req`, `limit_rate`, `ngx.sleep`.
     Timer,
-    /// A subrequest.
+    /// Waiting for a subrequest.
     Subrequest,
-    /// A lock.
+    /// Waiting for a lock.
     Lock,
     /// The thread pool: a file operation, private-key work.
     ThreadPool,

@@ -63,7 +63,7 @@ pub enum ProtobufField<'m> {
 }
 
 impl<'m> ProtobufField<'m> {
-    /// The number, if it is one.
+    /// The value, if it is a number; `None` for a text.
     #[must_use]
     pub fn number(self) -> Option<u64> {
         if let ProtobufField::Number(number) = self { Some(number) } else { None }

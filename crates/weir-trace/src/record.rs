@@ -220,7 +220,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All of them.
+    /// Every cause.
     pub const ALL: [Cause; 36] = [
         Cause::None,
         Cause::ClientClosed,

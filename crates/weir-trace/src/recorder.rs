@@ -16,7 +16,7 @@ use crate::tape::EventTape;
 use crate::trace::Trace;
 use crate::tree::TraceTree;
 
-/// How much is recorded.
+/// How much of requests is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum TraceLevel {
     /// Request records and counts by status only; no boundary is stamped.

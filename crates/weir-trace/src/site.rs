@@ -277,7 +277,7 @@ impl SiteTable {
         SiteTable { inner: Mutex::new(inner) }
     }
 
-    /// The process-wide table.
+    /// The table of the process.
     pub fn global() -> &'static SiteTable {
         static GLOBAL: OnceLock<SiteTable> = OnceLock::new();
         GLOBAL.get_or_init(SiteTable::new)

@@ -125,12 +125,12 @@ pub enum HeadProgress {
 /// How the body of a request is framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestFraming {
-    /// It is absent.
+    /// There is no body.
     #[default]
     None,
-    /// As it is.
+    /// The body is sent as it is, with a length.
     Plain,
-    /// In chunks.
+    /// The body is sent in chunks.
     Chunked,
     /// In records of the protocol's own ([`UpstreamProtocol::body`], [`UpstreamProtocol::body_head`], [`UpstreamProtocol::body_end`]).
     Records,
@@ -238,7 +238,7 @@ pub enum BodyDecoder {
     None,
     /// This many bytes are to come.
     Length(u64),
-    /// Chunks.
+    /// The body is chunked.
     Chunked(Box<ChunkedDecoder>),
     /// Everything until the connection is closed.
     UntilClose,

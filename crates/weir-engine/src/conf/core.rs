@@ -63,29 +63,29 @@ pub enum InFileOnly {
     Clean,
 }
 
-/// `lingering_close`.
+/// `lingering_close`: when the rest of a request's body is read before the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LingeringClose {
-    /// Never.
+    /// Never: the connection is closed at once.
     Off,
-    /// Where the client may still be sending.
+    /// Where the client may still be sending (nginx's default).
     On,
-    /// Always.
+    /// In any case, whether or not the client may still be sending.
     Always,
 }
 
-/// `server_tokens`.
+/// `server_tokens`: what the `Server` field and error pages say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerTokens {
     /// Product and version.
     On,
-    /// Product only.
+    /// The product's name only.
     Off,
     /// Product, version and build name.
     Build,
 }
 
-/// `if_modified_since`.
+/// `if_modified_since`: how the field's date is compared with the file's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfModifiedSince {
     /// The field is not looked at.
@@ -96,7 +96,7 @@ pub enum IfModifiedSince {
     Before,
 }
 
-/// `disable_symlinks`.
+/// `disable_symlinks`: which symbolic links in a file's path are refused.
 #[derive(Clone, Debug)]
 pub enum DisableSymlinks {
     /// Links are followed.

@@ -117,7 +117,7 @@ macro_rules! make_conf {
 
 location_settings!(make_conf);
 
-/// `root` or `alias`.
+/// `root` or `alias`: the path, and which part of the URI it replaces.
 #[derive(Clone, Debug)]
 pub struct DocumentRoot {
     /// The directory; not relative unless it begins with a variable.

@@ -39,7 +39,7 @@ pub struct ListenAddress {
     pub wildcard_of: Option<usize>,
 }
 
-/// One `listen` line.
+/// One `listen` line as written: the addresses and the options of the socket.
 #[derive(Clone, Debug, Default)]
 pub struct ListenLine {
     /// The addresses it expands to, without duplicates.
@@ -64,7 +64,7 @@ pub struct ListenLine {
 }
 
 impl ListenLine {
-    /// Reads a line.
+    /// Reads the arguments of a `listen` line.
     ///
     /// # Errors
     /// nginx's words for an invalid address or parameter.

@@ -105,7 +105,7 @@ pub struct MainConf {
     pub events: bool,
 }
 
-/// `worker_processes`
+/// `worker_processes`: the number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerProcesses {
     /// As many as CPUs that the process may use.
@@ -114,7 +114,7 @@ pub enum WorkerProcesses {
     Number(u8),
 }
 
-/// `worker_cpu_affinity`
+/// `worker_cpu_affinity`: the CPUs to which workers are bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuAffinity {
     /// Each worker gets a CPU of its own, of those that the process may use and are in the mask.
@@ -123,7 +123,7 @@ pub enum CpuAffinity {
     Masks(Vec<Vec<usize>>),
 }
 
-/// `debug_points`
+/// `debug_points`: what an internal inconsistency does to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugPoints {
     /// The process stops itself.

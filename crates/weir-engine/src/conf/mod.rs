@@ -88,7 +88,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// There is to be a privileged agent beside the server: said by a module while the configuration is installed.
+    /// Called by a module while the configuration is installed: a privileged agent process is needed beside the
+    /// server.
     pub fn want_agent(&self) {
         self.agent.store(true, Relaxed);
     }
@@ -99,7 +100,7 @@ impl Configuration {
     }
 }
 
-/// A `server` block.
+/// One `server` block: its settings and locations.
 pub struct ServerConf {
     /// The settings of all modules in the block.
     pub confs: ModuleConfs,

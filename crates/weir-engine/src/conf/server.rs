@@ -94,7 +94,7 @@ impl WorkerGeneration {
         }
     }
 
-    /// It is no longer in force: when its last request has ended, that is logged.
+    /// Marks the generation as no longer in force: when its last request has ended, that is logged.
     pub fn retire(self: Rc<Self>) {
         self.link.retired.set(true);
         self.leave();

@@ -27,7 +27,7 @@ pub struct PhaseWalk {
 
 /// What the phases wait for.
 pub enum PhaseWait {
-    /// A handler.
+    /// A handler of a phase waits.
     Handler(PhaseWalk),
     /// `auth_delay`, which holds back this 401.
     Delay(Verdict),

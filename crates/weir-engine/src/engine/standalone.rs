@@ -41,7 +41,7 @@ impl Exchange {
         presence.routed(self.route());
     }
 
-    /// It is over, and is counted as failed or not.
+    /// Ends it; `failed`: whether it is counted as failed.
     pub fn end_alone(mut self: Box<Self>, failed: bool) {
         self.response.status = if failed { 500 } else { 200 };
         self.delivery.set(if failed { ResponseDelivery::Open } else { ResponseDelivery::Whole });

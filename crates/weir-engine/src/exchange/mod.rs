@@ -307,7 +307,7 @@ impl Exchange {
         self.client.as_ref().unwrap_or(&self.connection.peer)
     }
 
-    /// The normalised path.
+    /// The normalised path of the request, without arguments.
     #[inline]
     pub fn uri(&self) -> &[u8] {
         self.arena.get(self.request.uri)

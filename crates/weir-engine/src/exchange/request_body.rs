@@ -148,7 +148,7 @@ impl RequestBody {
         }
     }
 
-    /// Its framing was wrong: what follows it can't be found.
+    /// True when its framing was wrong: what follows it on the connection can't be found.
     pub fn is_broken(&self) -> bool {
         self.broken
     }

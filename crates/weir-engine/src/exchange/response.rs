@@ -14,7 +14,7 @@ pub struct ResponseHeader {
     pub value: Text,
 }
 
-/// A field's name.
+/// The name of a response field: of the table of known names, or a text.
 #[derive(Clone, Debug)]
 pub enum HeaderName {
     /// One that Weir knows; compared as an integer, written in its usual form.

@@ -18,7 +18,7 @@ pub enum LogLevel {
     Warn,
     /// Normal, and worth a line.
     Notice,
-    /// Normal.
+    /// Normal operation, in detail.
     Info,
     /// For debugging.
     Debug,

@@ -12,7 +12,7 @@ use super::remote::RemoteLog;
 use super::syslog::SyslogServer;
 use super::{LogLevel, line};
 
-/// Where a log goes.
+/// Where a log goes: a file, standard error, syslog or a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// A file, appended to; also a device, pipe or terminal by its path.
@@ -39,7 +39,7 @@ impl LogTarget {
         }
     }
 
-    /// Opens it.
+    /// Opens the log; `buffering`: how lines are collected, `None` writes each turn's lines at once.
     ///
     /// # Errors
     /// `open() "/path" failed (13: Permission denied)`, at `span`.
@@ -63,7 +63,7 @@ impl std::fmt::Display for LogTarget {
     }
 }
 
-/// One `error_log` line.
+/// One `error_log` line: its target and level.
 #[derive(Clone, Debug)]
 pub struct LogSpec {
     /// Where the lines go: a file, standard error, syslog or a socket.

@@ -74,11 +74,11 @@ pub trait BodySource {
 
 /// What a [`BodySource`] gives.
 pub enum BodyPiece {
-    /// Data.
+    /// The next bytes.
     Data(BodyBuf),
     /// Everything so far shall leave now.
     Flush,
-    /// That was all.
+    /// The body is complete.
     End,
 }
 
@@ -123,7 +123,7 @@ impl BodyBuf {
         BodyBuf::Shared { bytes, start: 0, end }
     }
 
-    /// Bytes in the piece.
+    /// Number of bytes in the piece.
     pub fn len(&self) -> u64 {
         match self {
             BodyBuf::Bytes(bytes) => bytes.len() as u64,
@@ -262,12 +262,12 @@ impl BodyChain {
         self.last |= std::mem::take(&mut other.last);
     }
 
-    /// Bytes in all pieces.
+    /// Number of bytes in all pieces.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// No piece is here (flags may be).
+    /// True when it holds no bytes (its flags may be set).
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -18,7 +18,7 @@ use crate::plan::included::IncludedRequest;
 pub enum FilterSlot {
     /// Cuts a response into ranges fetched one by one.
     Slice,
-    /// 304 and 412.
+    /// Conditional requests: 304 and 412.
     NotModified,
     /// Cuts the ranges asked for out of the body.
     RangeBody,
@@ -38,17 +38,17 @@ pub enum FilterSlot {
     Addition,
     /// `sub_filter`.
     Sub,
-    /// Recoding.
+    /// Recodes the body into another charset.
     Charset,
     /// Server side includes.
     Ssi,
     /// Puts subrequests in their place.
     Postpone,
-    /// gzip.
+    /// Compresses with gzip.
     Gzip,
-    /// brotli.
+    /// Compresses with brotli.
     Brotli,
-    /// zstd.
+    /// Compresses with zstd.
     Zstd,
     /// Applies `Range` to the head.
     RangeHeader,

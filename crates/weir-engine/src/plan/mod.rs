@@ -113,7 +113,7 @@ impl Plan {
 pub enum PlanLevel {
     /// A server block: its plan runs post-read and server-rewrite, and is the plan of requests without a location.
     Server,
-    /// A location.
+    /// A location: its plan runs the phases from rewrite on.
     Location,
     /// `limit_except`, `if`: a location that inherits everything from the one it is in.
     Nested,

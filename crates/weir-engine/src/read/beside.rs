@@ -50,7 +50,7 @@ impl Exchange {
     }
 }
 
-/// See the module.
+/// The part of a request's body that is still to come, read beside the handler.
 pub struct BodyRest {
     client: ClientSide,
     /// Of HTTP/1.

@@ -11,13 +11,13 @@ use super::wire::ClientWire;
 
 /// What came of one side of a tunnel.
 pub enum TunnelBytes {
-    /// Of a socket.
+    /// Bytes received from the socket, in a buffer of the pool.
     Received(RecvBuf),
-    /// Of a stream.
+    /// Bytes received on an HTTP/2 stream.
     Piece(Vec<u8>),
     /// The side has ended its direction.
     End,
-    /// It is gone.
+    /// The client's connection is closed or broken.
     Broken,
 }
 
@@ -49,7 +49,8 @@ impl ClientSide {
         }
     }
 
-    /// Its connection, if it has one of its own: for a handler that talks another protocol than HTTP with it.
+    /// The client's connection, for a handler that speaks another protocol than HTTP on it; `None` for an HTTP/2
+    /// stream.
     pub fn stream(&self) -> Option<&weir_rt::Stream> {
         match self {
             ClientSide::H1(wire) => Some(&wire.stream),
@@ -64,7 +65,7 @@ impl ClientSide {
         }
     }
 
-    /// What it sent that was not taken yet, without waiting.
+    /// Bytes that the client has sent already and that are not taken yet; does not wait.
     pub fn early(&self) -> Vec<u8> {
         match self {
             ClientSide::H1(wire) => wire.input.borrow_mut().take(),

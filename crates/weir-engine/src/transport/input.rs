@@ -72,7 +72,7 @@ impl WireInput {
         bytes
     }
 
-    /// Gives all memory back.
+    /// Gives the buffer and all other memory back; what was received is dropped.
     pub fn release(&mut self) {
         self.buf = None;
         self.at = 0;

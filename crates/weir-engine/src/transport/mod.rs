@@ -235,7 +235,7 @@ impl ClientConnection {
 
 /// Where the response of an exchange goes.
 pub enum Transport {
-    /// Nowhere yet.
+    /// The exchange has no connection.
     None,
     /// An HTTP/1 connection.
     H1(Rc<wire::ClientWire>),

@@ -54,7 +54,7 @@ impl ConnectionTls {
         self.facts.peer.first().map(|der| der.as_ref())
     }
 
-    /// The protocol to speak.
+    /// The application protocol that was agreed upon.
     pub fn alpn(&self) -> AgreedProtocol {
         match self.facts.alpn.as_deref() {
             Some(b"h2") => AgreedProtocol::Http2,

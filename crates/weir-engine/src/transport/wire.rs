@@ -41,7 +41,7 @@ pub struct ClientWire {
 }
 
 impl ClientWire {
-    /// A connection's wire.
+    /// The wire of a new connection.
     pub fn new(stream: Stream) -> ClientWire {
         ClientWire {
             stream,
@@ -61,7 +61,7 @@ impl ClientWire {
         }
     }
 
-    /// That of a connection which was parked.
+    /// The wire of a connection that was parked: `written` bytes were sent on it before; for `kept_until` see there.
     pub fn resumed(stream: Stream, written: u64, kept_until: u64) -> ClientWire {
         let mut wire = ClientWire::new(stream);
         (wire.written, wire.sent_before) = (Cell::new(written), written);

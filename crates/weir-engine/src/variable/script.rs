@@ -10,7 +10,7 @@ use crate::conf::registry::ConfRegistry;
 use crate::exchange::Exchange;
 use crate::text::Text;
 
-/// A compiled value.
+/// A compiled text with variables, such as `"$a/$b"`.
 #[derive(Clone, Debug, Default)]
 pub struct ValueScript {
     parts: Arc<[ScriptPart]>,

@@ -16,7 +16,7 @@ pub use table::{EntryHandle, LockedEntries, ZoneTable};
 #[derive(Default)]
 pub struct SharedZones(Vec<Arc<SharedZone>>);
 
-/// One zone.
+/// A named zone that workers share: its size, owner and content.
 pub struct SharedZone {
     /// Its name, unique among the zones of its directive.
     pub name: Box<str>,
@@ -146,7 +146,7 @@ impl SharedZone {
         Ok(())
     }
 
-    /// What its directive says; `None` when it is absent.
+    /// What the zone's directive says, if it is of type `S`; `None` when it is absent.
     pub fn settings<S: 'static>(&self) -> Option<&S> {
         self.declared.get()?.settings.downcast_ref()
     }

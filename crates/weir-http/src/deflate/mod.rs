@@ -18,11 +18,11 @@ use matches::{MatchFinder, ParseStop};
 /// What shall be done with the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeflateOp {
-    /// More follows.
+    /// More input follows.
     Run,
     /// The receiver must be able to unpack all of it.
     Flush,
-    /// It is the last.
+    /// The input is complete: the stream ends after it.
     Finish,
 }
 
@@ -77,7 +77,7 @@ impl DeflateEncoder {
         }
     }
 
-    /// What it was made with.
+    /// The settings it was made with.
     pub fn settings(&self) -> DeflateSettings {
         self.settings
     }

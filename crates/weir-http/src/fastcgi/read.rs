@@ -8,9 +8,9 @@ use super::{HEAD, RecordKind};
 /// Which side writes the records that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordWriter {
-    /// A web server.
+    /// A web server, whose records an application reads.
     Server,
-    /// An application.
+    /// An application, whose records a web server reads.
     Application,
 }
 

@@ -162,7 +162,7 @@ impl ChunkedDecoder {
         Ok(DecodedChunk { consumed: at, data: at..at, done: self.state == ChunkState::Done })
     }
 
-    /// Whether the body is over.
+    /// True when the whole body was read.
     pub fn is_done(&self) -> bool {
         self.state == ChunkState::Done
     }

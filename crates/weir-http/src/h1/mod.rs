@@ -51,10 +51,10 @@ impl Default for HeadLimits {
     }
 }
 
-/// What a buffer held.
+/// How much of a head a buffer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadParse {
-    /// A whole head.
+    /// The whole head is there.
     Complete,
     /// A head that is good so far; more bytes are needed.
     Incomplete {

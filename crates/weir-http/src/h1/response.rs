@@ -60,7 +60,7 @@ pub enum BodyLength {
     None,
     /// This many bytes, possibly 0.
     Bytes(u64),
-    /// Chunks.
+    /// The body is chunked.
     Chunked,
     /// All bytes until the connection closes.
     UntilClose,

@@ -184,8 +184,7 @@ impl H2Connection {
         &self.section
     }
 
-    /// What it says as a message, or why it is malformed. What there is of a malformed one is in
-    /// [`H2Connection::message`].
+    /// The last head as a message, or why it is malformed.
     ///
     /// # Errors
     /// Why the message is malformed.

@@ -56,7 +56,7 @@ impl FrameHead {
         Some(FrameHead { length, kind, flags, stream })
     }
 
-    /// The head as it is sent.
+    /// The frame head as it is sent.
     #[inline]
     pub fn bytes(self) -> [u8; HEAD] {
         let [_, a, b, c] = self.length.to_be_bytes();
@@ -64,7 +64,7 @@ impl FrameHead {
         [a, b, c, self.kind, self.flags, w, x, y, z]
     }
 
-    /// Whether `flag` is set.
+    /// True when the bit `flag` is set.
     #[inline]
     pub fn has(self, flag: u8) -> bool {
         self.flags & flag != 0

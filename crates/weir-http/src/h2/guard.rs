@@ -8,7 +8,7 @@
 
 use super::{ErrorCode, H2Failure};
 
-/// What is limited.
+/// The kinds of frames that are limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum H2Abuse {
     /// Streams that the peer resets (CVE-2023-44487), or makes us reset.
@@ -39,7 +39,7 @@ impl H2Abuse {
     /// How many kinds there are.
     pub const COUNT: usize = 11;
 
-    /// Its name in logs and counters.
+    /// The word for it in logs and counters.
     pub const fn name(self) -> &'static str {
         match self {
             H2Abuse::Resets => "rapid reset",

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::header::{tokens, trim};
 
-/// A stream's priority.
+/// A stream's priority (RFC 9218): urgency, and whether it is incremental.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// 0 is the most urgent, 7 the least.

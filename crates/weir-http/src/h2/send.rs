@@ -24,7 +24,7 @@ pub struct DataGrant {
 pub enum StreamEnd {
     /// Something follows.
     More,
-    /// Nothing does.
+    /// Nothing follows: END_STREAM is set.
     Last,
 }
 

@@ -12,7 +12,7 @@
 //! Idle streams have no state: they are those above the highest identifier. Reserved ones don't exist: nothing is
 //! pushed.
 
-/// Where a stream is.
+/// The state of a stream (RFC 9113 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamState {
     /// Both sides may send.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A value.
+/// A value of JSON (RFC 8259).
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonValue {
     /// `null`
@@ -13,7 +13,7 @@ pub enum JsonValue {
     Number(Box<str>),
     /// A string. Halves of surrogate pairs that are unpaired become U+FFFD.
     Text(String),
-    /// An array.
+    /// An array of values.
     List(Vec<JsonValue>),
     /// An object in its order; of a repeated key both are included.
     Object(Vec<(String, JsonValue)>),

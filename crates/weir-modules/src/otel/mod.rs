@@ -27,7 +27,7 @@ use request::{BeginSpan, EndSpan, OtelLocation};
 
 pub use exporter::flush;
 
-/// The module.
+/// The module `otel`.
 pub struct Otel;
 
 impl Module for Otel {

@@ -21,7 +21,7 @@ pub enum SocketOption {
     ReceiveBuffer,
     /// TCP_KEEPINTVL in seconds.
     ProbeInterval,
-    /// TCP_KEEPCNT.
+    /// TCP_KEEPCNT, a number of probes.
     Probes,
 }
 
@@ -39,7 +39,7 @@ impl SocketOption {
     }
 }
 
-/// The value of an option.
+/// The value of a socket option, as getsockopt(2) gives it.
 ///
 /// # Errors
 /// The errno of getsockopt(2).
@@ -50,7 +50,7 @@ pub fn option(fd: RawFd, option: SocketOption) -> io::Result<i32> {
     Ok(value)
 }
 
-/// Sets an option.
+/// Sets a socket option to `value`, as setsockopt(2) takes it.
 ///
 /// # Errors
 /// The errno of setsockopt(2).

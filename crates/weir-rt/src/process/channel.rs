@@ -14,7 +14,7 @@ pub struct ProcessChannel {
     stream: UnixStream,
 }
 
-/// What came.
+/// A message of the other side: bytes and descriptors.
 #[derive(Debug)]
 pub struct ChannelMessage {
     /// The message's bytes.

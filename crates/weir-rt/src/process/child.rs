@@ -40,7 +40,7 @@ pub struct EndedChild {
     pub how: ProcessEnd,
 }
 
-/// How a process ended.
+/// How a process ended: with a status, or by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
     /// By itself, with this status.

@@ -114,7 +114,7 @@ fn open(pid: u32) -> io::Result<OwnedFd> {
 }
 
 impl ChildProcess {
-    /// Its number, which is its own until it was collected.
+    /// The process id, which is not reused until the process was reaped.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -149,7 +149,7 @@ impl ChildProcess {
         })
     }
 
-    /// Sends it a signal.
+    /// Sends the signal number `signal` to the process.
     ///
     /// # Errors
     /// `ESRCH` it has ended, `EINVAL` no such signal.

@@ -41,7 +41,7 @@ impl ProcessTitle {
         rest.fill(0);
     }
 
-    /// Bytes a title may have.
+    /// Maximum length of a title, in bytes.
     pub fn room(&self) -> usize {
         self.area.len().saturating_sub(1)
     }

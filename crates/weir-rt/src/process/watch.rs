@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use super::ChildProcess;
 use crate::signal;
 
-/// What is waited for.
+/// What a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchInterest {
     /// Bytes, or the end.

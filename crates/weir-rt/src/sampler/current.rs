@@ -50,20 +50,20 @@ impl CurrentWork {
         self.request[1].store(id as u64, Relaxed);
     }
 
-    /// It works for no request: the loop itself runs.
+    /// Notes that the thread works for no request: the loop itself runs.
     #[inline]
     pub fn clear(&self) {
         self.place.store(0, Relaxed);
         self.set_request(0);
     }
 
-    /// The place last set.
+    /// The place that was set last.
     #[inline]
     pub fn place(&self) -> SitePlace {
         SitePlace::unpack(self.place.load(Relaxed))
     }
 
-    /// The request last set.
+    /// The request that was set last; 0 for none.
     #[inline]
     pub fn request(&self) -> u128 {
         u128::from(self.request[0].load(Relaxed)) << 64 | u128::from(self.request[1].load(Relaxed))

@@ -25,7 +25,7 @@ pub struct StackGuest {
     pub state: extern "C" fn() -> u8,
 }
 
-/// One passage.
+/// One step of a stack walk through guest code.
 #[repr(C)]
 #[derive(Debug)]
 pub struct GuestStep {

@@ -78,7 +78,7 @@ impl ThreadProbe {
         }
     }
 
-    /// Where the thread is.
+    /// Where the thread is at this moment.
     #[inline]
     pub fn current(&self) -> &CurrentWork {
         &self.current

@@ -7,7 +7,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-/// What is asked.
+/// A query on the control socket: a command, words and options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlQuestion {
     /// The command, such as `trace`.
@@ -82,14 +82,14 @@ impl ControlQuestion {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
     /// Part of the response.
     Out,
     /// How far it is.
     Note,
-    /// The end.
+    /// The response is complete.
     Done,
     /// The end, and why it is not a good one.
     Fail,

@@ -28,14 +28,14 @@ pub enum StackFormat {
     Pprof,
     /// The Firefox Profiler's processed format.
     Firefox,
-    /// speedscope's.
+    /// The format of speedscope, JSON.
     Speedscope,
     /// Our own, for programs: every stack with its frames.
     Json,
 }
 
 impl StackFormat {
-    /// All formats.
+    /// Every format.
     pub const ALL: [StackFormat; 7] = [
         StackFormat::Svg,
         StackFormat::Html,
@@ -78,7 +78,7 @@ impl StackFormat {
         }
     }
 
-    /// `stacks` in this format.
+    /// Renders `stacks` in this format.
     #[must_use]
     pub fn write(self, stacks: &StackSet) -> Vec<u8> {
         match self {

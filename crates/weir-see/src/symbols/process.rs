@@ -40,7 +40,7 @@ struct FileSegment {
 }
 
 impl ProcessSymbols {
-    /// Of process `pid`.
+    /// The symbols of process `pid`.
     ///
     /// # Errors
     /// There is no such process, or it is not ours to look at.

@@ -93,7 +93,7 @@ pub struct WorkerView {
     pub stalls: u64,
 }
 
-/// A stall, and whose.
+/// A stall, and the worker that had it.
 #[derive(Clone, Debug)]
 pub struct WorkerStall {
     /// The worker's number, counted from 0.

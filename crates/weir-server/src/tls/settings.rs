@@ -71,7 +71,7 @@ pub(super) struct SslSettings {
     pub(super) compression: Option<bool>,
 }
 
-/// `ssl_verify_client`
+/// `ssl_verify_client`: whether clients are asked for certificates, and what a bad one means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientVerify {
     /// Clients are not asked.

@@ -32,12 +32,12 @@ impl WorkerLoad {
         self.open + self.parked + self.queued
     }
 
-    /// It has as many connections as it may.
+    /// True when it has as many connections as it may.
     pub fn is_full(&self) -> bool {
         self.share() >= self.most
     }
 
-    /// Its turn has lasted so long that it may be stuck.
+    /// True when its turn has lasted so long that it may be stuck.
     pub fn is_late(&self) -> bool {
         self.turn_us >= LATE_US
     }
@@ -49,7 +49,7 @@ impl WorkerLoad {
         u64::from(self.is_late()) << 63 | u64::from(self.is_stuck()) << 62 | share << 32 | in_flight
     }
 
-    /// It is late, and not for want of a core.
+    /// True when it is late, and not for want of a core.
     pub fn is_stuck(&self) -> bool {
         self.is_late() && !self.lost_core
     }

@@ -30,7 +30,7 @@ pub struct KeyUri {
 }
 
 impl KeyUri {
-    /// Reads one.
+    /// Reads a `pkcs11:` URI (RFC 7512).
     ///
     /// # Errors
     /// An attribute is unknown, wrong, or lacks. What is said has no PIN in it.

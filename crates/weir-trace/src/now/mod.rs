@@ -133,7 +133,7 @@ impl WorkerNow {
         }
     }
 
-    /// The request goes on.
+    /// Notes that the request of `ticket`, which waited, runs again since `now` (ticks).
     pub fn resumed(&self, ticket: FlightTicket, route: Site, now: u64) {
         if !ticket.is_none() {
             self.shared.table.place(ticket.0).state(flight::FlightState::Runs, route, Site::NONE, now);

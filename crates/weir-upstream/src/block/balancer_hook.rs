@@ -81,7 +81,7 @@ pub struct BalancerChoice<'a> {
     pub recreate: bool,
 }
 
-/// How a try failed.
+/// How a try at a server failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalancerFailure {
     /// The server's health is as before: it has refused a client, or not had a resource.

@@ -13,7 +13,7 @@ use super::key::CacheKey;
 use super::{body, write};
 use weir_engine::temp::TempFileFailure;
 
-/// See the module.
+/// A request's hold on the entry of a response, and perhaps its turn to fetch it.
 pub struct CacheTicket {
     cache: Arc<CacheIndex>,
     entry: Arc<CacheEntry>,

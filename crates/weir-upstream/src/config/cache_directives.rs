@@ -54,7 +54,7 @@ pub struct CacheFamily {
     pub store_access: Option<u32>,
 }
 
-/// What `_cache` names.
+/// The argument of `_cache`: a zone, a text with variables, or `off`.
 #[derive(Clone)]
 pub enum CacheZoneSetting {
     /// A zone, and where it is named.
@@ -179,7 +179,7 @@ impl CacheFamily {
         })))
     }
 
-    /// `_cache zone | off`
+    /// Sets `_cache zone | off`.
     ///
     /// # Errors
     /// nginx's words.
@@ -206,7 +206,7 @@ impl CacheFamily {
         line.once(&mut self.zone, zone)
     }
 
-    /// `_cache_key text`
+    /// Sets `_cache_key text`.
     ///
     /// # Errors
     /// As [`ValueScript::compile`].
@@ -253,7 +253,7 @@ impl CacheFamily {
         Ok(())
     }
 
-    /// `_store on | off | path`
+    /// Sets `_store on | off | path`.
     ///
     /// # Errors
     /// nginx's words.

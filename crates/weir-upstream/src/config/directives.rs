@@ -97,7 +97,7 @@ pub struct UpstreamFamily {
 pub enum ProxyHeader {
     /// A line of text.
     V1,
-    /// Binary.
+    /// Version 2, binary.
     V2,
 }
 

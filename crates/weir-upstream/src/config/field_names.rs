@@ -12,7 +12,7 @@ pub struct FieldNames {
 }
 
 impl FieldNames {
-    /// Adds a name, in any case.
+    /// Adds the field name `name`, in any case of letters.
     pub fn add(&mut self, name: &str) {
         match classify(name.as_bytes()) {
             KnownField::Other => {

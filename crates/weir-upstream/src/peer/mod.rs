@@ -156,7 +156,7 @@ impl PeerState {
         self.since.load(Relaxed)
     }
 
-    /// What all workers counted.
+    /// The sums of what all workers counted.
     pub fn totals(&self) -> PeerTotals {
         let all = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = PeerTotals::default();
@@ -191,7 +191,7 @@ const UP: u8 = 2;
 /// What may be asked of a peer, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerHealth {
-    /// It is asked.
+    /// It gets requests.
     Up,
     /// `down`
     Down,
@@ -380,7 +380,7 @@ impl Peer {
         }
     }
 
-    /// Its weight at the moment in 1024ths: less than the whole while it starts slowly.
+    /// Its weight at the moment, in 1024ths of its configured weight: less than the whole during `slow_start`.
     pub fn share(&self) -> i64 {
         let whole = i64::from(self.weight) * 1024;
         if self.slow_start == 0 {

@@ -18,7 +18,7 @@ pub struct TimeMeasure {
     pub decay: u64,
 }
 
-/// An average of times.
+/// An average of times in which older ones count less.
 #[derive(Debug, Default)]
 pub struct MovingAverage {
     /// Nanoseconds.

@@ -85,7 +85,7 @@ impl ClientConf {
         self.resolved.clone()
     }
 
-    /// `_ssl_protocols`
+    /// Sets `_ssl_protocols`.
     ///
     /// # Errors
     /// None of them can be had.
@@ -93,7 +93,7 @@ impl ClientConf {
         values::protocols(&mut self.protocols, line)
     }
 
-    /// `_ssl_ciphers`
+    /// Sets `_ssl_ciphers`.
     ///
     /// # Errors
     /// None is selected.
@@ -101,7 +101,7 @@ impl ClientConf {
         values::ciphers(&mut self.ciphers, line)
     }
 
-    /// `_ssl_name`
+    /// Sets `_ssl_name`.
     ///
     /// # Errors
     /// A wrong name of a variable.
@@ -110,7 +110,7 @@ impl ClientConf {
         line.once(&mut self.name, name)
     }
 
-    /// `_ssl_certificate`
+    /// Sets `_ssl_certificate`.
     ///
     /// # Errors
     /// As [`ClientConf::set_name`].
@@ -119,7 +119,7 @@ impl ClientConf {
         line.once(&mut self.certificate, file)
     }
 
-    /// `_ssl_certificate_key`
+    /// Sets `_ssl_certificate_key`.
     ///
     /// # Errors
     /// As [`ClientConf::set_name`].
@@ -128,7 +128,7 @@ impl ClientConf {
         line.once(&mut self.certificate_key, file)
     }
 
-    /// `_ssl_certificate_cache`
+    /// Sets `_ssl_certificate_cache`.
     ///
     /// # Errors
     /// A parameter is wrong.
@@ -136,7 +136,7 @@ impl ClientConf {
         values::certificate_cache(&mut self.certificate_cache, line)
     }
 
-    /// `_ssl_conf_command`
+    /// Sets `_ssl_conf_command`.
     ///
     /// # Errors
     /// There is no such command, or its value is wrong.

@@ -10,7 +10,7 @@ use weir_tls::{ClientConfig, ClientHandshake, HandshakeProgress, SessionFacts};
 use super::files::ssl;
 use super::layer::TlsLayer;
 
-/// Why there is no TLS.
+/// Why a TLS connection to a server was not made.
 pub enum NoTls {
     /// The timer expired.
     TimedOut,

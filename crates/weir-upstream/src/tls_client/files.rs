@@ -55,6 +55,8 @@ pub struct CertificateSource<'s> {
 }
 
 impl CertificateSource<'_> {
+    /// Reads the certificate and its key from the files.
+    ///
     /// # Errors
     /// What is wrong, in nginx's words.
     pub fn certificate(

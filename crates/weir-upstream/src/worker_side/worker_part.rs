@@ -20,7 +20,7 @@ impl WorkerPart for UpstreamWorker {
     }
 }
 
-/// The part of `worker`.
+/// The upstream part of `worker`.
 #[inline]
 pub fn of_worker(worker: &Worker) -> &UpstreamWorker {
     worker.part(WorkerSlot::Upstream)

@@ -82,7 +82,7 @@ impl ModuleConfs {
         ModuleConfs { own: Vec::new(), base: Arc::new(UnwrittenConfs { confs, inside: Default::default() }) }
     }
 
-    /// The settings of type `C`.
+    /// The settings of type `C` in this block.
     pub fn get<C: 'static>(&self) -> &C {
         self.find().expect("the module is in the list")
     }

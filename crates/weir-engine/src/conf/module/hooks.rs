@@ -31,7 +31,7 @@ pub struct BuildHooks<C: 'static> {
 }
 
 impl<C: 'static> BuildHooks<C> {
-    /// Nothing.
+    /// No calls at all.
     pub const NONE: BuildHooks<C> = BuildHooks {
         begin_server: None,
         end_upstream: None,

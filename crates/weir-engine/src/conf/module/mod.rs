@@ -95,7 +95,7 @@ pub struct ModuleDef {
 }
 
 impl ModuleDef {
-    /// The entry for module `M`.
+    /// The entry for module `M`, with its types erased.
     pub const fn of<M: Module>() -> ModuleDef {
         ModuleDef {
             name: M::NAME,

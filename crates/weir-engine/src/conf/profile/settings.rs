@@ -49,7 +49,7 @@ impl TraceSettings {
         self.blocked.unwrap_or(Some(BLOCKED_MS)).map(Duration::from_millis)
     }
 
-    /// `admin`, each line.
+    /// The `admin` lines, in order.
     #[must_use]
     pub fn admin(&self) -> &[AdminLine] {
         &self.admin
@@ -60,7 +60,7 @@ impl TraceSettings {
 }
 
 impl Configuration {
-    /// What it says of tracing as a whole.
+    /// The settings of tracing for the whole server.
     #[must_use]
     pub fn trace(&self) -> &TraceSettings {
         static DEFAULT: TraceSettings = TraceSettings::DEFAULT;

@@ -14,7 +14,7 @@ use crate::run::lend;
 use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
-/// What runs.
+/// The Lua program of a command line.
 #[derive(Debug, Default)]
 pub struct CliProgram {
     /// The path of a Lua file; `-` is standard input; `None`: there is only `-e`.

@@ -149,7 +149,7 @@ pub struct TriedPeers {
 const DRAWS: u32 = 20;
 
 impl TriedPeers {
-    /// Whether `peer` was asked.
+    /// True when `peer` was tried already.
     pub fn contains(&self, peer: &Arc<Peer>) -> bool {
         // One whose settings were changed meanwhile is still the same.
         self.first.iter().chain(&self.others).any(|tried| Arc::ptr_eq(&tried.state, &peer.state))
@@ -163,7 +163,7 @@ impl TriedPeers {
         }
     }
 
-    /// How many were asked.
+    /// Number of peers that were tried.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()
     }
