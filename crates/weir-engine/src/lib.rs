@@ -5,7 +5,7 @@
 //!
 //! Its storeys, the lowest first; a file names only what is in its own or below (`cargo test -p weir-test --test storeys`):
 //! values that name nothing else, [`log`], open files, names and patterns, *the request* ([`conf`], [`exchange`], [`plan`],
-//! [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`], [`read`],
+//! [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`](mod@file), [`read`],
 //! [`output`] and others), [`engine`], which runs it, and [`subrequest`]s.
 #![forbid(unsafe_code)]
 

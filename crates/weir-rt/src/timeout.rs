@@ -31,7 +31,7 @@ impl Timer {
         self.touch(ms);
     }
 
-    /// Sets the deadline `ms` milliseconds from now, as [`Timeout::arm`]; postponing an armed timer costs one store.
+    /// Sets the deadline `ms` milliseconds from now, as [`Timer::arm`]; postponing an armed timer costs one store.
     #[inline]
     pub fn touch(&self, ms: u64) {
         self.interval_ms.set(ms);

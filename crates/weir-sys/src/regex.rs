@@ -44,7 +44,7 @@ pub struct Regex {
     jit: bool,
     /// A match may begin at any byte, so that places may be tried a few at a time.
     windowed: bool,
-    /// The longest subject whose backtracking without count (`.*` and its like) stays below [`bounded::UNCOUNTED`].
+    /// The longest subject whose backtracking without count (`.*` and its like) stays below 50 million steps.
     uncounted: usize,
 }
 

@@ -153,7 +153,7 @@ impl ServerConfig {
         ServerConfig { rustls: Arc::new(config), effort, sessions: own, ..self.clone() }
     }
 
-    /// The same for one handshake that does something otherwise.
+    /// The configuration for one handshake that differs from its server's by `wishes`.
     ///
     /// # Errors
     /// Nothing is left to offer.

@@ -58,7 +58,7 @@ pub(super) fn line(name: &str, span: Span, args: &[(&str, Span)]) -> DirectiveLi
     DirectiveLine { name: Word::plain(name.as_bytes(), span), args, block: None, raw: None, span }
 }
 
-/// As [`line`], with a block.
+/// As [`line`](line()), with a block.
 pub(super) fn block(
     name: &str,
     span: Span,

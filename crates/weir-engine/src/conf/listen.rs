@@ -1,6 +1,6 @@
 //! `listen`: its parameters, the addresses of a configuration, and the servers that serve each.
 //!
-//! A line gives one address or several (a host name, a range of ports). [`collect`] puts those of all servers
+//! A line gives one address or several (a host name, a range of ports). [`collect`](collect()) puts those of all servers
 //! together: one [`ListenAddress`] for each, with the servers that share it, and reports what contradicts itself.
 
 mod address;

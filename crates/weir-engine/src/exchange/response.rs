@@ -96,7 +96,7 @@ pub struct Response {
     pub expect_trailers: bool,
     /// The response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
-    /// Several ranges are not cut: the body comes in pieces, which are not retained.
+    /// True when several ranges are not cut, only one: the body comes in pieces, which are not retained.
     pub single_range: bool,
     /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
     pub force_ranges: bool,

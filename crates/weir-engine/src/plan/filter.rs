@@ -116,7 +116,7 @@ pub const ROOM: u64 = 32 * 1024;
 pub struct HeaderEntry {
     /// Where it runs.
     pub slot: FilterSlot,
-    /// Where its time goes.
+    /// The site to which its time is charged.
     pub site: Site,
     /// See [`HeaderFilter::is_plain`].
     pub is_plain: bool,

@@ -1,7 +1,7 @@
 //! A compressor of deflate data (RFC 1951) that comes and leaves piece by piece, for responses: little memory, whose
 //! bound follows from the settings alone, and speed before the last percent of size.
 //!
-//! Input is gathered in a buffer of two windows, [`matches`] turns it into literals and matches, and [`block`] writes
+//! Input is gathered in a buffer of two windows, [`matches`](mod@matches) turns it into literals and matches, and [`block`] writes
 //! these, a few thousand at a time, with codes of their own ([`codes`]). Level 1 looks at one earlier place, higher ones
 //! at chains of them, and look one byte further before they settle.
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]

@@ -137,7 +137,7 @@ fn more() -> LineHalt {
 /// Reads field lines up to and including the empty line, and shows each known one to `notice` after storing it.
 ///
 /// Where a line ends is asked first ([`scan::ControlBytes`]): then no line waits for the reading of the one before it.
-/// Lines that are in any way unusual, or not complete, go by [`line`], which alone knows about errors.
+/// Lines that are in any way unusual, or not complete, go by [`line`](line()), which alone knows about errors.
 pub(super) fn section(
     cursor: &mut HeadCursor<'_>,
     limits: &HeadLimits,

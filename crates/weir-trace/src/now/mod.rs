@@ -93,7 +93,7 @@ impl WorkerNow {
         }
     }
 
-    /// A handle for other threads.
+    /// A handle by which other threads read what the worker does now.
     #[must_use]
     pub fn reader(&self) -> NowReader {
         NowReader { shared: self.shared.clone() }

@@ -18,7 +18,7 @@ use weir_engine::resolver;
 pub(crate) struct ServerList {
     /// In their order.
     pub(crate) list: Vec<ServerEntry>,
-    /// What the configuration says, as [`write`] writes it: a configuration that says something else has its way.
+    /// What the configuration says, as [`write`](write()) writes it: a configuration that says something else has its way.
     pub(crate) written: String,
     /// The list was changed at run time.
     pub(crate) moved: bool,

@@ -198,7 +198,7 @@ impl H2Mux {
         }
     }
 
-    /// Bytes are left for the next turn, which is due at once.
+    /// Notes that bytes are left for the next turn, which is due at once.
     pub fn put_off(&self) {
         self.more.set(true);
     }
@@ -389,7 +389,8 @@ impl H2Mux {
         }
     }
 
-    /// Forgets the streams that had their time: looked at five times a second, as long as there are some. Whether there were.
+    /// Forgets the streams whose time is over; called five times a second while there are any. `true`: there were
+    /// some.
     pub fn unlinger(&self) -> bool {
         let now = weir_rt::now_ms();
         if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {

@@ -219,7 +219,7 @@ pub(crate) struct LastText<'t>(Option<&'t [u8]>);
 
 impl LastText<'_> {
     /// # Safety
-    /// As [`slice`], where `at` is not null.
+    /// As [`slice`](slice()), where `at` is not null.
     pub(crate) unsafe fn new(at: *const u8, len: usize) -> Self {
         // SAFETY: this function's contract.
         LastText((!at.is_null()).then(|| unsafe { slice(at, len) }))
