@@ -156,7 +156,7 @@ static SHARES: OnceLock<DescriptorShares> = OnceLock::new();
 /// How many connections of clients each worker may have.
 static EACH: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The most that is kept in reserve: a quarter of a million descriptors would not be what was asked for.
+/// The largest reserve: a quarter of a million descriptors would not be what was asked for.
 const RESERVE_MOST: u64 = 1024;
 /// After how long a socket is tried again, first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);

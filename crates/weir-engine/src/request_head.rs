@@ -81,7 +81,7 @@ fn keep_beginning(x: &mut Exchange, bytes: &[u8]) {
 /// `$request` of a head that could not be read: what there is of its first line.
 fn first_line(x: &mut Exchange) {
     let line = x.request.head.line;
-    // Of a line that is whole and longer than what is kept the beginning is shown.
+    // Of a line that is whole and longer than what is stored the beginning is shown.
     if line.start != line.end && line.end <= x.arena.mark() {
         return;
     }

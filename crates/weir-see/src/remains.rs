@@ -1,9 +1,9 @@
 //! What remains of a server process that crashed: the last seconds of its workers, in memory that its master has too.
 //!
-//! A thread of the server writes them there as a timeline for Perfetto: every five seconds if requests were kept, so that they
-//! are there also after a SIGKILL, and once more when a signal is about to end the process, with the requests that were
-//! in flight. The memory is a file without a name, opened before the fork; a record is begun after the one before it
-//! and counts when the header names it, so one that was interrupted changes nothing.
+//! A thread of the server writes them there as a timeline for Perfetto: every five seconds if requests were retained,
+//! so that they are there also after a SIGKILL, and once more when a signal is about to end the process, with the
+//! requests that were in flight. The memory is a file without a name, opened before the fork; a record is begun after
+//! the one before it and counts when the header names it, so one that was interrupted changes nothing.
 
 use std::collections::VecDeque;
 use std::fs::File;

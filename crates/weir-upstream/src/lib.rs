@@ -4,12 +4,12 @@
 //! a response. Everything else is here and is the same for all of them:
 //!
 //! ```text
-//!  handler ── Upstream::run ──► Group ── Balancer::pick ──► Peer
+//!  handler ── UpstreamLocation::run ──► LocalUpstream ── Balancer::pick ──► Peer
 //!                 │                                           │
-//!                 │  each try: connect or reuse ─► send ─► head (Protocol::head)
+//!                 │  each try: connect or reuse ─► send ─► head (UpstreamProtocol::head)
 //!                 │     └── failed, and `*_next_upstream` allows: the next peer
 //!                 ▼
-//!         head filtered into `Exchange::response` ─► Verdict::Respond(Body::Source(Answer))
+//!         head filtered into `Exchange::response` ─► Verdict::Respond, with ResponseBody::Source(UpstreamBody)
 //!                                                        └── the engine pulls the body at the client's pace
 //! ```
 //!

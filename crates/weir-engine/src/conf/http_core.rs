@@ -87,7 +87,7 @@ macro_rules! make_conf {
             pub error_log: Option<Vec<LogSpec>>,
             /// The logs of `error_log`, once they are open; `None` before.
             pub error_log_open: Option<ErrorLog>,
-            /// Directives without effect here, kept to refuse a second one.
+            /// Directives without effect here, recorded to refuse a second one.
             pub accepted: AcceptedHttpCore,
             $($(#[$plain_doc])* pub $plain: Option<$plain_type>,)*
             $($(#[$written_doc])* pub $written: Option<$written_type>,)*

@@ -127,7 +127,7 @@ pub struct ServerCoreConf {
     pub(crate) accepts_connect: bool,
     /// `server_product`: the name in the `Server` field.
     pub product: Option<ServerProduct>,
-    /// Directives without effect here, kept to refuse a second one.
+    /// Directives without effect here, recorded to refuse a second one.
     pub accepted: AcceptedServerCore,
 }
 
@@ -145,7 +145,7 @@ pub struct AcceptedServerCore {
 /// What a server needs before a request's location is known, resolved. Times are milliseconds, sizes bytes.
 #[derive(Clone)]
 pub struct ServerSettings {
-    /// `$server_name`: the first name; empty if there is none.
+    /// `$server_name`: the first name; empty without one.
     pub name: Vec<u8>,
     /// `server_name`, all names in order.
     pub names: Vec<ServerName>,

@@ -75,8 +75,8 @@ impl WorkerLogs {
         }
     }
 
-    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: whoever reads the
-    /// log when its connection has ended finds its request there, as with nginx, which writes first.
+    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: a client that reads
+    /// the log when its connection has ended finds its request there, as with nginx, which writes first.
     pub async fn written(&self) {
         if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
             self.0.hand_over();

@@ -85,7 +85,7 @@ pub(super) fn is_written() -> bool {
 }
 
 /// Waits until everything unbuffered that this thread handed over is in its file. The log thread, should it gather, is
-/// told not to.
+/// configured not to.
 pub(super) async fn written() {
     let last = LAST.get();
     poll_fn(|cx| WRITER.poll_written(last, cx.waker())).await;

@@ -12,7 +12,7 @@ pub struct WireInput {
 }
 
 impl WireInput {
-    /// The bytes that were received and not used yet; empty if there are none.
+    /// The bytes that were received and not used yet; empty without any.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let all: &[u8] = match &self.buf {

@@ -1,4 +1,4 @@
-//! `memcached_pass`: values of memcached as answers (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
+//! `memcached_pass`: values of memcached as responses (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
 //! value, which another program has stored.
 
 use std::sync::Arc;

@@ -165,7 +165,7 @@ impl MapTable {
                     Ok(true) => return computed::value(x, script),
                     Ok(false) => {}
                     // The default is as nginx has it, but the request ends with 500: what hangs on the value may be
-                    // who gets access.
+                    // which clients get access.
                     Err(GivenUp) => break,
                 }
             }

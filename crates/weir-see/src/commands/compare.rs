@@ -232,7 +232,7 @@ fn alone(server: &ComparedServer, ask: &RoundQuestion) -> Result<MeasuredNode, S
     )
 }
 
-/// What `measure` gives, while `load` runs until it is told to end.
+/// What `measure` gives, while `load` runs until it is stopped.
 fn while_loaded<T>(
     load: impl FnOnce(&dyn Fn() -> bool) -> Result<(), String> + Send,
     measure: impl FnOnce() -> Result<T, String>,

@@ -125,7 +125,7 @@ impl InheritedSockets {
         self.groups.iter().map(|group| group.bound.clone()).collect()
     }
 
-    /// The same sockets, not kept open by it.
+    /// References to the sockets that do not keep them open.
     pub(crate) fn listening(&self) -> ListeningSockets {
         let weak =
             |group: &SocketGroup| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());

@@ -86,7 +86,7 @@ pub struct BalancerChoice<'a> {
 pub struct BalancerFailure {
     /// The server's health is as before: it has refused a client, or not had a resource.
     pub next: bool,
-    /// The status of the response, or the one that means there is none.
+    /// The status of the response, or the one that stands in for a missing one.
     pub status: u16,
 }
 

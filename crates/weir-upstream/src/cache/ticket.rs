@@ -28,7 +28,7 @@ pub struct CacheTicket {
 pub enum CacheTurn {
     /// This request's.
     Mine,
-    /// Another's, who may take this long from now on, in milliseconds.
+    /// Another request's, which may take this many milliseconds from now on.
     Others(u64),
 }
 

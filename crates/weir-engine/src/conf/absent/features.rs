@@ -5,7 +5,7 @@
 pub struct AbsentFeature {
     /// The module, or the feature where it is of several: what follows "Weir does not have".
     pub what: &'static str,
-    /// Names of directives; a star at the end or at the beginning stands for any text.
+    /// Names of directives; a star at the end or at the beginning matches any text.
     pub directives: &'static [&'static str],
     /// Names of variables, without `$`; stars as in `directives`.
     pub variables: &'static [&'static str],
@@ -30,7 +30,7 @@ impl AbsentFeature {
     }
 }
 
-/// Whether `pattern` stands for `name`; a star is never for nothing.
+/// Whether `pattern` matches `name`; a star matches at least one character.
 fn fits(pattern: &str, name: &str) -> bool {
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(begin), _) => name.len() > begin.len() && name.starts_with(begin),
@@ -156,7 +156,7 @@ pub const ABSENT_FEATURES: &[AbsentFeature] = &[
         why: THIRD_PARTY,
         instead: "package files in advance; the pieces are served as files",
     },
-    // Who the client is.
+    // Identification of the client.
     AbsentFeature {
         what: "ngx_http_geoip_module",
         directives: &["geoip_*"],

@@ -210,7 +210,7 @@ pub(super) fn disable_symlinks(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -
     Ok(())
 }
 
-/// A time in seconds, kept in milliseconds.
+/// A time in seconds, stored in milliseconds.
 pub(super) fn seconds(line: &LineCx<'_>, slot: &mut Option<u64>) -> Result {
     let mut seconds = slot.map(|ms| ms / 1000);
     line.time_s(&mut seconds)?;

@@ -315,7 +315,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
     .syntax("subrequest_output_buffer_size size")
     .default("4k")
     .doc(
-        "Size of the buffer for the response body of a subrequest that is kept in memory. The \
+        "Size of the buffer for the response body of a subrequest that is buffered in memory. The \
          default is one memory page.",
     ),
     HttpCoreRow::new("output_buffers", ANY, TWO, |c, line| line.bufs(&mut c.accepted.output_buffers))

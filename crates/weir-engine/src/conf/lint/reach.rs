@@ -56,7 +56,7 @@ fn taken(
     Some(format!("this location is never reached: that of {} matches before it", scope.line_of(other, line)))
 }
 
-/// Whether all URIs that begin as the expression demands are kept from expressions by a `^~`.
+/// Whether all URIs that begin as the expression demands are not tried against expressions because of a `^~`.
 fn guarded(locations: &[(&DirectiveLine, (&str, &[u8]))], path: &[u8]) -> Option<String> {
     let literal = path.strip_prefix(b"^")?;
     let end = literal.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b"/_-".contains(byte)));

@@ -1,4 +1,4 @@
-//! `ngx.ctx`: a table for each request, kept through internal redirects.
+//! `ngx.ctx`: a table for each request, preserved through internal redirects.
 
 pub(crate) mod connection;
 pub(crate) mod ffi;

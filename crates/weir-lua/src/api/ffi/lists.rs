@@ -57,7 +57,7 @@ thread_local! {
 }
 
 impl LastFields {
-    /// How many of the first `fields` are those that were reported, of which alone is kept; if the prelude has those,
+    /// How many of the first `fields` are those that were reported, of which alone is stored; if the prelude has those,
     /// which has the strings of list number `has`.
     fn keep_same<'f>(
         &mut self,

@@ -2,7 +2,7 @@
 //! do.
 //!
 //! For each peer an average is maintained in which a sample counts for less the older it is, and which sinks while
-//! there are none: a slow peer is asked again some time later. All workers feed the same averages by plain stores; what
+//! there are no samples: a slow peer is asked again some time later. All workers feed the same averages by plain stores; what
 //! two of them store at once is one sample less. With `least_time upload` requests with long bodies go where such
 //! bodies got soonest: of each server it is known how long a connection takes and how many bytes arrive in what time,
 //! whichever of the two ends and the line between them is to blame. With `peak_ewma` a slow response counts at once and
