@@ -1,6 +1,7 @@
-//! `autoindex`: the listing of a directory that has no index file, as a page, JSON, JSONP or XML.
+//! `autoindex`: lists a directory that has no index file, as a page, JSON, JSONP or XML (nginx's
+//! `ngx_http_autoindex_module`).
 //!
-//! The directory is read on a thread of the pool; [`render`] lays the entries out, byte for byte as nginx does.
+//! The directory is read on a thread of the pool; [`render`] formats the entries, byte for byte as nginx does.
 
 pub(crate) mod list;
 mod render;

@@ -1,5 +1,6 @@
-//! `gzip_static`, `brotli_static`, `zstd_static`: files that were compressed before and lie beside the plain ones (nginx's
-//! `ngx_http_gzip_static_module`). Of several the client's best liked is served, between equals the densest.
+//! `gzip_static`, `brotli_static`, `zstd_static`: serve files that were compressed in advance and are beside the
+//! plain ones (nginx's `ngx_http_gzip_static_module`). Of several the one that the client prefers is served, else the
+//! smallest.
 
 use std::cmp::Reverse;
 use std::rc::Rc;

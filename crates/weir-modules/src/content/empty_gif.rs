@@ -1,4 +1,4 @@
-//! `empty_gif`: a transparent picture of one pixel, from memory (nginx's `ngx_http_empty_gif_module`).
+//! `empty_gif`: responds with a transparent GIF of one pixel, from memory (nginx's `ngx_http_empty_gif_module`).
 
 use weir_conf::names::{LOCATION, NONE};
 use weir_conf::{Directive, Result};

@@ -1,4 +1,5 @@
-//! `index`: a request for a directory goes on, by an internal redirect, with the first index file that is there.
+//! `index`: continues a request for a directory, by an internal redirect, with the first index file that exists
+//! (nginx's `ngx_http_index_module`).
 
 use std::sync::Arc;
 

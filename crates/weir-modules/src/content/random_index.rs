@@ -1,4 +1,5 @@
-//! `random_index`: a request for a directory goes on, by an internal redirect, with one of its files, drawn by lot.
+//! `random_index`: continues a request for a directory, by an internal redirect, with one of its files, chosen at
+//! random (nginx's `ngx_http_random_index_module`).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -1,6 +1,6 @@
-//! `static`: files under `root` or `alias`, the content handler of last resort.
+//! `static`: serves files under `root` or `alias`; the content handler of last resort.
 //!
-//! Conditional requests, ranges and `Accept-Ranges` are filters' work; here a file is found and described.
+//! Conditional requests, ranges and `Accept-Ranges` are handled by filters; this module finds and describes the file.
 
 use weir_conf::Directive;
 use weir_engine::body::{BodyBuf, ResponseBody};

@@ -1,4 +1,4 @@
-//! `stub_status`: how many connections and requests there are and were, as a page and as variables (nginx's
+//! `stub_status`: shows the numbers of connections and requests, as a page and as variables (nginx's
 //! `ngx_http_stub_status_module`).
 
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};

@@ -1,7 +1,8 @@
-//! `try_files`: the first file that is there becomes the request's URI; where none is, the last argument says where
-//! to go on: a URI, a named location, or a status.
+//! `try_files`: the first file that exists becomes the request's URI; if none does, the last argument says where the
+//! request continues: a URI, a named location, or a status.
 //!
-//! It holds for its own block only and is not inherited: that of a server counts for requests without a location.
+//! The directive applies to its own block only and is not inherited: that of a server applies to requests without a
+//! location.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `expires`: until when a response may be cached, as `ExpiresRule` and `Cache-Control: max-age`.
+//! `expires`: sets until when a response may be cached, in `Expires` and `Cache-Control: max-age`.
 
 use weir_conf::{LineCx, Result, parse_time_s};
 use weir_engine::variable::ValueScript;

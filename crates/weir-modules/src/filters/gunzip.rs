@@ -1,4 +1,5 @@
-//! `gunzip`: responses that come as gzip, unpacked for clients that don't take it (nginx's `ngx_http_gunzip_filter_module`).
+//! `gunzip`: decompresses gzip responses for clients that do not accept gzip (nginx's
+//! `ngx_http_gunzip_filter_module`).
 
 mod inflate;
 

@@ -1,4 +1,5 @@
-//! `headers`: fields added to a response's head (`add_header`, `expires`) and after its body (`add_trailer`).
+//! `headers`: adds fields to a response's head (`add_header`, `expires`) and trailer (`add_trailer`) (nginx's
+//! `ngx_http_headers_module`).
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! `headers_more`: sets and clears any field of responses and requests, whatever the status (as the module
+//! `headers_more`: sets and clears any field of responses and requests, whatever the status (as
 //! headers-more-nginx-module does).
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What changes responses on their way out.
+//! Filters: modules that change responses on their way to the client.
 
 pub mod addition;
 pub mod brotli;

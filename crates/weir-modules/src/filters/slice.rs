@@ -1,8 +1,8 @@
-//! `slice`: a long response is fetched part by part, each by a request of its own for a range of always the same
-//! length, so that caches hold parts and servers send only what is asked for (nginx's `ngx_http_slice_filter_module`).
+//! `slice`: fetches a long response in parts of equal size, each by a request of its own, so that caches store parts
+//! and servers send only what is requested (nginx's `ngx_http_slice_filter_module`).
 //!
-//! The first part's head becomes that of the whole; when its body has ended, a subrequest that is served by the same
-//! location fetches the next, and so on to the end of the whole or of the range that the client asks for.
+//! The first part's head becomes that of the whole response. When its body has ended, a subrequest that is served by
+//! the same location fetches the next part, up to the end of the whole or of the range that the client requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,9 +1,9 @@
-//! `trace_header`: a client that knows a secret may have the trace of its own request retained.
+//! `trace_header`: lets a client that knows a secret have the trace of its own request retained.
 //!
-//! The request carries a field `TIME SIGNATURE`: until when it holds, in seconds since 1970, and the HMAC-SHA-256
-//! (RFC 2104, FIPS 180-4) of the time's digits in hexadecimal. The response says in a field of the same name under
-//! which number the trace is stored, as `weir explain` takes it. A field that is not signed, or has ended, changes
-//! nothing and gets no field in the response: a client that tries learns nothing.
+//! The request carries a field `TIME SIGNATURE`: until when it is valid, in seconds since 1970, and the HMAC-SHA-256
+//! (RFC 2104, FIPS 180-4) of the time's digits in hexadecimal. The response gives, in a field of the same name, the
+//! number under which the trace is stored, as `weir explain` takes it. A field with a wrong signature, or one that
+//! has expired, changes nothing and gets no field in the response.
 
 use aws_lc_rs::hmac;
 use weir_conf::names::{ANY, TWO};

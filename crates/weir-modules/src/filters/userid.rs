@@ -1,7 +1,7 @@
-//! `userid`: a cookie that identifies clients (nginx's `ngx_http_userid_filter_module`).
+//! `userid`: identifies clients by a cookie (nginx's `ngx_http_userid_filter_module`).
 //!
-//! A number has 128 bits: where it was made, when, a start value of the worker and a count. Version 2 keeps them in
-//! network order, version 1 in that of the machine.
+//! An identifier has 128 bits: the server's number, the time, a start value of the worker and a counter. Version 2
+//! stores them in network byte order, version 1 in that of the machine.
 
 use std::cell::Cell;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! `memcached_pass`: values of memcached as responses (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
-//! value, which another program has stored.
+//! `memcached_pass`: responds with values of a memcached server (nginx's `ngx_http_memcached_module`).
+//! `$memcached_key` is the key; another program stores the values.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `mirror`: copies of requests go to other places as well, whose responses are discarded (nginx's
+//! `mirror`: sends copies of requests to other locations and discards their responses (nginx's
 //! `ngx_http_mirror_module`).
 
 use weir_conf::names::{ANY, FLAG, ONE};

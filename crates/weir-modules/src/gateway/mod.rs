@@ -1,4 +1,4 @@
-//! Handlers that pass requests on to other servers.
+//! Handlers that pass requests to upstream servers.
 
 pub(crate) mod answer_head;
 pub(crate) mod cgi;

@@ -1,4 +1,4 @@
-//! `scgi_pass`: requests served by SCGI applications (nginx's `ngx_http_scgi_module`).
+//! `scgi_pass`: passes requests to SCGI servers (nginx's `ngx_http_scgi_module`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! `tunnel_pass`: connections for clients that ask for them with CONNECT (nginx's `ngx_http_tunnel_module`).
+//! `tunnel_pass`: opens connections for clients that send CONNECT (nginx's `ngx_http_tunnel_module`).
 //!
-//! Once the server is connected the client gets 200, and from there on bytes pass both ways. Which client may connect
-//! to what is for the modules before it to say (`auth_basic`, `if ($host ...)`).
+//! Once the connection to the server is open the client gets 200, and from then on bytes pass in both directions.
+//! Restrict the clients and targets by other modules (`auth_basic`, `if ($host ...)`).
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! `uwsgi_pass`: requests served by uwsgi applications (nginx's `ngx_http_uwsgi_module`).
+//! `uwsgi_pass`: passes requests to uwsgi servers (nginx's `ngx_http_uwsgi_module`).
 
 use std::sync::Arc;
 

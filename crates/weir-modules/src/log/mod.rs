@@ -1,5 +1,5 @@
-//! `log`: access logs. A line for each request, composed by a compiled format into the worker's buffers; see
-//! [`weir_engine::log`] for how it gets into its file.
+//! `log`: access logs (nginx's `ngx_http_log_module`). Each request has a line, composed by a compiled format into
+//! the worker's buffers; [`weir_engine::log`] writes it to its file.
 
 mod cache;
 mod format;

@@ -1,9 +1,9 @@
-//! `otel`: requests as traces of OpenTelemetry, with the directives of nginx's `ngx_otel_module`.
+//! `otel`: exports requests as OpenTelemetry traces, with the directives of nginx's `ngx_otel_module`.
 //!
-//! A request is a span, with a span below it for each phase and each attempt at a server, made of the boundaries that are
-//! recorded anyway. They go to a collector by OTLP over HTTP, in protocol buffers. What is decided for a request is
-//! decided in its rewrite phase; its span is exported when its record is made, after the log phase, by a thread of its
-//! own.
+//! A request is a span, with a span below it for each phase and each attempt at an upstream server, made of the
+//! boundaries that are recorded anyway. Spans go to a collector by OTLP over HTTP, in protocol buffers. Whether a
+//! request is exported is decided in its rewrite phase; its span is exported when its record is made, after the log
+//! phase, by a separate thread.
 
 mod exporter;
 mod request;

@@ -1,4 +1,5 @@
-//! `access`: `allow` and `deny` by the client's address. The first rule that is true of it decides.
+//! `access`: restricts access by the client's address with `allow` and `deny`; the first rule that matches decides
+//! (nginx's `ngx_http_access_module`).
 
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};

@@ -1,7 +1,8 @@
-//! `auth_basic`: user and password (RFC 7617), looked up in a file with a user a line.
+//! `auth_basic`: restricts access by user name and password (RFC 7617), which are looked up in a file with one user
+//! per line (nginx's `ngx_http_auth_basic_module`).
 //!
-//! The file is read for each request, as nginx does it: a password that was changed counts at once. Hashes of many
-//! rounds are computed on the pool, so that no other request waits for them.
+//! The file is read for each request, as in nginx: a changed password takes effect at once. Hashes of many rounds are
+//! computed on the pool, so that no other request waits for them.
 
 use std::ffi::OsStr;
 use std::io;

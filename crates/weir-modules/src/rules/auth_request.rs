@@ -1,5 +1,5 @@
-//! `auth_request`: a subrequest decides about access: 2xx lets the request pass, 401 and 403 are responded with as they
-//! are, all else is an error (nginx's `ngx_http_auth_request_module`).
+//! `auth_request`: lets a subrequest decide about access: 2xx allows it, 401 and 403 deny it with that status, any
+//! other status is an error (nginx's `ngx_http_auth_request_module`).
 
 use weir_conf::names::{ANY, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result};

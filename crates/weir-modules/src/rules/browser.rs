@@ -1,4 +1,5 @@
-//! `browser`: whether a browser is modern or ancient, by its User-Agent field (nginx's `ngx_http_browser_module`).
+//! `browser`: variables that say whether a browser is modern or ancient, by its `User-Agent` field (nginx's
+//! `ngx_http_browser_module`).
 
 use weir_conf::names::{ANY, MORE, ONE, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};

@@ -1,8 +1,8 @@
-//! `limit_conn`: how many requests with the same key may be processed at a time (nginx's
-//! `ngx_http_limit_conn_module`; of a connection a request counts from when its head was read).
+//! `limit_conn`: limits how many requests with the same key are processed at a time (nginx's
+//! `ngx_http_limit_conn_module`; a request counts from when its head was read).
 //!
-//! A request that is let in holds a place in each of its zones until it is over; giving it back can't be forgotten,
-//! since a place is given back when it is dropped.
+//! A request that is allowed holds a place in each of its zones until it is over; the place is given back when its
+//! value is dropped, so that can't be forgotten.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! `limit_req`: how many requests a second with the same key may pass, by a leaky bucket; those above wait their
-//! turn, or are refused when the bucket is full (nginx's `ngx_http_limit_req_module`).
+//! `limit_req`: limits the rate of requests with the same key by a leaky bucket; requests above the rate are delayed,
+//! or rejected when the bucket is full (nginx's `ngx_http_limit_req_module`).
 //!
-//! What the numbers mean and when a request is counted is in [`bucket`]; here are the directives and what is
-//! made of the decision. A request is limited once, wherever it is redirected to inside.
+//! [`bucket`] describes what the numbers mean and when a request is counted; this file has the directives and acts on
+//! the decision. A request is limited once, wherever it is redirected to internally.
 
 mod bucket;
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! `map`: a variable whose value depends on another value, by a table of texts, host names and patterns (nginx's
-//! `ngx_http_map_module`).
+//! `map`: a variable whose value depends on another value, by a table of texts, host names and regular expressions
+//! (nginx's `ngx_http_map_module`).
 //!
-//! Texts are found by hash, whatever their number, in any case of letters; then names with wildcards, the longest
-//! first; then patterns, in order, whose captures the value may use.
+//! Texts are found by hash, whatever their number, without regard to case; then names with wildcards, the longest
+//! first; then regular expressions, in order, whose captures the value may use.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `referer`: whether the page that a request was made from may be (nginx's `ngx_http_referer_module`).
+//! `referer`: checks the page that a request was made from against a list (nginx's `ngx_http_referer_module`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `secure_link`: links that were signed, and may have an end (nginx's `ngx_http_secure_link_module`).
+//! `secure_link`: checks links that are signed and may expire (nginx's `ngx_http_secure_link_module`).
 //!
 //! The first form signs any text (`secure_link`, `secure_link_md5`), the older one a part of the URI together with a
 //! secret word (`secure_link_secret`).

@@ -1,5 +1,5 @@
-//! `echo`: responses composed of text, sleeps, subrequests and the request itself, for tests and debugging (as
-//! echo-nginx-module does).
+//! `echo`: responses composed of text, delays, subrequests and the request itself, for tests and debugging (as in
+//! echo-nginx-module).
 
 mod around;
 mod variables;

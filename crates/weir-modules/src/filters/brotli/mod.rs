@@ -1,4 +1,4 @@
-//! `brotli`: responses compressed with brotli as they leave, by the directives of ngx_brotli.
+//! `brotli`: compresses responses with Brotli, with the directives of ngx_brotli.
 
 mod encode;
 

@@ -1,4 +1,5 @@
-//! `charset`: the charset that responses say they are in, and recoding from one to another.
+//! `charset`: adds a charset to the `Content-Type` of responses and converts them from one charset to another
+//! (nginx's `ngx_http_charset_module`).
 
 pub(crate) mod recode;
 pub(crate) mod table;

@@ -1,4 +1,4 @@
-//! `gzip`: responses compressed as they leave (nginx's `ngx_http_gzip_filter_module`).
+//! `gzip`: compresses responses with gzip (nginx's `ngx_http_gzip_filter_module`).
 
 mod deflate;
 

@@ -1,8 +1,8 @@
-//! `ssi`: commands in pages: other pages in their place, variables, conditions (nginx's `ngx_http_ssi_filter_module`).
+//! `ssi`: executes commands in pages: includes, variables, conditions (nginx's `ngx_http_ssi_filter_module`).
 //!
-//! The page streams through: [`weir_http::ssi`] finds the commands, [`filter`] carries them out, and what is included
-//! is a subrequest that runs beside the page and whose response goes out in its place. All pages of a request, however
-//! deep, have their variables, blocks and captures in common ([`state`]).
+//! The page streams through: [`weir_http::ssi`] finds the commands, [`filter`] executes them, and an included page is
+//! a subrequest that runs beside the page and whose response takes the command's place. All pages of a request,
+//! however deep, share their variables, blocks and captures ([`state`]).
 
 mod command;
 mod evaluate;

@@ -1,8 +1,8 @@
-//! `sub_filter`: replaces texts in responses, without regard to case.
+//! `sub_filter`: replaces texts in responses, without regard to case (nginx's `ngx_http_sub_module`).
 //!
-//! The header filter decides whether the response is one to be changed and takes away what was said of the body as it
-//! was; the body filter it pushes hands pieces to a [`replace::TextReplacer`]. Texts with variables are put together
-//! per request; a worker keeps what it made of the last ones, since they are mostly the same again.
+//! The header filter decides whether a response is changed and removes the fields that described its body; the body
+//! filter it pushes hands pieces to a [`replace::TextReplacer`]. Texts with variables are composed per request; a
+//! worker caches the last ones, since they are mostly the same.
 
 pub(crate) mod replace;
 pub(crate) mod search;

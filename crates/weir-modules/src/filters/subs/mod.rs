@@ -1,7 +1,9 @@
-//! `subs_filter`: replaces texts and what patterns match, as nginx's third-party substitutions module does.
+//! `subs_filter`: replaces texts and matches of regular expressions, as nginx's third-party substitutions module
+//! does.
 //!
-//! Pairs work one after the other, each on what the one before has made. Texts alone stream through the search that
-//! `sub_filter` uses, wherever lines end; with a pattern among them all see lines, of at most 64 KB.
+//! Pairs work one after the other, each on the output of the one before. If all are plain texts, they stream through
+//! the search that `sub_filter` uses, wherever lines end; with a regular expression among them all work by line, of
+//! at most 64 KB.
 
 mod lines;
 mod stage;

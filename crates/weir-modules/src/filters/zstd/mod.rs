@@ -1,4 +1,4 @@
-//! `zstd`: responses compressed with Zstandard (RFC 8878) as they leave, by the directives of zstd-nginx-module.
+//! `zstd`: compresses responses with Zstandard (RFC 8878), with the directives of zstd-nginx-module.
 
 mod encode;
 

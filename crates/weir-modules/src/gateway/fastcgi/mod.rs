@@ -1,7 +1,8 @@
-//! `fastcgi_pass`: requests served by FastCGI applications, PHP above all (nginx's `ngx_http_fastcgi_module`).
+//! `fastcgi_pass`: passes requests to FastCGI servers, such as PHP-FPM (nginx's `ngx_http_fastcgi_module`).
 //!
-//! The engine of upstreams is the core's; here are the directives, what is sent and how the head of a response is read
-//! ([`protocol`]), how its body is taken out of records ([`body`]), and which script a URI names ([`script`]).
+//! Upstreams themselves are in `weir-upstream`; here are the directives, how requests are sent and the head of a
+//! response is read ([`protocol`]), how its body is taken out of records ([`body`]), and which script a URI names
+//! ([`script`]).
 
 mod body;
 mod protocol;

@@ -1,7 +1,7 @@
-//! `grpc_pass`: requests served by gRPC servers (nginx's `ngx_http_grpc_module`).
+//! `grpc_pass`: passes requests to gRPC servers (nginx's `ngx_http_grpc_module`).
 //!
-//! gRPC is HTTP/2 with trailers and streams that go on in both directions at once: nothing of it is buffered here. What
-//! speaks HTTP/2 to servers is the core's.
+//! gRPC is HTTP/2 with trailers and streams that go on in both directions at once: nothing of it is buffered.
+//! Speaking HTTP/2 to servers is the task of `weir-upstream`.
 
 mod pass;
 

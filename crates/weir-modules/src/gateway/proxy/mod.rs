@@ -1,7 +1,7 @@
-//! `proxy_pass`: requests served by HTTP servers (nginx's `ngx_http_proxy_module`).
+//! `proxy_pass`: passes requests to HTTP servers (nginx's `ngx_http_proxy_module`).
 //!
-//! The engine of upstreams is the core's; here are the directives, where a request goes ([`pass`]), what is sent
-//! ([`request`]), and how a response's head is read ([`http`]).
+//! Upstreams themselves are in `weir-upstream`; here are the directives, where a request goes ([`pass`]), what is
+//! sent ([`request`]), and how a response's head is read ([`http`]).
 
 mod http;
 pub(crate) mod pass;

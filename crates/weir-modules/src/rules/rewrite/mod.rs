@@ -1,8 +1,9 @@
-//! `rewrite`: instructions that run one after the other, in a server block and in the location it leads to.
+//! `rewrite`: instructions that run one after the other, in a server block and in the location it leads to (nginx's
+//! `ngx_http_rewrite_module`).
 //!
-//! All instructions of a block are one program, those inside its `if`s included, and a program has one state as in
-//! nginx. An `if` in a location is also a location of its own, which inherits everything: when its condition holds
-//! the request goes on there, whatever the instructions inside do. The last `if` that holds is where it stays.
+//! All instructions of a block, including those inside its `if`s, are one program, and a program has one state, as in
+//! nginx. An `if` in a location is also a location of its own, which inherits everything: when its condition is true
+//! the request continues there, whatever the instructions inside do. The last `if` that is true is where it stays.
 
 mod answer;
 mod condition;
