@@ -1,6 +1,6 @@
 //! `userid`: identifies clients by a cookie (nginx's `ngx_http_userid_filter_module`).
 //!
-//! An identifier has 128 bits: the server's number, the time, a start value of the worker and a counter. Version 2
+//! An identifier has 128 bits: the server's number or address, the time, a start value of the worker and a counter. Version 2
 //! stores them in network byte order, version 1 in that of the machine.
 
 use std::cell::Cell;
