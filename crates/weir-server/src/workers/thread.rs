@@ -301,7 +301,8 @@ pub(crate) fn retire() {
     });
 }
 
-/// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request or at `limit`.
+/// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request. Those that are not done at
+/// `limit` are cut off as if their clients had gone, so that the access log has them.
 pub(crate) fn quit(limit: Option<Duration>) {
     let Some(local) = local() else { return };
     if local.quitting.replace(true) {
@@ -311,10 +312,10 @@ pub(crate) fn quit(limit: Option<Duration>) {
     local.worker.stop();
     local.leave();
     weir_rt::spawn(async move {
-        let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
-        while !local.worker.is_vacant() && until.is_none_or(|until| weir_rt::now_ms() < until) {
-            let left = until.map_or(u64::MAX, |until| until.saturating_sub(weir_rt::now_ms()));
-            local.worker.wait_closed(left).await;
+        local.wait_vacant(limit).await;
+        if !local.worker.is_vacant() {
+            local.worker.end_all();
+            local.wait_vacant(Some(CUT_OFF)).await;
         }
         local.done.notify();
     });
@@ -360,6 +361,9 @@ pub(crate) fn stop() {
     }
 }
 
+/// How long requests that are cut off have for what comes at their end (scripts, the access log).
+const CUT_OFF: Duration = Duration::from_secs(1);
+
 /// Bytes of a worker's stack, of which only those touched are memory: each of the 50 subrequests that may be made inside
 /// one another takes a hundred kilobytes in a build without optimisation.
 const STACK: usize = 16 << 20;
@@ -379,6 +383,15 @@ impl WorkerLocal {
             stage,
             done: Notify::default(),
             quitting: Cell::new(false),
+        }
+    }
+
+    /// Waits until nothing is open, for `limit` at most.
+    async fn wait_vacant(&self, limit: Option<Duration>) {
+        let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
+        while !self.worker.is_vacant() && until.is_none_or(|until| weir_rt::now_ms() < until) {
+            let left = until.map_or(u64::MAX, |until| until.saturating_sub(weir_rt::now_ms()));
+            self.worker.wait_closed(left).await;
         }
     }
 

@@ -1,10 +1,13 @@
 //! What is done before a configuration is served, and what becomes of connections when another one takes its place.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use weir_test::{Server, TempDir, both_drivers};
+use weir_test::{Server, ServerSignal, TempDir, both_drivers};
+
+use crate::http2::client::Client as Http2Client;
 
 /// Runs `weir -t` on `text` in `folder`; what it says, without the directory's name, and whether it is content.
 fn tested(folder: &TempDir, text: &str) -> (String, bool) {
@@ -203,6 +206,30 @@ both_drivers! {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(said.contains(&format!("nginx/{} ", server.get("/").text())), "{said}");
         }
+    }
+
+    /// A request that the end of the server cuts off has its line in the access log, and its `log_by_lua*` runs.
+    fn what_a_shutdown_timeout_cuts_off_is_logged(driver) {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut server = Server::start(&format!(
+            "worker_shutdown_timeout 100ms; http {{ log_format l '$request'; access_log access.log l;
+                server {{ listen 127.0.0.1:%%PORT%%; http2 on;
+                    location / {{ proxy_pass http://{}; log_by_lua_block {{ ngx.log(ngx.NOTICE, 'its script ran') }} }} }} }}",
+            silent.local_addr().expect("an address")
+        ));
+        let mut plain = server.client();
+        plain.send("GET /one HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut streams = Http2Client::connect(server.addr(0));
+        let _key = streams.get("/two");
+        // Both are with the server behind.
+        let _one = silent.accept().expect("a connection");
+        let _two = silent.accept().expect("a connection");
+        server.signal(ServerSignal::Quit);
+        assert!(server.wait_exit().status.success());
+        let mut lines = server.access_log_lines(2);
+        lines.sort();
+        assert_eq!(lines, ["GET /one HTTP/1.1", "GET /two HTTP/2.0"]);
+        assert_eq!(server.error_log().matches("its script ran").count(), 2);
     }
 
     /// What waits for its first request, or for the end of one, is of the old configuration; what waits for another
