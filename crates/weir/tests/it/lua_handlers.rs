@@ -110,6 +110,17 @@ both_drivers! {
         assert_eq!(say(threads), "true0\n");
     }
 
+    /// Debug lines begin as OpenResty's do: which semaphore, and its units.
+    fn what_is_done_with_a_semaphore_is_logged(driver) {
+        let server = serve("error_log error.log debug;", "location /s { content_by_lua_block {
+            local s = require('ngx.semaphore').new(1) s:wait(1) s:post(3) ngx.say('done') } }");
+        assert_eq!(server.get("/s").text(), "done\n");
+        for (what, units) in [("new", "resources: 1"), ("wait", "timeout: 1000, resources: 1"), ("post", "n: 3, resources: 0")] {
+            let line = server.error_log_line(&format!("http lua semaphore {what}: 0x"));
+            assert!(line.contains(&format!(", {units}")), "{line}");
+        }
+    }
+
     fn errors_and_lines_say_where(driver) {
         let server = serve(
             "",

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -21,8 +22,9 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_semaphore.new", 0, new),
     function("_semaphore.post", 0, |l| {
         let semaphore = of(l)?;
-        lend::log_plain(LogLevel::Debug, &"http lua semaphore post");
-        semaphore.post(expect_number(l, 2, "post")? as u64);
+        let units = expect_number(l, 2, "post")? as u64;
+        semaphore.log("post", &format_args!("n: {units}, resources: {}", semaphore.free.get()));
+        semaphore.post(units);
         l.push_boolean(true);
         Ok(CallDone::Results(1))
     }),
@@ -69,6 +71,12 @@ impl Semaphore {
         free > 0
     }
 
+    /// A debug line, as OpenResty begins it: which semaphore, and what is done with it.
+    fn log(self: &Rc<Semaphore>, what: &str, more: &dyn Display) {
+        let which = Rc::as_ptr(self);
+        lend::log_plain(LogLevel::Debug, &format_args!("http lua semaphore {what}: {which:p}, {more}"));
+    }
+
     /// Units that are free, or less how many wait.
     fn count(&self) -> i64 {
         self.free.get() as i64 - self.waiting.borrow().len() as i64
@@ -89,9 +97,9 @@ impl Drop for SemaphorePlace {
 
 fn new(l: LuaState) -> CallOutcome {
     let units = expect_number(l, 1, "new")?;
-    lend::log_plain(LogLevel::Debug, &"http lua semaphore new");
     let semaphore = Rc::<Semaphore>::default();
     semaphore.post(units as u64);
+    semaphore.log("new", &format_args!("resources: {}", semaphore.free.get()));
     l.push_owned(semaphore, c"weir.semaphore");
     Ok(CallDone::Results(1))
 }
@@ -107,7 +115,8 @@ fn wait(l: LuaState) -> CallOutcome {
     if !lend::phase().is_in(YIELDABLE) {
         return fail(l, &format!("API disabled in the context of {}", lend::phase().context()));
     }
-    lend::log_plain(LogLevel::Debug, &"http lua semaphore wait");
+    let milliseconds = (seconds * 1e3) as u64;
+    semaphore.log("wait", &format_args!("timeout: {milliseconds}, resources: {}", semaphore.free.get()));
     if semaphore.waiting.borrow().is_empty() && semaphore.take() {
         l.push_boolean(true);
         return Ok(CallDone::Results(1));
