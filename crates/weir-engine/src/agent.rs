@@ -1,4 +1,4 @@
-//! Browsers that old rules are about, recognised by `User-Agent` with nginx's tests.
+//! Recognises old browsers that need workarounds by `User-Agent`, with nginx's tests.
 
 /// An Internet Explorer, or a browser that says it is one.
 pub fn msie(agent: &[u8]) -> bool {

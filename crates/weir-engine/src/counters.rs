@@ -1,4 +1,4 @@
-//! What a worker counts, and is counted of it, for status pages and other threads.
+//! The counters of a worker, for status pages and other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The engine: exchanges, phases, filters, variables, connections, configuration, reload.
+//! The engine: exchanges, phases, filters, variables, configuration, logs, open files.
 //!
 //! A module (see [`module::Module`]) uses what is public here and nothing else: that is the proof that the module API
 //! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.

@@ -1,4 +1,4 @@
-//! Open files, and what a worker keeps of them: those of one loop turn, and those of `open_file_cache`.
+//! Open files, and which of them a worker caches: those of one loop turn, and those of `open_file_cache`.
 
 mod cache;
 pub mod hash;

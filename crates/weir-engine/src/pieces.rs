@@ -1,4 +1,4 @@
-//! Bytes that wait in memory take about as much of it as they are many, in whatever pieces they came.
+//! Bytes that wait in memory take about as much memory as their number, in whatever pieces they came.
 
 /// Adds `bytes` after `last`, the piece before them, where both are small; else they are the next piece. A piece of one
 /// byte takes seventy, of its place in a queue and of a block of the heap: a client that sends byte by byte would have

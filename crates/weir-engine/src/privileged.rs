@@ -1,4 +1,4 @@
-//! What a configuration takes from outside of its own text and what the server process may find otherwise than its
+//! What a configuration takes from outside of its own text and what the server process may see differently from its
 //! master: small files that only root may read, as keys are; the addresses of names; whether the start was root's.
 //!
 //! A module asks here ([`read`], [`look_up`], [`is_root`]), never by itself. A master remembers what it found while it

@@ -1,4 +1,4 @@
-//! One word for waiting: how far a step of a request comes without it.
+//! The result of a step that may have to wait: done, or what it waits for.
 //!
 //! A request that never waits meets no future. So each step that may have to wait is a pair: a plain function `try_x`,
 //! which goes as far as that goes and names what it stopped at, and a future `finish_x`, which waits for that and does the

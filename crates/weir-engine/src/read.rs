@@ -1,4 +1,4 @@
-//! The request's body: read into memory or a file, in pieces, or thrown away.
+//! The request's body: read into memory or a file, in pieces, or discarded.
 
 mod beside;
 mod frames;

@@ -1,4 +1,4 @@
-//! What modules keep for a whole request, through internal redirects, and for its subrequests.
+//! What modules store for a whole request, through internal redirects, and for its subrequests.
 
 use std::rc::Rc;
 

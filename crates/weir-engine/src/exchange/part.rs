@@ -1,4 +1,4 @@
-//! What a storey above keeps with each exchange: the proxy's attempts, which the engine clears, logs and does not know.
+//! What a crate above stores with each exchange: the proxy's attempts, which the engine clears, logs and does not know.
 
 use std::any::Any;
 

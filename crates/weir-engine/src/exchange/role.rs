@@ -1,4 +1,4 @@
-//! Two states of an exchange: what it is of, and what has become of its response.
+//! Two states of an exchange: what kind of request it is, and what has become of its response.
 
 use super::StandaloneRun;
 

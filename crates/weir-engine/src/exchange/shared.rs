@@ -1,4 +1,4 @@
-//! What others touch while a handler waits: the trace, and whether the client is still there.
+//! What other tasks touch while a handler waits: the trace, and whether the client is still there.
 
 mod boundary;
 

@@ -1,4 +1,4 @@
-//! How grave a message is.
+//! The severity of a message.
 
 /// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! For handlers that produce their response piece by piece.
+//! What handlers call that produce their response piece by piece.
 
 use std::task::{Context, Poll};
 

@@ -1,4 +1,4 @@
-//! What is asked of a dictionary, as a value: a script of the server's own process has it done here, one of the
+//! An operation on a dictionary, as a value: a script of the server's own process has it done here, one of the
 //! privileged agent's sends it to where the dictionary is ([`crate::agent`]).
 
 use weir_engine::wire::{IpcReader, IpcWriter};

@@ -1,5 +1,4 @@
-//! Parsers as functions of any bytes, for `fuzz/`: each asserts what its callers rely on. No part of what the crate
-//! offers.
+//! Parsers as functions of any bytes, for `fuzz/`: each asserts what its callers rely on. Not part of the crate's API.
 
 use std::cell::OnceCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The privileged agent is connected: in its process and in the server, which does what it asks for ([`crate::agent`]).
+//! Connects the privileged agent: its process, and the server, which performs its calls ([`crate::agent`]).
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What makes of a bare VM one that scripts know: the functions of `ngx.*`, the part in Lua, reports and samples.
+//! Turns a bare VM into one for scripts: the functions of `ngx.*`, the part in Lua, reports and samples.
 
 use std::rc::Rc;
 

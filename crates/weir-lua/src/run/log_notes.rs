@@ -1,4 +1,4 @@
-//! What waits of a run have to say to the log.
+//! Messages that the waits of a run log.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What a location says about its scripts, and what a response has that a script has not given it.
+//! What a location says about its scripts, and what a response gets that no script has set.
 
 use weir_engine::Exchange;
 

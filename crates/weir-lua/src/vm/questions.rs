@@ -1,4 +1,4 @@
-//! How other threads ask something of a VM: on its worker's own thread, between two rounds, when no script runs.
+//! How other threads query a VM: on its worker's own thread, between two rounds, when no script runs.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

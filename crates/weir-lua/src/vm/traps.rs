@@ -1,6 +1,6 @@
-//! What a script does to the worker it shares: calls that block it, globals that requests share, limits that it runs into.
-//! All are counted by place; of the first two each place is logged when it is first reached, and at every thousandth
-//! time.
+//! What a script does to the worker it runs on: calls that block it, globals that requests share, limits that it runs
+//! into. All are counted by place; of the first two each place is logged when it is first reached, and at every
+//! thousandth time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

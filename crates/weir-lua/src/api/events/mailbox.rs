@@ -1,4 +1,4 @@
-//! What a VM is yet to hear.
+//! Events that a VM has not handled yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

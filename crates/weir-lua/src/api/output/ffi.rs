@@ -1,4 +1,4 @@
-//! What scripts say.
+//! `ngx.say` and `ngx.print` for compiled code.
 
 use weir_http::Method;
 

@@ -1,4 +1,5 @@
-//! What of `ngx.re.*` compiled code does not call: names of groups, replacements, and what is wrong with a pattern.
+//! The part of `ngx.re.*` that compiled code does not call: names of groups, replacements, and what is wrong with a
+//! pattern.
 
 pub(crate) mod ffi;
 

@@ -1,4 +1,4 @@
-//! Whom a script names as peer of a socket: `host`, `host:port`, `[address]:port`, `unix:path`.
+//! The peer that a script names for a socket: `host`, `host:port`, `[address]:port`, `unix:path`.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! `ngx.socket.tcp`: socket objects, whose they are, and what is going on at them.
+//! `ngx.socket.tcp`: socket objects, their owners, and the operations in progress.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

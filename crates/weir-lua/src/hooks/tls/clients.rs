@@ -1,4 +1,4 @@
-//! From a ClientHello over the scripts to what is done with it.
+//! From a ClientHello by way of the scripts to the handshake's settings.
 
 use std::cell::RefCell;
 use std::rc::Rc;
