@@ -33,14 +33,14 @@ pub struct SubrequestOptions {
     pub share: VariableShare,
     /// The child's request body.
     pub body: SubrequestBody,
-    /// Only the head of the response is wanted.
+    /// True when only the head of the response is wanted.
     pub head_only: bool,
     /// Done with the child before it runs.
     pub prepare: PrepareHook,
     /// Maximum of bytes of the response's body; a longer one ends the subrequest (`subrequest_output_buffer_size`).
     /// `None`: no limit.
     pub limit: Option<u64>,
-    /// A status for which a page, or an `error_page`, would be sent is the whole response.
+    /// True when a status for which a page, or an `error_page`, would be sent is the whole response.
     pub bare: bool,
 }
 

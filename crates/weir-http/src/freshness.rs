@@ -11,7 +11,7 @@ pub struct Freshness {
     pub updating: u64,
     /// For how many more seconds it may be used when a newer one can't be fetched.
     pub error: u64,
-    /// A field says so in words: `no-cache`, `no-store`, `private`, or an age of 0.
+    /// True when a field forbids caching: `no-cache`, `no-store`, `private`, or an age of 0.
     pub no_cache: bool,
     /// `Expires` lies in the past, or is no date.
     pub expired: bool,

@@ -65,7 +65,7 @@ pub struct DnsResponse {
     pub id: u16,
     /// The response code: 0 all right, 2 the server failed, 3 no such name, ...
     pub code: u8,
-    /// There is more, to be had over TCP.
+    /// True when the response was cut off: the rest is available over TCP.
     pub truncated: bool,
     /// The question, whose type may be one that is not asked for here.
     pub question: (DnsName, u16),

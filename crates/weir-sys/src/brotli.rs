@@ -24,7 +24,8 @@ pub struct EncoderProgress {
     pub given: usize,
     /// True when more output waits to be written.
     pub more: bool,
-    /// All input was used and nothing waits to be written; with [`BrotliOperation::Finish`]: the stream is whole.
+    /// True when all input was used and nothing waits to be written; with [`BrotliOperation::Finish`]: the stream is
+    /// whole.
     pub done: bool,
 }
 

@@ -15,23 +15,23 @@ use pcre2_sys as pcre2;
 /// How a pattern is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegexFlags {
-    /// Letters match both cases (`~*`).
+    /// True when letters match both cases (`~*`).
     pub caseless: bool,
     /// `^` and `$` also match at line ends inside the subject.
     pub multiline: bool,
-    /// A dot also matches a newline.
+    /// True when a dot also matches a newline.
     pub dotall: bool,
-    /// White space and `#` comments in the pattern are ignored.
+    /// True when white space and `#` comments in the pattern are ignored.
     pub extended: bool,
-    /// Pattern and subject are UTF-8; a subject that is not gives [`MatchError::Utf`].
+    /// True when pattern and subject are UTF-8; a subject that is not gives [`MatchError::Utf`].
     pub utf: bool,
-    /// The match must begin at the first byte.
+    /// True when the match must begin at the first byte.
     pub anchored: bool,
-    /// Two groups may have the same name.
+    /// True when two groups may have the same name.
     pub dupnames: bool,
     /// With `utf`: what of a subject is not UTF-8 matches nothing, and is no error.
     pub lenient: bool,
-    /// Escapes and unset groups are as in JavaScript.
+    /// True when escapes and unset groups are as in JavaScript.
     pub javascript: bool,
 }
 

@@ -36,7 +36,8 @@ pub struct ServerSettings {
     pub groups: Vec<&'static dyn SupportedKxGroup>,
     /// True when the server's order of ciphers counts, not the client's (`ssl_prefer_server_ciphers`).
     pub prefer_own_order: bool,
-    /// Nevertheless the order of a client counts that begins with ChaCha20, since it has no AES in hardware.
+    /// True when nevertheless the order of a client counts that begins with ChaCha20, since it has no AES in
+    /// hardware.
     pub prioritize_chacha: bool,
     /// Application protocols, in order; none: what the client offers is not looked at.
     pub alpn: Vec<Vec<u8>>,

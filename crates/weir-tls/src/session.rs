@@ -95,7 +95,7 @@ pub struct SessionFacts {
     pub signature: &'static str,
     /// The scheme of the peer's signature; empty if it signed nothing.
     pub peer_signature: &'static str,
-    /// The session is an earlier one.
+    /// True when an earlier session was resumed.
     pub resumed: bool,
     /// The application protocol agreed upon (ALPN); `None` without one.
     pub alpn: Option<Vec<u8>>,

@@ -155,7 +155,7 @@ pub struct OutgoingRequest {
     pub framing: RequestFraming,
     /// The URI in it, for messages; of the exchange's arena.
     pub uri: Span,
-    /// The connection may be kept alive, as far as the request says.
+    /// True when the connection may be kept alive, as far as the request says.
     pub keep_alive: bool,
 }
 

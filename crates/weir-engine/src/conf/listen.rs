@@ -46,8 +46,8 @@ pub struct ListenLine {
     pub addrs: Vec<SockAddr>,
     /// True with `default_server`.
     pub default_server: bool,
-    /// A parameter of the socket is given (`bind`, `backlog=`, ...): only one line of an address may have them, and
-    /// the address gets a socket of its own beside a wildcard.
+    /// True when a parameter of the socket is given (`bind`, `backlog=`, ...): only one line of an address may have
+    /// them, and the address gets a socket of its own beside a wildcard.
     pub bind: bool,
     /// The socket's parameters.
     pub options: ListenOptions,

@@ -35,7 +35,8 @@ pub struct ConfRegistry {
     instructed: Vec<InsertedInstruction>,
     /// See [`ConfRegistry::claim_content`].
     content: Option<&'static str>,
-    /// The settings of `http` itself are being settled: nothing is served by them alone, and blocks inside may say more.
+    /// True while the settings of `http` itself are settled: nothing is served by them alone, and blocks inside may
+    /// add to them.
     pub settles_http: bool,
     /// Where relative paths begin.
     pub paths: weir_conf::ConfPaths,

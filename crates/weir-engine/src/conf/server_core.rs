@@ -96,7 +96,7 @@ pub struct ServerCoreConf {
     pub span: Option<Span>,
     /// `listen`, in order.
     pub listens: Vec<ListenLine>,
-    /// There is a `listen` line, also a wrong one: no address is implied.
+    /// True when there is a `listen` line, also an invalid one: no address is implied.
     pub listening: bool,
     /// The first `listen ... quic`, and whether there is another `listen` beside.
     quic: Option<Span>,
@@ -170,7 +170,7 @@ pub struct ServerSettings {
     pub judges_controls: bool,
     /// True when adjacent slashes of a URI are merged (`merge_slashes`).
     pub merge_slashes: bool,
-    /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
+    /// True when requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
     pub accepts_connect: bool,
     /// The name in the `Server` field (`server_product`).
     pub product: ServerProduct,

@@ -88,9 +88,9 @@ pub struct Exchange {
     pub uri_changes: u8,
     /// True when the connection may serve another request after this one.
     pub keep_alive: bool,
-    /// The request had come before the response to the one before it left (`$pipe`).
+    /// True when the request had come before the response to the one before it left (`$pipe`).
     pub pipelined: bool,
-    /// What follows the head on its stream is no body: a tunnel is asked for (RFC 8441).
+    /// True when what follows the head on its stream is no body: a tunnel is asked for (RFC 8441).
     pub tunnels: bool,
     /// Which of its connection's requests it is, from 1 (`$connection_requests`).
     pub nth: u64,
@@ -117,7 +117,7 @@ pub struct Exchange {
     /// Boundaries are recorded. It is here as well as in [`SharedPart`], so that a boundary of a request of which
     /// nothing is recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
-    /// No stamp was taken for the parser yet: it will be when the location is found.
+    /// True when no stamp was taken for the parser yet: it will be when the location is found.
     pub opening: bool,
     /// The handler that made the response: the time of reading its body is charged to it.
     pub(crate) answered: Site,

@@ -28,7 +28,7 @@ pub struct Request {
     pub host: Span,
     /// The port in the Host field (`$request_port`); empty without one.
     pub port: Span,
-    /// The URI is the target as written: `proxy_pass` without URI sends that.
+    /// True when the URI is the target as written: `proxy_pass` without URI sends that.
     pub uri_is_plain: bool,
 }
 

@@ -81,8 +81,8 @@ pub struct Response {
     pub override_charset: Option<Text>,
     /// `Content-Length`, in bytes; `None`: the body is chunked or ends with the connection.
     pub content_length: Option<u64>,
-    /// The handler has not said the length, which is known only since its whole body came at once: a filter that may change the
-    /// body takes the length away.
+    /// True when the handler has not said the length, which is known only since its whole body came at once: a filter
+    /// that may change the body takes the length away.
     pub open_length: bool,
     /// `Last-Modified`, in seconds since 1970; also what conditional requests compare. `None`: not known.
     pub last_modified: Option<i64>,
@@ -92,26 +92,26 @@ pub struct Response {
     pub headers: Vec<ResponseHeader>,
     /// Trailer fields, in the order in which they are sent.
     pub trailers: Vec<ResponseHeader>,
-    /// Trailer fields will follow: the length is not sent even if it is known, the body is chunked.
+    /// True when trailer fields will follow: the length is not sent even if it is known, the body is chunked.
     pub expect_trailers: bool,
-    /// The response may be cut into ranges (a whole 200 of known length).
+    /// True when the response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
     /// True when several ranges are not cut, only one: the body comes in pieces, which are not retained.
     pub single_range: bool,
-    /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
+    /// True when ranges are cut even if the upstream did not offer to (`proxy_force_ranges`).
     pub force_ranges: bool,
     /// The body begins with this byte of the whole that the head describes (`slice`); with one range asked for, its
     /// first byte, once that is decided.
     pub content_offset: u64,
-    /// Conditional request fields are not looked at.
+    /// True when conditional request fields are ignored.
     pub disable_not_modified: bool,
-    /// A 304 was decided: nginx writes neither type nor length.
+    /// True when a 304 was decided: nginx writes neither type nor length.
     pub not_modified: bool,
-    /// The head was handed to the connection.
+    /// True when the head was handed to the connection.
     pub header_sent: bool,
     /// True when no body follows whatever the handler gives: HEAD, 204, 304.
     pub header_only: bool,
-    /// The response is chunked on this connection.
+    /// True when the response is chunked on this connection.
     pub chunked: bool,
     /// True when the bytes of a tunnel follow the head: they have no framing.
     pub unframed: bool,

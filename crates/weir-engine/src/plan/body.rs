@@ -187,9 +187,9 @@ pub struct BodyChain {
     /// After the first; empty without one.
     bufs: VecDeque<BodyBuf>,
     len: u64,
-    /// What is here shall leave now, not wait for more (nginx's `flush`).
+    /// True when what is here must be sent now and not wait for more (nginx's `flush`).
     pub flush: bool,
-    /// Nothing follows the pieces that are here (nginx's `last_buf`).
+    /// True when nothing follows the pieces that are here (nginx's `last_buf`).
     pub last: bool,
 }
 

@@ -118,7 +118,7 @@ pub struct HeaderEntry {
     pub slot: FilterSlot,
     /// The site to which its time is charged.
     pub site: Site,
-    /// See [`HeaderFilter::is_plain`].
+    /// True when [`HeaderFilter::is_plain`] says so.
     pub is_plain: bool,
     /// The filter.
     pub filter: Box<dyn HeaderFilter>,
@@ -136,7 +136,7 @@ pub(crate) struct BodyEntry {
     pub input: BodyChain,
     /// What comes after `input`: pieces of files that the filter needs in memory and that are not read yet.
     pub unread: BodyChain,
-    /// It said [`FilterStep::Full`]: call it even without new input.
+    /// True when it gave [`FilterStep::Full`]: it is called even without new input.
     pub full: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct IncludedRequest {
     pub method: Option<Method>,
     /// The body; that of the request, if it was read, where nothing is said.
     pub body: Option<Vec<u8>>,
-    /// The filter goes on when the subrequest has its response, and sees what it did to variables.
+    /// True when the filter waits for the subrequest's response, and sees what it did to variables.
     pub wait: bool,
     /// What is said instead of an error, or of a response without a body.
     pub stub: Option<BodyChain>,
@@ -48,8 +48,8 @@ pub struct CapturedResponse {
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     /// The bytes of the body.
     pub body: Vec<u8>,
-    /// The body ends too early: its source failed or it exceeds the limit; or the status is one that a page was not made
-    /// for ([`SubrequestOptions::bare`](crate::subrequest::SubrequestOptions::bare)).
+    /// True when the body ends too early: its source failed or it exceeds the limit; or the status is one that a page
+    /// was not made for ([`SubrequestOptions::bare`](crate::subrequest::SubrequestOptions::bare)).
     pub truncated: bool,
 }
 

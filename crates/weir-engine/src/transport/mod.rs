@@ -53,7 +53,7 @@ pub struct ClientConnection {
     pub accept_wait: u64,
     /// What a PROXY protocol header said.
     pub proxied: OnceCell<ProxiedAddresses>,
-    /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
+    /// True when everything about it is logged, whatever the levels of logs are (`debug_connection`).
     pub debug: bool,
     /// True when the connection came to an address with `ssl`.
     pub expects_tls: bool,
@@ -63,7 +63,7 @@ pub struct ClientConnection {
     pub tls: OnceCell<Box<ConnectionTls>>,
     /// The server that the name in the handshake chose.
     pub(crate) named: RefCell<Option<Rc<VirtualServer>>>,
-    /// No further request is taken.
+    /// True when no further request is accepted on it.
     pub retired: Cell<bool>,
     pub(crate) local: OnceCell<SockAddr>,
     /// What modules keep for it.

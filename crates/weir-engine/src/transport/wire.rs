@@ -19,20 +19,20 @@ pub struct ClientWire {
     out: RefCell<Vec<u8>>,
     /// All bytes handed over or composed.
     written: Cell<u64>,
-    /// Sending failed or took too long.
+    /// True when sending failed or took too long.
     pub broken: Cell<bool>,
-    /// The connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
+    /// True when the connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
     pub resets: Cell<bool>,
-    /// Between two requests.
+    /// True between two requests.
     pub idle: Cell<bool>,
     /// Since when, in milliseconds of the worker's monotonic clock.
     pub idle_since: Cell<u64>,
     /// In milliseconds of the loop's clock: before this time a graceful stop does not close the idle connection
     /// (`keepalive_min_timeout`); 0: it does at once.
     pub kept_until: Cell<u64>,
-    /// It goes to another worker, if it can, when it waits for a request next.
+    /// True when it goes to another worker, if possible, as soon as it is idle.
     pub moves: Cell<bool>,
-    /// It is an HTTP/2 connection: its task looks what it has to do when the timer expires.
+    /// True for an HTTP/2 connection: its task checks what it has to do when the timer expires.
     pub multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
     pub delays: Cell<bool>,

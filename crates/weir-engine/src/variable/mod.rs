@@ -23,9 +23,9 @@ pub struct Variable {
     pub get: VariableSource,
     /// What `set` does with it; `None`: it can't be changed.
     pub set: Option<fn(&mut Exchange, &[u8])>,
-    /// Computed once per request, or each time (nginx's `NOCACHEABLE`).
+    /// True when it is computed once per request, false when each time (nginx's `NOCACHEABLE`).
     pub cacheable: bool,
-    /// The configuration may define it again, by `set`, `map` and the like (nginx's `CHANGEABLE`).
+    /// True when the configuration may define it again, by `set`, `map` and the like (nginx's `CHANGEABLE`).
     pub changeable: bool,
 }
 

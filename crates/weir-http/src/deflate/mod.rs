@@ -33,7 +33,7 @@ pub struct DeflateProgress {
     pub taken: usize,
     /// Bytes of output written.
     pub given: usize,
-    /// All input was used, and all that [`DeflateOp`] asks for was written.
+    /// True when all input was used, and all that [`DeflateOp`] asks for was written.
     pub done: bool,
 }
 

@@ -65,7 +65,7 @@ pub struct DecodedChunk {
     pub consumed: usize,
     /// Where the data that were found are in the input, as a range of bytes; an empty range when none were.
     pub data: Range<usize>,
-    /// The body is over, trailers included; the next request begins after `consumed`.
+    /// True when the body is over, trailers included; the next request begins after `consumed`.
     pub done: bool,
 }
 

@@ -56,7 +56,7 @@ pub struct RequestHead {
     pub connection: ConnectionTokens,
     /// `Expect: 100-continue`, in HTTP/1.1 only (RFC 9110 section 10.1.1).
     pub expect_continue: bool,
-    /// Another expectation, in HTTP/1.1 only; nginx takes no notice, RFC 9110 allows 417.
+    /// True with another expectation, in HTTP/1.1 only; nginx ignores it, RFC 9110 allows 417.
     pub expect_other: bool,
     /// After an error: the line it is in, up to the wrong byte.
     pub offending: Span,

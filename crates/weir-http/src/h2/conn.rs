@@ -38,7 +38,7 @@ pub struct H2Config {
     /// Bytes of a frame's payload that the peer may send (`SETTINGS_MAX_FRAME_SIZE`); [`MIN_FRAME`] at least. A header
     /// section in one frame is buffered until that frame is complete, so that more of it is memory.
     pub max_frame: u32,
-    /// Extended CONNECT is taken (RFC 8441).
+    /// True when extended CONNECT is taken (RFC 8441).
     pub connect_protocol: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::header::{tokens, trim};
 pub struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub urgency: u8,
-    /// Its response is of use in pieces.
+    /// True when its response is of use in pieces.
     pub incremental: bool,
 }
 

@@ -47,9 +47,10 @@ impl Span {
 pub struct Field {
     /// The name, when it is one of those a server meets.
     pub known: KnownField,
-    /// The name consists of `A`-`Z`, `a`-`z`, `0`-`9` and `-` only: what nginx passes without further settings.
+    /// True when the name consists of `A`-`Z`, `a`-`z`, `0`-`9` and `-` only: what nginx passes without further
+    /// settings.
     pub valid: bool,
-    /// The name would be `valid` but for underscores: nginx's `underscores_in_headers` decides.
+    /// True when the name would be `valid` but for underscores: nginx's `underscores_in_headers` decides.
     pub underscore: bool,
     /// The name as sent, a span of the head.
     pub name: Span,

@@ -25,7 +25,8 @@ pub struct DecodedSection {
     pub text: Vec<u8>,
     /// The fields in order, pseudo-header fields among them.
     pub items: Vec<SectionField>,
-    /// The fields were more, or longer, than allowed. Those after the limit are missing; the tables are right.
+    /// True when the fields were more, or longer, than allowed. Those after the limit are missing; the tables are
+    /// right.
     pub too_large: bool,
     /// Bytes and fields that are missing here.
     missing: SectionLimits,
@@ -40,7 +41,7 @@ pub struct SectionField {
     pub label: Span,
     /// Its value in the section's text.
     pub value: Span,
-    /// The value has no byte that makes the message malformed.
+    /// True when the value has no byte that makes the message malformed.
     pub clean: bool,
 }
 

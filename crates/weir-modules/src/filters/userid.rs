@@ -1,7 +1,7 @@
 //! `userid`: identifies clients by a cookie (nginx's `ngx_http_userid_filter_module`).
 //!
-//! An identifier has 128 bits: the server's number or address, the time, a start value of the worker and a counter. Version 2
-//! stores them in network byte order, version 1 in that of the machine.
+//! An identifier has 128 bits: the server's number or address, the time, a start value of the worker and a counter. In
+//! version 2 these are in network byte order, in version 1 in that of the machine.
 
 use std::cell::Cell;
 use std::net::IpAddr;

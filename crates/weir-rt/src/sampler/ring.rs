@@ -36,9 +36,9 @@ pub struct StackSample {
     pub place: SitePlace,
     /// Whose request it ran; 0 for none.
     pub request: u128,
-    /// The loop was waiting for events.
+    /// True when the loop was waiting for events.
     pub parked: bool,
-    /// The stack was deeper than 128 frames; its outermost ones are missing.
+    /// True when the stack was deeper than 128 frames; its outermost ones are missing.
     pub truncated: bool,
     /// State of the Lua VM; 0 outside of Lua.
     pub vm_state: u8,

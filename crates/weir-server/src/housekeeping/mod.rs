@@ -98,7 +98,7 @@ pub struct WorkerView {
 pub struct WorkerStall {
     /// The worker's number, counted from 0.
     pub worker: u16,
-    /// It has not ended yet.
+    /// True when it has not ended yet.
     pub ongoing: bool,
     /// What is known of it.
     pub stall: LoopStall,

@@ -23,7 +23,7 @@ pub struct SampledStack {
     pub route: Site,
     /// True when the loop was waiting for events.
     pub parked: bool,
-    /// Outer frames are missing: the stack was too deep.
+    /// True when outer frames are missing: the stack was too deep.
     pub truncated: bool,
     /// State of the Lua VM; 0 outside of Lua.
     pub vm_state: u8,

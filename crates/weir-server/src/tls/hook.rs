@@ -41,7 +41,7 @@ pub enum HelloVerdict {
 pub struct HandshakeChoice {
     /// These certificates are used: instead of the server's whose keys are of the same kind, the others stay.
     pub certificates: Vec<Certificate>,
-    /// The server's own certificates are not used at all.
+    /// True when the server's own certificates are not used at all.
     pub cleared: bool,
     /// The OCSP response to staple, as encoded; `None`: the server's.
     pub status: Option<Vec<u8>>,
@@ -55,7 +55,7 @@ pub struct HandshakeChoice {
     /// The random bytes of the ServerHello (see [`weir_tls::ServerHandshake::with_random`]); `None`: not chosen by
     /// the script.
     pub random: Option<[u8; 32]>,
-    /// [`HelloHandler::made`] is called for new sessions.
+    /// True when [`HelloHandler::made`] is called for new sessions.
     pub keeps: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct WorkerLoad {
     pub in_flight: u64,
     /// How long its turn has taken so far, in microseconds; 0 while it waits for events, or is about to stop waiting.
     pub turn_us: u64,
-    /// It could go on with its turn, and has no core.
+    /// True when it could go on with its turn, and has no core.
     pub lost_core: bool,
     /// The most connections it may have (`worker_connections`).
     pub most: u64,

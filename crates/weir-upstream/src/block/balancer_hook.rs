@@ -39,7 +39,7 @@ pub trait WorkerBalancerHook {
 /// What modules other than that of `upstream` say about the block that is being read; by `ConfRegistry::shared`.
 #[derive(Debug, Default)]
 pub struct UpstreamDraft {
-    /// A method was chosen, or `keepalive` set.
+    /// True when a method was chosen, or `keepalive` set.
     pub chosen: bool,
     /// What is asked before the balancing method is; `None` without a balancer of a module.
     pub guide: Option<Arc<dyn BalancerHook>>,
@@ -56,7 +56,7 @@ pub struct BalancerChoice<'a> {
     pub left: u64,
     /// `*_next_upstream_tries`; 0: any number.
     pub limit: u64,
-    /// The upstream has servers of its own, one of which is asked where none is named.
+    /// True when the upstream has servers of its own, one of which is asked where none is named.
     pub has_servers: bool,
     /// What became of the last try at a server that it named; `None` before the first.
     pub failure: Option<BalancerFailure>,
@@ -71,20 +71,20 @@ pub struct BalancerChoice<'a> {
     pub keep: Option<OwnKeepalive>,
     /// Whether TLS is used; `None`: as the location says.
     pub tls: Option<bool>,
-    /// The location says how: `proxy_pass https://`.
+    /// True when the location has the settings of TLS: `proxy_pass https://`.
     pub can_tls: bool,
     /// The local address of the connection; `None`: as the location says.
     pub local: Option<SockAddr>,
     /// Where the connection is pooled, if not with others to the same server.
     pub lane: Option<ConnectionLane>,
-    /// The request is composed again.
+    /// True when the request must be composed again.
     pub recreate: bool,
 }
 
 /// How a try at a server failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalancerFailure {
-    /// The server's health is as before: it has refused a client, or not had a resource.
+    /// True when the server's health is as before: it has refused a client, or not had a resource.
     pub next: bool,
     /// The status of the response, or the one that stands in for a missing one.
     pub status: u16,

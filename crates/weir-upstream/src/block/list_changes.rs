@@ -62,7 +62,7 @@ pub struct ListedServer {
 pub struct ResolvedServer {
     /// Milliseconds since they did; `None`: they have not yet.
     pub age: Option<u64>,
-    /// It is out of date: no newer list is to be had.
+    /// True when it is out of date: no newer list is to be had.
     pub stale: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Upstream {
     pub(crate) outlier: Option<OutlierLimits>,
     /// How many requests may be tried again.
     pub(crate) retry_budget: Option<RetryBudget>,
-    /// Made from an address, not by an `upstream` block.
+    /// True when it was made from an address, not by an `upstream` block.
     pub implicit: bool,
     /// Made for a request, from a value that is computed.
     pub(crate) computed: bool,

@@ -17,7 +17,7 @@ pub struct CacheZone {
     pub path: Arc<PathBuf>,
     /// How many characters of a file's name name the directory of each level; 0: no such level.
     pub levels: [u8; 3],
-    /// Files are written in the directory of temporary files first, and not beside their place.
+    /// True when files are written in the directory of temporary files first, and not beside their place.
     pub use_temp_path: bool,
     /// What was not asked for in this many seconds is removed.
     pub inactive: u64,

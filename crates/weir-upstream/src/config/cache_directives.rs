@@ -104,16 +104,16 @@ pub struct CacheSettings {
     pub purge: Vec<ValueScript>,
     /// Bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: u32,
-    /// What is stale is fetched again in the background.
+    /// True when what is stale is fetched again in the background.
     pub background_update: bool,
-    /// What is too old is asked for with conditions.
+    /// True when what is too old is asked for with conditions.
     pub revalidate: bool,
     /// One request at a time fetches a response, for this many milliseconds (`_cache_lock_age`); `None` without
     /// `_cache_lock`.
     pub lock: Option<u64>,
     /// Other requests wait for it this many milliseconds (`_cache_lock_timeout`).
     pub lock_timeout: u64,
-    /// HEAD is asked as GET.
+    /// True when HEAD is asked as GET.
     pub convert_head: bool,
     /// Ranges that begin beyond this byte are the server's business (`_cache_max_range_offset`); `None`: no limit.
     pub max_range_offset: Option<u64>,

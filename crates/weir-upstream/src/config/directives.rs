@@ -83,9 +83,9 @@ pub struct UpstreamFamily {
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
     pub proxy_protocol: Option<Option<ProxyHeader>>,
-    /// The module has no files: responses are never read ahead into one.
+    /// True when the module has no files: responses are never read ahead into one.
     pub without_files: bool,
-    /// A 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
+    /// True when a 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
     pub intercept_404: bool,
     /// What is cached of responses.
     pub cache: CacheFamily,

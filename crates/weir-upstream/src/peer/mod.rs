@@ -79,7 +79,7 @@ pub struct PeerState {
     pub checked: AtomicU64,
     /// The millisecond of the system's monotonic clock in which it came back; 0: it was never away.
     pub recovered: AtomicU64,
-    /// A check has found it so, or has yet to find it well.
+    /// True when a check has found it unhealthy, or has yet to find it healthy.
     pub unhealthy: AtomicBool,
     /// A script has turned it down or up ([`DOWN`], [`UP`]), whatever the list says.
     turned: AtomicU8,

@@ -10,9 +10,9 @@ use crate::peer::Peer;
 pub struct TimeMeasure {
     /// True when the time to the last byte of a response is measured, false when that to its head.
     pub last_byte: bool,
-    /// What is slower than the average counts at once.
+    /// True when a response slower than the average counts at once and in full.
     pub peak: bool,
-    /// Requests with long bodies go by how long they would take on the server's [`UploadLine`].
+    /// True when requests with long bodies go by how long they would take on the server's [`UploadLine`].
     pub upload: bool,
     /// Nanoseconds after which a sample counts for a third.
     pub decay: u64,

@@ -41,7 +41,7 @@ pub struct ClientConf {
     groups: Option<String>,
     /// `_ssl_conf_command VerifyMode Peer`
     verify_mode: bool,
-    /// Servers are offered HTTP/2 (ALPN).
+    /// True when servers are offered HTTP/2 (ALPN).
     pub http2: bool,
     /// `_ssl_key_log`: the path of the file of secrets.
     pub key_log: Option<PathBuf>,

@@ -23,7 +23,7 @@ pub struct SocketLogState {
     pub dropped: u64,
     /// Bytes of lines that wait to be sent.
     pub waiting: u64,
-    /// The server could be reached, or was not needed yet.
+    /// True when the server could be reached, or was not needed yet.
     pub up: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct CliProgram {
     pub modules: Vec<String>,
     /// The arguments after the file.
     pub arguments: Vec<String>,
-    /// After all that lines are read and run.
+    /// True with `-i`: lines are read and run after everything else.
     pub interactive: bool,
 }
 
