@@ -55,10 +55,11 @@ class Rule:
             yield f"{self.aspect}: a pattern of `having` is any"
 
 
-def read(path=LIST):
-    """The rules of the file."""
+def read(path=LIST, doubted=""):
+    """The rules of the file, without those whose reason has the pattern `doubted`."""
     with open(path, "rb") as file:
-        return [Rule(**row) for row in tomllib.load(file).get("allowed", [])]
+        rules = [Rule(**row) for row in tomllib.load(file).get("allowed", [])]
+    return [rule for rule in rules if not doubted or not re.search(doubted, rule.reason)]
 
 
 def covering_rule(rules, names, difference):

@@ -71,6 +71,17 @@ class Bench:
             for side in self.sides:
                 side.stop()
 
+    def prove(self):
+        """Starts both servers with an empty `server`, so that one which never starts is not taken for one that refuses all."""
+        for side in self.sides:
+            side.write(f"{side.head()}server {{ listen {side.address}:{self.ports[0]}; }}\n}}\n")
+            if (message := side.check()) is not None:
+                raise servers.StartError(f"{side.name} refuses an empty server: {message}")
+            try:
+                side.start(self.ports[0])
+            finally:
+                side.stop()
+
     def _not_started(self, cases, error):
         """A start that fails after a good `-t`, or a server that ended: each case by itself, to know whose it is."""
         for side in self.sides:

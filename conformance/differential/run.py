@@ -15,6 +15,8 @@ from . import allowed, bench, generator, minimiser
 START = 40
 """Configurations of one start."""
 
+RAW = "new, not made small"
+
 
 class Findings:
     """The reproducers of all processes of a run, and the lock under which they are numbered and shown."""
@@ -77,7 +79,7 @@ class Run:
 
     def _new(self, case, place, difference):
         if self.options.raw:
-            self.counts["new, not made small"] += 1
+            self.counts[RAW] += 1
             request = case.requests[place].bytes()[:200] if place is not None and case.requests else b""
             self.out(f"{difference.aspect}: {difference.nginx[:100]} / {difference.weir[:100]}: {sorted(case.configuration.names())} {request!r}")
             return
@@ -141,26 +143,44 @@ def run(options, make_bench):
         _feed(made, options, findings, starts, workers, began)
         total = _collected(results, workers)
         _summary(made, options, total, findings.reproducers, time.monotonic() - began)
-        return total is not None and not findings.reproducers
+        return total is not None and is_clean(total, findings.reproducers)
+
+
+def is_clean(total, reproducers):
+    """Whether nothing was found that is not allowed; where no request was compared nothing was looked for."""
+    return not reproducers and not total.counts[RAW] and total.counts["requests"] > 0
 
 
 def _feed(made, options, findings, starts, workers, began):
     """Hands out the starts until the budget is used, or enough was found, or the time is over."""
-    while made.made < options.budget and all(worker.is_alive() for worker in workers):
-        starts.put(made.start(min(START, options.budget - made.made)))
+    while made.made < options.budget and _handed_out(made.start(min(START, options.budget - made.made)), starts, workers):
         if options.progress:
             print(f"-- {made.made} configurations made, {len(findings.reproducers)} differences, {time.monotonic() - began:.0f} s", flush=True)
         if len(findings.reproducers) >= options.stop_after or time.monotonic() - began > options.minutes * 60:
             print("stopped before the budget was used")
             break
     for _ in workers:
-        starts.put(None)
+        _handed_out(None, starts, workers)
+    # Nobody waits for what a process that has failed leaves there.
+    starts.cancel_join_thread()
+
+
+def _handed_out(start, starts, workers):
+    """Puts a start where the processes take it from; false where one of them has failed."""
+    while not any(worker.exitcode for worker in workers):
+        try:
+            starts.put(start, timeout=1)
+            return True
+        except queue.Full:
+            pass
+    return False
 
 
 def _work(number, options, make_bench, findings, starts, results):
     """A process: judges starts until there is none left."""
     with make_bench(number) as test_bench:
-        judge = Run(test_bench, allowed.read(), options, findings)
+        test_bench.prove()
+        judge = Run(test_bench, allowed.read(doubted=options.doubt), options, findings)
         while (made := starts.get()) is not None:
             judge.start(made)
         results.put(judge.result())
@@ -177,6 +197,8 @@ def _collected(results, workers):
             except queue.Empty:
                 if any(worker.exitcode for worker in workers):
                     print("a process of the harness has failed")
+                    for one in workers:
+                        one.terminate()
                     return None
     for worker in workers:
         worker.join()
@@ -195,7 +217,7 @@ def _summary(made, options, total, reproducers, seconds):
     for number, count in sorted(total.explained.items()):
         print(f"difference {number} ({reproducers[number - 1].difference.aspect}) came {count} more times")
     print(f"did not come again: {total.unsteady}")
-    for rule, (used, aspects) in zip(allowed.read(), total.rules):
+    for rule, (used, aspects) in zip(allowed.read(doubted=options.doubt), total.rules):
         if used:
             print(f"allowed {used} times ({', '.join(sorted(aspects))}): {rule.reason}")
     print(f"differences that are not allowed: {len(reproducers)}")

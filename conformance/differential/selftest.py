@@ -1,11 +1,14 @@
 """Tests of the harness's own parts that need no server."""
 
+import collections
 import gzip
 import random
 import re
+import shutil
+import tempfile
 import unittest
 
-from . import allowed, bench, client, comparison, configuration, covering, directives, generator, minimiser, request, sources
+from . import allowed, bench, client, comparison, configuration, covering, directives, generator, minimiser, request, run as runs, servers, sources
 
 
 class CoveringArrayTest(unittest.TestCase):
@@ -126,6 +129,27 @@ class AllowedTest(unittest.TestCase):
         self.assertFalse(rule.covers({"source: lua", "method: GET"}, comparison.Difference("field:x", "1", "1")))
 
 
+    def test_rules_can_be_doubted(self):
+        rules = allowed.read()
+        left = allowed.read(doubted="^" + re.escape(rules[0].reason) + "$")
+        self.assertEqual([rule.reason for rule in left], [rule.reason for rule in rules if rule.reason != rules[0].reason])
+
+
+class RunTest(unittest.TestCase):
+    """A run that compared nothing, or found something, is no success."""
+
+    def test_what_is_clean(self):
+        compared = {"configurations": 3, "requests": 9}
+        for counts, reproducers, clean in ((compared, [], True), (compared, ["one"], False), ({**compared, runs.RAW: 1}, [], False), ({"refused by one or both": 3}, [], False)):
+            self.assertEqual(runs.is_clean(runs.Result(collections.Counter(counts)), reproducers), clean, counts)
+
+    def test_a_server_that_does_not_start_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            sides = [servers.Server(name, shutil.which("false"), "127.0.0.1", f"{folder}/{name}") for name in ("nginx", "weir")]
+            with self.assertRaisesRegex(servers.StartError, "^nginx refuses an empty server: status 1$"):
+                bench.Bench(*sides, None, [1]).prove()
+
+
 class ComparisonTest(unittest.TestCase):
     """What is equal enough."""
 
@@ -164,6 +188,6 @@ class ComparisonTest(unittest.TestCase):
 def run():
     """0 where all tests pass."""
     suite = unittest.TestSuite()
-    for test in (CoveringArrayTest, GeneratorTest, RequestTest, MinimiserTest, AllowedTest, ComparisonTest):
+    for test in (CoveringArrayTest, GeneratorTest, RequestTest, MinimiserTest, AllowedTest, RunTest, ComparisonTest):
         suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(test))
     return 0 if unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful() else 1
