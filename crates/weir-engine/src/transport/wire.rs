@@ -71,11 +71,18 @@ impl ClientWire {
 
     /// Bytes handed over so far; once the connection broke, those that reached the kernel.
     pub fn written(&self) -> u64 {
-        if self.broken.get() || self.stream.error().is_some() {
-            self.sent_before + self.stream.sent()
-        } else {
-            self.written.get()
-        }
+        if self.broken.get() || self.stream.error().is_some() { self.taken() } else { self.written.get() }
+    }
+
+    /// All bytes composed so far, whether they will ever leave or not.
+    #[inline]
+    pub(super) fn composed(&self) -> u64 {
+        self.written.get()
+    }
+
+    /// Of these, the bytes that the kernel has taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.sent_before + self.stream.sent()
     }
 
     /// Hands over what was composed.

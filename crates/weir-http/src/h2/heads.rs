@@ -32,6 +32,19 @@ pub(super) struct ReadBlock {
 }
 
 impl H2Connection {
+    /// Which frame or header block has come in part, where one has: the same number as long as it is the same. `input` is
+    /// what was not taken.
+    pub fn partial_frame(&self, input: &[u8]) -> Option<u64> {
+        if self.preface > 0 {
+            return Some(0);
+        }
+        if let Some(block) = &self.block {
+            return Some(1 << 63 | u64::from(block.stream));
+        }
+        let frame = |head: FrameHead| u64::from(head.stream) << 8 | u64::from(head.kind);
+        (!input.is_empty()).then(|| FrameHead::read(input).map_or(1 << 62, frame))
+    }
+
     /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
     /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
     pub fn expire_head(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {

@@ -1,6 +1,7 @@
 //! A request's end of an HTTP/2 connection: what its streams share ([`H2Mux`]), and a stream's own side ([`H2Stream`]).
 
 mod encode;
+mod ledger;
 pub mod mux;
 mod pump;
 mod stream;

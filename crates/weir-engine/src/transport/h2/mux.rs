@@ -9,6 +9,7 @@ use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamEnd,
 use weir_http::{h2, hpack};
 
 use super::encode::SentBlocks;
+use super::ledger::FrameLedger;
 use crate::body::BodyChain;
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
@@ -39,6 +40,8 @@ pub struct H2Mux {
     /// What each stream has to send and was sent, at its key's index.
     pub slots: RefCell<Vec<StreamSlot>>,
     pub(super) blocks: RefCell<SentBlocks>,
+    /// Whose the last bytes of the output are.
+    pub(super) ledger: RefCell<FrameLedger>,
     /// The connection's task, while it waits.
     task: RefCell<Option<Waker>>,
     /// A stream has done something that the task has to act on.
@@ -51,6 +54,10 @@ pub struct H2Mux {
     more: Cell<bool>,
     /// Streams whose exchange is over, and when they were looked at last.
     lingering: Cell<u32>,
+    /// What the timer was armed with since the connection is full; 0: it is not.
+    full_ms: Cell<u64>,
+    /// The frame that has come in part, and since when.
+    partial: Cell<Option<(u64, u64)>>,
     looked_ms: Cell<u64>,
     due: RefCell<Vec<StreamKey>>,
     /// Requests of this turn whose responses are whole and not composed.
@@ -70,6 +77,8 @@ pub struct StreamSlot {
     pub(super) written: u64,
     /// Bytes of content in them (`$body_bytes_sent`).
     pub(super) content: u64,
+    /// What the connection had composed before the stream: frames up to there are those of another with the same key.
+    pub(super) since: u64,
     /// Content that came and was not taken.
     pub(super) input: VecDeque<Vec<u8>>,
     /// No more content comes.
@@ -90,7 +99,7 @@ pub struct StreamSlot {
     pub(super) until: Option<u64>,
     /// It is among the [`H2Mux::starved`].
     pub(super) starved: bool,
-    /// How long that is from each piece that it takes.
+    /// How long that is from each piece that it takes; of a stream that waits for its client, its `send_timeout`.
     pub(super) patience: u64,
     /// It is the request that is not over.
     lingers: bool,
@@ -110,7 +119,7 @@ impl StreamSlot {
         let StreamSlot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } =
             self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
-        self.starved = false;
+        (self.starved, self.patience) = (false, 0);
         // Mostly both are empty, and emptying takes more than looking.
         if !chain.is_empty() {
             chain.clear();
@@ -156,12 +165,15 @@ impl H2Mux {
             h2,
             slots: RefCell::default(),
             blocks: RefCell::default(),
+            ledger: RefCell::default(),
             task: RefCell::default(),
             woken: Cell::new(false),
             serving: Cell::new(false),
             closed: Cell::new(false),
             more: Cell::new(false),
             lingering: Cell::new(0),
+            full_ms: Cell::new(0),
+            partial: Cell::new(None),
             looked_ms: Cell::new(0),
             due: RefCell::default(),
             held: RefCell::default(),
@@ -348,11 +360,12 @@ impl H2Mux {
         }
         let slot = &mut slots[key.index()];
         slot.renew();
-        slot.ended = request == StreamEnd::Last;
+        (slot.ended, slot.since) = (request == StreamEnd::Last, self.wire.composed());
     }
 
-    /// The exchange of a stream is over: the rest of its response is sent, then it is forgotten.
-    pub fn detach(&self, key: StreamKey, outcome: ExchangeOutcome) {
+    /// The exchange of a stream is over: the rest of its response is sent, as long as the client takes some of it in
+    /// each `send_timeout` milliseconds, then it is forgotten.
+    pub fn detach(&self, key: StreamKey, outcome: ExchangeOutcome, send_timeout: u64) {
         let state = {
             let h2 = self.h2.borrow();
             (
@@ -364,10 +377,7 @@ impl H2Mux {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
         match state {
-            (true, true, _) => {
-                let timeout = self.connection.hosts.borrow().default().plan.core.send_timeout;
-                self.wait_until(slot, timeout);
-            }
+            (true, true, _) => self.wait_until(slot, send_timeout),
             (true, _, true) if slot.fault.is_none() => {
                 // More of the request may be under way, and a client that is reset at once may take that for a failure.
                 slot.lingers = true;
@@ -411,6 +421,8 @@ impl H2Mux {
 
     /// The head of a request takes too long. `false`: none has begun.
     pub fn expire_head(&self) -> bool {
+        // What is still to come of it, and is dropped, has its own time.
+        self.partial.set(None);
         let input = self.wire.input.borrow();
         let mut h2 = self.h2.borrow_mut();
         let mut expired = false;
@@ -482,25 +494,43 @@ impl H2Mux {
     /// Arms the timer for what is waited for; `true` when that is a request.
     pub fn arm(&self, full: bool) -> bool {
         let timer = &self.wire.timer;
-        let server = self.connection.hosts.borrow().default().clone();
         if full {
-            timer.arm(server.plan.core.send_timeout);
+            // Streams that compose more meanwhile give a client that takes nothing no more time.
+            let patience = self.longest_patience();
+            if patience > self.full_ms.replace(patience) {
+                timer.arm(patience);
+            }
             return false;
         }
-        let partial = !self.is_begun() || !self.wire.input.borrow().is_empty();
+        self.full_ms.set(0);
+        let server = self.connection.server();
+        let partial = self.h2.borrow().partial_frame(self.wire.input.borrow().bytes());
         let busy = self.streams() > 0;
         if !busy {
+            self.ledger.borrow_mut().clear();
             self.wire.idle.set(true);
             self.wire.idle_since.set(weir_rt::now_ms());
         }
         match (partial, busy) {
-            (true, _) => timer.arm(server.settings.client_header_timeout),
+            (Some(frame), _) => {
+                timer.arm(self.time_left(frame, server.settings.client_header_timeout));
+                return !busy;
+            }
             (_, false) => timer.arm(server.plan.core.keepalive_timeout),
             _ if self.lingering.get() > 0 => timer.arm(LINGERING_MS),
             // Each stream that waits has a timer of its own.
             _ => timer.disarm(),
         }
+        self.partial.set(None);
         !busy
+    }
+
+    /// How much of `timeout` is left for a frame that has come in part: one that trickles in has no more time than others.
+    fn time_left(&self, frame: u64, timeout: u64) -> u64 {
+        let now = weir_rt::now_ms();
+        let since = self.partial.get().filter(|(other, _)| *other == frame).map_or(now, |(_, since)| since);
+        self.partial.set(Some((frame, since)));
+        timeout.saturating_sub(now - since).max(1)
     }
 
     /// Whether a stream has woken the connection's task; else it will.
@@ -531,6 +561,9 @@ impl H2Mux {
     /// The connection is over: streams that are running are notified.
     pub fn end(&self) {
         self.closed.set(true);
+        // Of a connection that broke less has left than was composed, and `written` says so.
+        let sent = self.wire.written();
+        self.retract(sent, |_| true);
         let keys = self.h2.borrow().keys();
         for key in keys {
             self.close_stream(key);

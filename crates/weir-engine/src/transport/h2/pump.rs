@@ -21,8 +21,7 @@ impl H2Mux {
             let Some(DataGrant { key, len, end }) = grant else { break };
             if let Some(slot) = slots.get_mut(key.index()) {
                 self.take(&mut slot.chain, len);
-                slot.written += len + h2::HEAD as u64;
-                slot.content += len;
+                self.count(key, slot, (len + h2::HEAD as u64, len));
             }
             let pending = h2.pending(key);
             drop(h2);
@@ -39,8 +38,9 @@ impl H2Mux {
                     writer.wake();
                 }
                 if slot.detached && over {
+                    let patience = slot.patience;
                     drop(slots);
-                    self.detach(key, ExchangeOutcome::Complete);
+                    self.detach(key, ExchangeOutcome::Complete, patience);
                 }
             }
         }
@@ -87,6 +87,52 @@ impl H2Mux {
         if std::mem::take(&mut slot.starved) {
             self.starved.borrow_mut().retain(|starved| *starved != key);
         }
+    }
+
+    /// Counts a frame that was just composed, of so many bytes and, of these, bytes of content. What a stream composes that
+    /// was reset, or whose connection is gone, goes nowhere.
+    #[inline]
+    pub(super) fn count(&self, key: StreamKey, slot: &mut StreamSlot, (bytes, content): (u64, u64)) {
+        if slot.closed {
+            return;
+        }
+        slot.written += bytes;
+        slot.content += content;
+        let end = self.wire.composed();
+        self.ledger.borrow_mut().note(key, (bytes, content), end, || self.wire.taken());
+    }
+
+    /// Takes back what was counted of the streams that are `meant`, and lies after the output's first `sent` bytes.
+    pub(super) fn retract(&self, sent: u64, meant: impl Fn(StreamKey) -> bool) {
+        let mut slots = self.slots.borrow_mut();
+        for unsent in self.ledger.borrow().unsent(sent) {
+            if let Some(slot) = slots.get_mut(unsent.key.index())
+                && unsent.end > slot.since
+                && meant(unsent.key)
+            {
+                slot.written = slot.written.saturating_sub(unsent.bytes);
+                slot.content = slot.content.saturating_sub(unsent.content);
+            }
+        }
+    }
+
+    /// The client took nothing of a stream for too long: it will hardly take what the connection has left of it.
+    pub(super) fn give_up(&self, key: StreamKey) {
+        self.retract(self.wire.taken(), |other| other == key);
+        if let Some(slot) = self.slots.borrow_mut().get_mut(key.index()) {
+            slot.since = self.wire.composed();
+        }
+    }
+
+    /// How long the client of a connection that is full may take nothing: the longest `send_timeout` of the server and of the
+    /// streams that wait. nginx takes the server's; a location that has more patience with slow clients needs that of the
+    /// connection, and the streams of those that have less end by their own timers.
+    pub(super) fn longest_patience(&self) -> u64 {
+        let server = self.connection.server().plan.core.send_timeout;
+        let (h2, slots) = (self.h2.borrow(), self.slots.borrow());
+        let keys = h2.keys().into_iter();
+        let patience = keys.filter_map(|key| slots.get(key.index())).map(|slot| slot.patience);
+        patience.fold(server, u64::max)
     }
 
     /// Moves `len` bytes of `chain` after the head of their frame; all of its pieces are in memory. Small ones are

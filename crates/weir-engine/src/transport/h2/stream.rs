@@ -83,7 +83,7 @@ impl H2Stream {
             });
         });
         drop(h2);
-        self.wrote(composed);
+        self.wrote(composed, 0);
         composed
     }
 
@@ -94,7 +94,7 @@ impl H2Stream {
             h2.head(self.key, StreamEnd::More, out, |coder, out| encode::interim(status, fields, coder, out));
         });
         drop(h2);
-        self.wrote(composed);
+        self.wrote(composed, 0);
     }
 
     /// Sends a whole body, which is in memory.
@@ -115,12 +115,12 @@ impl H2Stream {
                 _ if !sent => {}
                 BodyBuf::Bytes(bytes) if copied => {
                     self.mux.wire.stream.give_spare(bytes);
-                    return self.wrote_whole(composed, len);
+                    return self.wrote(composed, len);
                 }
-                _ if copied => return self.wrote_whole(composed, len),
+                _ if copied => return self.wrote(composed, len),
                 buf => {
                     self.mux.wire.queue(buf);
-                    return self.wrote_whole(composed + len, len);
+                    return self.wrote(composed + len, len);
                 }
             }
         }
@@ -212,7 +212,7 @@ impl H2Stream {
             h2.head(self.key, StreamEnd::Last, out, |coder, out| encode::trailers(fields, coder, out));
         });
         drop(h2);
-        self.wrote(composed);
+        self.wrote(composed, 0);
     }
 
     /// Waits until the rate allows something, unless the client leaves meanwhile; how much.
@@ -270,6 +270,7 @@ impl H2Stream {
         let interval = x.plan.core.send_timeout;
         let timer = Timer::new();
         timer.arm(interval);
+        self.with_mut(|slot| slot.patience = interval);
         let mut left = self.pending();
         let drained = poll_fn(|cx| {
             if self.is_closed() {
@@ -284,6 +285,7 @@ impl H2Stream {
                 timer.touch(interval);
             }
             if timer.poll_expired(cx).is_ready() {
+                self.mux.give_up(self.key);
                 return Poll::Ready(Err(EngineError::from(weir_rt::SendError::TimedOut)));
             }
             self.with_mut(|slot| slot.writer = Some(cx.waker().clone()));
@@ -389,13 +391,9 @@ impl H2Stream {
         self.with(|slot| slot.fault.is_some())
     }
 
-    fn wrote_whole(&self, bytes: u64, content: u64) {
-        self.with_mut(|slot| slot.content += content);
-        self.wrote(bytes);
-    }
-
-    fn wrote(&self, bytes: u64) {
-        self.with_mut(|slot| slot.written += bytes);
+    /// A frame was composed: so many bytes, and of these, bytes of content.
+    fn wrote(&self, bytes: u64, content: u64) {
+        self.with_mut(|slot| self.mux.count(self.key, slot, (bytes, content)));
         self.mux.wake();
     }
 

@@ -141,6 +141,10 @@ fn expired(mux: &Rc<H2Mux>) {
 /// The client is gone, or takes nothing.
 fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
     mux.wire.broken.set(!matches!(gone, RecvOutcome::Eof));
+    if let RecvOutcome::TimedOut = gone {
+        // What it would take from now on is not what the log says that it got.
+        mux.wire.stream.abort();
+    }
     if mux.streams() == 0 {
         keepalive::gone(&mux.connection, &mux.worker, gone);
     } else if let RecvOutcome::TimedOut = gone {

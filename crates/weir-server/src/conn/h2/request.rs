@@ -181,7 +181,7 @@ impl Drop for RunningStream {
 fn over(mux: &H2Mux, key: StreamKey, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
     let outcome = if x.is_complete() { ExchangeOutcome::Complete } else { ExchangeOutcome::Broken };
-    mux.detach(key, outcome);
+    mux.detach(key, outcome, x.plan.core.send_timeout);
 }
 
 /// Requests that are served at a stretch.

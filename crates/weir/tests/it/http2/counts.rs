@@ -15,9 +15,9 @@ use crate::scgi_uwsgi::read as read_cgi;
 
 /// Bytes that came: all of them, and those of the body; as in nginx with the framing of chunks, and without that of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Came {
-    whole: u64,
-    body: u64,
+pub(super) struct Came {
+    pub(super) whole: u64,
+    pub(super) body: u64,
 }
 
 const SIZES: [usize; 7] = [0, 1, 8192, 8193, 65_536, 65_537, 1 << 20];
@@ -76,7 +76,7 @@ fn ask_h2(addr: SocketAddr, method: &str, path: &str, fields: &[(&str, &str)]) -
 }
 
 /// What was logged of the request with that number.
-fn logged(server: &Server, number: usize) -> Came {
+pub(super) fn logged(server: &Server, number: usize) -> Came {
     let file = server.dir().path().join("sent.log");
     wait_for("the line of the request", || {
         let text = std::fs::read_to_string(&file).ok()?;
@@ -220,18 +220,18 @@ const FRAMING: u64 = 4000;
 const MIDDLE: usize = 2 << 20;
 
 /// A connection of HTTP/2 without TLS that counts the bytes of its streams.
-struct Link {
+pub(super) struct Link {
     socket: TcpStream,
     came: HashMap<u32, Came>,
     over: HashSet<u32>,
     pongs: usize,
     /// Nothing more comes.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 impl Link {
     /// A connection whose windows hold `window` bytes.
-    fn open(server: &Server, window: u32) -> Link {
+    pub(super) fn open(server: &Server, window: u32) -> Link {
         let socket = connect(server.addr(0));
         let wide = [&[0, 4][..], &window.to_be_bytes()].concat();
         let mut link = Link { socket, came: HashMap::new(), over: HashSet::new(), pongs: 0, ended: false };
@@ -240,31 +240,48 @@ impl Link {
         link
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("the server reads");
     }
 
-    fn ask(&mut self, stream: u32, path: &str) {
+    pub(super) fn ask(&mut self, stream: u32, path: &str) {
         let fields = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a")];
         let block: Vec<u8> = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
         self.send(&frame(1, 5, stream, &block));
     }
 
-    fn came(&self, stream: u32) -> Came {
+    pub(super) fn came(&self, stream: u32) -> Came {
         self.came.get(&stream).copied().unwrap_or(Came { whole: 0, body: 0 })
     }
 
-    fn body(&self, stream: u32) -> u64 {
+    pub(super) fn body(&self, stream: u32) -> u64 {
         self.came(stream).body
     }
 
-    fn over(&self, stream: u32) -> bool {
+    pub(super) fn over(&self, stream: u32) -> bool {
         self.over.contains(&stream)
+    }
+
+    /// A PING was answered.
+    pub(super) fn ponged(&self) -> bool {
+        self.pongs > 0
+    }
+
+    /// Reads whatever still comes.
+    pub(super) fn to_the_end(&mut self) {
+        while !self.ended {
+            self.frame();
+        }
+    }
+
+    /// Leaves with a reset.
+    pub(super) fn reset(self) {
+        weir_sys::socket::set_linger_zero(&self.socket).expect("a TCP socket");
     }
 
     /// Reads frames until that is so.
     #[track_caller]
-    fn until(&mut self, done: impl Fn(&Link) -> bool) {
+    pub(super) fn until(&mut self, done: impl Fn(&Link) -> bool) {
         while !done(self) {
             assert!(!self.ended, "the end: {:?}", self.came);
             self.frame();

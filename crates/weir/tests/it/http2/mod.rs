@@ -11,6 +11,7 @@ mod lua;
 mod peer;
 mod real;
 mod reload;
+mod slow;
 mod streams;
 use crate::support::tls;
 mod upstream;
