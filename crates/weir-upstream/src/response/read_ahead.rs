@@ -29,14 +29,19 @@ pub(crate) struct ReadAhead {
     /// Bytes written to the file.
     written: u64,
     writing: Option<FileWriting>,
+    /// The file could not be made or written: the rest of the response comes at the client's pace.
+    failed: bool,
 }
 
 /// Bytes on their way to the file, and the pieces after them.
 struct FileWriting {
     len: u64,
     behind: VecDeque<BodyBuf>,
-    job: LocalFuture<'static, Result<Option<RoomMade>, temp::TempFileFailure>>,
+    job: LocalFuture<'static, Result<Option<RoomMade>, FailedWriting>>,
 }
+
+/// A file that could not be made or written, and the bytes, which are still in memory; `None`: no thread had them.
+type FailedWriting = (temp::TempFileFailure, Option<Vec<Vec<u8>>>);
 
 /// A file that was made for the first bytes, and the name that it had.
 type RoomMade = (FileHandle, PathBuf);
@@ -50,6 +55,8 @@ pub(crate) enum ReadAheadRoom {
     NewFile(PathBuf),
     /// As much is in memory and in the file as may be.
     None,
+    /// The file can't be made or written, so that nothing more goes there. What was read is in memory as before.
+    Failed(temp::TempFileFailure),
 }
 
 impl ReadAhead {
@@ -61,6 +68,7 @@ impl ReadAhead {
             file: None,
             written: 0,
             writing: None,
+            failed: false,
         }
     }
 
@@ -122,7 +130,7 @@ impl ReadAhead {
     /// Moves what lies in memory to the file.
     ///
     /// # Errors
-    /// The file can't be made or written.
+    /// What was to be written is lost.
     pub(crate) fn poll_room(
         &mut self,
         cx: &mut Context<'_>,
@@ -137,7 +145,14 @@ impl ReadAhead {
         };
         let made = match made {
             Ok(made) => made,
-            Err(failed) => return Poll::Ready(Err(failed)),
+            Err((failure, None)) => return Poll::Ready(Err(failure)),
+            Err((failure, Some(pieces))) => {
+                self.failed = true;
+                self.memory += len;
+                self.queue.extend(pieces.into_iter().map(BodyBuf::Bytes));
+                self.queue.extend(behind);
+                return Poll::Ready(Ok(ReadAheadRoom::Failed(failure)));
+            }
         };
         let room = match made {
             None => ReadAheadRoom::Made,
@@ -172,6 +187,9 @@ impl ReadAhead {
 
     /// Begins to write what lies in memory after the file's part of the queue, as far as the file may hold it.
     fn begin(&mut self) -> bool {
+        if self.failed {
+            return false;
+        }
         let in_memory = |buf: &BodyBuf| matches!(buf, BodyBuf::Bytes(_));
         let tail = self.queue.iter().rposition(|buf| !in_memory(buf)).map_or(0, |at| at + 1);
         let mut behind = self.queue.split_off(tail);
@@ -203,19 +221,29 @@ fn write(
     file: Option<Rc<FileHandle>>,
     pieces: Vec<Vec<u8>>,
     offset: u64,
-) -> LocalFuture<'static, Result<Option<RoomMade>, temp::TempFileFailure>> {
+) -> LocalFuture<'static, Result<Option<RoomMade>, FailedWriting>> {
     let at_a_time = settings.temp_file_write_size as usize;
     let failed = |path: PathBuf| move |error| temp::TempFileFailure { call: "pwrite()", path, error };
     if let Some(file) = file {
-        let written = on_pool(&file, move |file| write_all(file, &pieces, offset, at_a_time));
-        let place = settings.temp_path.path.to_path_buf();
-        return Box::pin(async move { written.await.map(|()| None).map_err(failed(place)) });
+        let job = move |file: &FileHandle| Ok((write_all(file, &pieces, offset, at_a_time), pieces));
+        let written = on_pool(&file, job);
+        let failed = failed(settings.temp_path.path.to_path_buf());
+        return Box::pin(async move {
+            match written.await {
+                Ok((Ok(()), _)) => Ok(None),
+                Ok((Err(error), pieces)) => Err((failed(error), Some(pieces))),
+                Err(error) => Err((failed(error), None)),
+            }
+        });
     }
     Box::pin(weir_rt::blocking(move || {
-        let folder = &settings.temp_path;
-        let (handle, path) = temp::make(&folder.path, folder.levels, temp::TempFileName::Removed)?;
-        write_all(&handle, &pieces, offset, at_a_time).map_err(failed(path.clone()))?;
-        Ok(Some((handle, path)))
+        let directory = &settings.temp_path;
+        let made = temp::make(&directory.path, directory.levels, temp::TempFileName::Removed);
+        let written = made.and_then(|(handle, path)| {
+            let written = write_all(&handle, &pieces, offset, at_a_time);
+            written.map_err(failed(path.clone())).map(|()| (handle, path))
+        });
+        written.map(Some).map_err(|failure| (failure, Some(pieces)))
     }))
 }
 

@@ -445,6 +445,11 @@ impl UpstreamBody {
                 Poll::Ready(true)
             }
             Ok(ReadAheadRoom::None) => Poll::Ready(false),
+            Ok(ReadAheadRoom::Failed(failure)) => {
+                // The disk is full, or not to be written: no reason to end a response that needs only a client's patience.
+                self.records.complain(LogLevel::Crit, format!("{failure} while reading upstream"));
+                Poll::Ready(false)
+            }
             Err(failed) => {
                 self.records.end(None);
                 self.open = None;
