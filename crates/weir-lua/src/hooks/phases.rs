@@ -177,6 +177,11 @@ impl PhaseScript {
         if let Some(verdict) = self.verdict(x, &mut run, end) {
             return verdict;
         }
+        if run.broken {
+            // Of the response that has begun a part is missing: nginx keeps the connection, where the client waits for the
+            // rest, or takes the next response for it.
+            return Verdict::Close(x.response.status);
+        }
         // The head has left, or leaves now: the rest follows it, and the end.
         let mut chain = BodyChain::default();
         if !run.said.is_empty() {
@@ -184,7 +189,7 @@ impl PhaseScript {
         }
         prepare(x, default_type);
         chain.last = !run.ended;
-        if !run.broken && !run.ended && !run.raw && Box::pin(x.send(chain)).await.is_err() {
+        if !run.ended && !run.raw && Box::pin(x.send(chain)).await.is_err() {
             return Verdict::Close(499);
         }
         Verdict::Done
