@@ -19,7 +19,7 @@
 //! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
 //! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
-//! | the system: descriptors, disks, many clients | `system_faults` |
+//! | the system: descriptors, disks, many clients | `system_faults`; directories that are full and scripts that throw in `faults` |
 //! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
 //! | examples/ and docs/ do what they say | `example_*`, `module_docs` |
 //!
@@ -40,6 +40,7 @@ mod echo;
 mod example_from_openresty;
 mod example_gateway;
 mod fastcgi;
+mod faults;
 mod filter_slow_clients;
 mod headers_more;
 mod http2;

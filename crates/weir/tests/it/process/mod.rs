@@ -6,6 +6,7 @@ use crate::support;
 mod commands;
 mod logs;
 mod privileged;
+mod races;
 mod reload;
 mod respawn;
 mod starts;
