@@ -33,7 +33,7 @@ use phases::{LogWait, PhaseWait};
 pub enum ServeWait {
     /// The response of the request is being made.
     Response(RequestCourse, EngineWait),
-    /// The way of its response to the client, whose window or turn has not come: `$bytes_sent` is what left.
+    /// The response waits for the client's window, or for its turn: `$bytes_sent` is what was sent.
     Unsent,
     /// Its `post_action`.
     PostAction,

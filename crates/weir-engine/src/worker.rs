@@ -72,7 +72,7 @@ pub struct Worker {
     dates: RefCell<CachedTime>,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<HeadCache>,
-    /// Hosts that were checked.
+    /// Hosts that were checked already, with the result.
     pub authorities: RefCell<RecentFacts<Host>>,
     /// Targets that were found to be normal.
     pub targets: RefCell<RecentFacts<NormalizedUri>>,

@@ -34,11 +34,11 @@ pub(crate) struct ProgramPath {
 
 /// A start, as far as it is the same for both ways.
 pub(crate) struct StartedConf {
-    /// Which files are meant.
+    /// The paths of the configuration file and its prefix.
     pub paths: ConfLocation,
-    /// Those that were read.
+    /// The files that were read, with their texts.
     pub record: ReadFiles,
-    /// What they say.
+    /// The configuration that they contain.
     pub configuration: Configuration,
     /// The listening sockets.
     pub sockets: InheritedSockets,

@@ -13,13 +13,13 @@ use crate::worker::Worker;
 /// What a worker's connections hold at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionQueues {
-    /// Received by the kernel, and not read by the worker.
+    /// Bytes that the kernel received and the worker has not read.
     pub receive: QueueDepth,
-    /// Written by the worker, and not acknowledged by clients.
+    /// Bytes written by the worker and not acknowledged by clients.
     pub send: QueueDepth,
-    /// Of those the bytes that are not even sent: the window of the client or of the network is full.
+    /// Bytes of those that are not even sent: the window of the client or of the network is full.
     pub unsent: QueueDepth,
-    /// Composed, and not taken by the kernel yet.
+    /// Bytes composed and not taken by the kernel yet.
     pub own: QueueDepth,
 }
 
@@ -53,7 +53,7 @@ impl Worker {
         }
     }
 
-    /// See [`Worker::watch_queues`].
+    /// Ends what [`Worker::watch_queues`] began.
     pub fn leave_queues(&self) {
         let watchers = &self.present.watchers;
         watchers.count.set(watchers.count.get().saturating_sub(1));

@@ -25,7 +25,7 @@ pub struct ClientWire {
     pub resets: Cell<bool>,
     /// True between two requests.
     pub idle: Cell<bool>,
-    /// Since when, in milliseconds of the worker's monotonic clock.
+    /// When it became idle, in milliseconds of the worker's monotonic clock.
     pub idle_since: Cell<u64>,
     /// In milliseconds of the loop's clock: before this time a graceful stop does not close the idle connection
     /// (`keepalive_min_timeout`); 0: it does at once.

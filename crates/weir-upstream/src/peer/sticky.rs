@@ -52,7 +52,7 @@ enum CookieExpiry {
     In(u64),
 }
 
-/// Sessions that servers open.
+/// `sticky learn`: which variables carry the session, and the sessions that were learned.
 pub struct StickyLearn {
     zone: Arc<SharedZone>,
     /// Seconds after which a session that is not used is forgotten.
