@@ -148,7 +148,7 @@ static void held_by_table(struct big *bigs, uint8_t *moved, GCtab *t)
   }
 }
 
-/* Scripts' local tables are held by the functions that use them: those know where they stand. */
+/* Scripts' local tables are held by the functions that use them: those know where they are. */
 static void held_by_function(struct big *bigs, uint8_t *moved, GCfunc *f)
 {
   char part[NAME];
@@ -201,7 +201,7 @@ void weir_census(lua_State *L, struct census *out)
   global_State *g = G(L);
   memset(out, 0, sizeof(*out));
   memset(bigs, 0, sizeof(bigs));
-  /* Userdata stand behind the main thread, at the end of the same list; strings in a table of their own. */
+  /* Userdata are after the main thread, at the end of the same list; strings in a table of their own. */
   for (GCobj *o = gcref(g->gc.root); o; o = gcref(o->gch.nextgc)) {
     int type = type_of(o);
     uint64_t bytes = bytes_of(L, o);

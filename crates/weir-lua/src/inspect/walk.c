@@ -6,7 +6,7 @@
  * is followed, functions are known by their tags, loops have bounds; what is wrong nevertheless faults, and the caller
  * (the sampler's guard) goes on with the frames that were found.
  *
- * x86-64 with GC64. Registers of the interpreter there: BASE in rdx, PC in rbx; the frame of its C code stands at rsp
+ * x86-64 with GC64. Registers of the interpreter there: BASE in rdx, PC in rbx; the frame of its C code is at rsp
  * between calls.
  */
 #define LUA_CORE
@@ -72,7 +72,7 @@ static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t k
     uintptr_t pos = pc ? (uintptr_t)(pc - proto_bc(pt)) - 1 : 0;
     BCLine line = pos < pt->sizebc ? lj_debug_line(pt, (BCPos)pos) : pt->firstline;
     if (kind == WORD_FOLDED) {
-      /* By number and hash: another string may stand where one was collected, but hardly has both of them. */
+      /* By number and hash: another string may be where one was collected, but hardly has both of them. */
       uint64_t place = ((uint64_t)name->sid << 32 | (uint32_t)line) ^ (uint64_t)name->hash << 20;
       s->ip = ((s->ip << 27 | s->ip >> 37) ^ place) * 0x9e3779b97f4a7c15ull;
       return;
@@ -84,10 +84,10 @@ static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t k
     while (name[len]) len++;
     put(s, WORD_BUILTIN | number_of(name, len));
   }
-  /* Of other C functions the native stack tells. */
+  /* Other C functions are found on the native stack. */
 }
 
-/* The Lua stack from `frame` on, `pc` being behind the instruction at which its function is, or NULL. Ends at the
+/* The Lua stack from `frame` on, `pc` being after the instruction at which its function is, or NULL. Ends at the
  * frame that C code has called. */
 static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns *pc, uint64_t kind) {
   cTValue *bottom = tvref(L->stack) + LJ_FR2, *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
@@ -104,7 +104,7 @@ static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns
       pc = frame_pc(frame);
       frame = frame_prevl(frame);
     } else if (frame_isvarg(frame)) {
-      frame = frame_prevd(frame); /* the function itself stands below, at the same pc */
+      frame = frame_prevd(frame); /* the function itself is below, at the same pc */
     } else if (frame_iscont(frame)) {
       if (frame_iscont_fficb(frame)) return;
       pc = frame_contpc(frame);
@@ -174,7 +174,7 @@ static void walk_trace(struct step *s, lua_State *L, GCtrace *T, uintptr_t ip) {
   uint64_t pcbase;
   __builtin_memcpy(&pcbase, &map[snap->nent], sizeof pcbase);
   const BCIns *pc = (const BCIns *)(pcbase >> 8) + 1;
-  BCReg link = (BCReg)(pcbase & 0xff) + 1; /* where the innermost frame's link stands */
+  BCReg link = (BCReg)(pcbase & 0xff) + 1; /* where the innermost frame's link is */
   for (int n = 0; link > 1 && n < 64; n++) {
     uint64_t value = 0;
     GCfunc *fn = NULL, *none = NULL;
