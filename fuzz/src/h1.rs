@@ -3,7 +3,7 @@
 
 use weir_http::h1::{
     BadChunk, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, RequestHead, ResponseHead,
-    TrailerLimits,
+    TrailerLimits, TrailerMisfit,
 };
 use weir_http::{Field, Span};
 
@@ -80,7 +80,10 @@ fn decode(
     piece: usize,
     strictness: ChunkStrictness,
 ) -> Result<(Vec<u8>, usize, String), BadChunk> {
-    let mut decoder = ChunkedDecoder::new(strictness, TrailerLimits { bytes: 128, fields: 4 });
+    let mut decoder = ChunkedDecoder::new(
+        strictness,
+        TrailerLimits { bytes: 128, fields: 4, misfit: TrailerMisfit::Refused },
+    );
     let (mut data, mut at) = (Vec::new(), 0);
     for end in (0..input.len()).map(|start| (start + piece).min(input.len())).step_by(piece) {
         while at < end && !decoder.is_done() {

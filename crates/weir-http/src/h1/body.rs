@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::encode::{field, hexadecimal};
-use super::fields::{HeadCursor, section};
+use super::fields::{HeadCursor, HeadStop, section};
 use super::{BadRequest, HeadLimits};
-use crate::header::Field;
+use crate::header::{Field, Span};
 
 /// Which side sent the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,19 +17,38 @@ pub enum ChunkStrictness {
     Upstream,
 }
 
-/// Bounds on what a trailer section may hold; 4 KB and 64 lines by default.
+/// Bounds on what a trailer section may hold; 4 KB and 64 lines by default, and what is beyond them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrailerLimits {
     /// Most bytes, line ends included.
     pub bytes: usize,
     /// Maximum number of field lines.
     pub fields: usize,
+    /// What becomes of a section that is above these limits, or is not well formed.
+    pub misfit: TrailerMisfit,
+}
+
+/// What becomes of a trailer section that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrailerMisfit {
+    /// The body is refused with it.
+    #[default]
+    Refused,
+    /// The section is skipped to its empty line, without being stored, and counts as empty: for those who only need to
+    /// know where the body ends.
+    Skipped,
 }
 
 impl Default for TrailerLimits {
     fn default() -> TrailerLimits {
-        TrailerLimits { bytes: 4096, fields: 64 }
+        TrailerLimits { bytes: 4096, fields: 64, misfit: TrailerMisfit::Refused }
     }
+}
+
+impl TrailerLimits {
+    /// The default limits, for those to whom a trailer section is of no use.
+    pub const SKIPPED: TrailerLimits =
+        TrailerLimits { bytes: 4096, fields: 64, misfit: TrailerMisfit::Skipped };
 }
 
 /// Why a chunked body is refused: 400 to a client, 502 for an upstream; the connection is closed.
@@ -74,10 +93,13 @@ pub struct DecodedChunk {
 pub struct TrailerFields {
     bytes: Vec<u8>,
     fields: Vec<Field>,
+    /// From the start of a line to its wrong byte.
+    offending: Span,
 }
 
 impl TrailerFields {
-    /// The fields that may be merged into a head: those RFC 9110 section 6.5.1 forbids are left out.
+    /// The fields that may be merged into a head: those RFC 9110 section 6.5.1 forbids are left out, and those whose
+    /// names have bytes that no name may have.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -85,6 +107,13 @@ impl TrailerFields {
     /// The buffer of the fields' spans.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// nginx's message for a section that is not well formed, with the line as far as it was read.
+    pub fn log_message(&self) -> Vec<u8> {
+        let mut out = b"upstream sent invalid trailer".to_vec();
+        super::log::quote_line(&mut out, &self.bytes, self.offending);
+        out
     }
 }
 
@@ -111,6 +140,8 @@ pub struct ChunkedDecoder {
     strictness: ChunkStrictness,
     limits: TrailerLimits,
     trailers: TrailerFields,
+    /// The trailer section is a [`TrailerMisfit::Skipped`] one: no more of it is stored.
+    skipping: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,10 +286,7 @@ impl ChunkedDecoder {
 
     /// Collects the trailer section, which may arrive in pieces, and reads it when its empty line ends.
     fn trailer(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
-        if self.trailers.bytes.len() >= self.limits.bytes {
-            return Err(BadChunk::TrailersTooLarge);
-        }
-        self.trailers.bytes.push(byte);
+        self.store(byte)?;
         let upstream = self.strictness == ChunkStrictness::Upstream;
         match (self.state, byte) {
             (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::EndLf),
@@ -267,27 +295,89 @@ impl ChunkedDecoder {
             (ChunkState::Trailer, b'\n') if upstream => Ok(ChunkState::TrailerStart),
             (ChunkState::TrailerStart, b'\n') if upstream => self.trailers_read(),
             (ChunkState::EndLf, b'\n') => self.trailers_read(),
-            (ChunkState::TrailerStart | ChunkState::Trailer, 1..=9 | 11..) => Ok(ChunkState::Trailer),
             (ChunkState::TrailerStart | ChunkState::Trailer, 0) => {
-                Err(BadChunk::InvalidTrailer(BadRequest::InvalidValue))
+                let why = self.wrong_byte();
+                self.misfit(why)
             }
+            (ChunkState::TrailerStart | ChunkState::Trailer, _) if byte != b'\n' => Ok(ChunkState::Trailer),
             _ => Err(BadChunk::InvalidLineEnd),
         }
     }
 
+    /// Keeps a byte of the section, unless that is skipped.
+    fn store(&mut self, byte: u8) -> Result<(), BadChunk> {
+        if self.skipping {
+            return Ok(());
+        }
+        if self.trailers.bytes.len() >= self.limits.bytes {
+            return self.misfit(BadChunk::TrailersTooLarge).map(drop);
+        }
+        self.trailers.bytes.push(byte);
+        Ok(())
+    }
+
+    /// The last byte that was stored can't be there.
+    fn wrong_byte(&mut self) -> BadChunk {
+        let bytes = &self.trailers.bytes;
+        let line = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
+        self.trailers.offending = Span::new(line, bytes.len().saturating_sub(1));
+        BadChunk::InvalidTrailer(BadRequest::InvalidValue)
+    }
+
+    /// The section cannot be read, for this reason: the body is refused, or the section is skipped from here on.
+    #[cold]
+    fn misfit(&mut self, why: BadChunk) -> Result<ChunkState, BadChunk> {
+        if self.limits.misfit == TrailerMisfit::Refused {
+            return Err(why);
+        }
+        self.skipping = true;
+        self.trailers = TrailerFields::default();
+        Ok(ChunkState::Trailer)
+    }
+
     fn trailers_read(&mut self) -> Result<ChunkState, BadChunk> {
-        let TrailerFields { bytes, fields } = &mut self.trailers;
+        if self.skipping {
+            return Ok(ChunkState::Done);
+        }
+        let TrailerFields { bytes, fields, offending } = &mut self.trailers;
         let limits =
             HeadLimits { max_line: bytes.len(), max_head: bytes.len(), max_fields: self.limits.fields };
         let mut cursor = HeadCursor::new(bytes, 0);
-        section(&mut cursor, &limits, fields, |_, _, _| Ok(())).map_err(|stop| match stop {
-            super::fields::HeadStop::Bad(BadRequest::TooManyFields) => BadChunk::TrailersTooLarge,
-            super::fields::HeadStop::Bad(bad) => BadChunk::InvalidTrailer(bad),
-            super::fields::HeadStop::More => BadChunk::InvalidLineEnd,
-        })?;
-        fields.retain(|field| !field.known.forbidden_in_trailer());
-        Ok(ChunkState::Done)
+        let read = section(&mut cursor, &limits, fields, |_, _, _| Ok(()));
+        *offending = cursor.offending();
+        let is_name =
+            |field: &Field| field.valid || field.name.of(bytes).iter().all(|byte| is_token_byte(*byte));
+        fields.retain(|field| is_name(field) && !field.known.forbidden_in_trailer());
+        let why = match read {
+            Ok(()) => return Ok(ChunkState::Done),
+            Err(HeadStop::Bad(BadRequest::TooManyFields)) => BadChunk::TrailersTooLarge,
+            Err(HeadStop::Bad(bad)) => BadChunk::InvalidTrailer(bad),
+            Err(HeadStop::More) => BadChunk::InvalidLineEnd,
+        };
+        self.misfit(why).map(|_| ChunkState::Done)
     }
+}
+
+/// Whether a name may have this byte (`tchar`, RFC 9110 section 5.6.2).
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
 }
 
 /// Appends the line that begins a chunk of `size` bytes; the data and a CRLF follow. A size of 0 would end the

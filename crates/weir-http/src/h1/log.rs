@@ -81,7 +81,7 @@ impl ResponseHead {
 }
 
 /// The line up to the wrong byte, and that byte in hexadecimal.
-fn quote_line(out: &mut Vec<u8>, buf: &[u8], offending: Span) {
+pub(super) fn quote_line(out: &mut Vec<u8>, buf: &[u8], offending: Span) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let byte = buf.get(offending.end as usize).copied().unwrap_or_default();
     let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();

@@ -23,8 +23,8 @@ mod scan;
 mod tests;
 
 pub use body::{
-    BadChunk, ChunkStrictness, ChunkedDecoder, DecodedChunk, TrailerFields, TrailerLimits, chunk_head,
-    last_chunk,
+    BadChunk, ChunkStrictness, ChunkedDecoder, DecodedChunk, TrailerFields, TrailerLimits, TrailerMisfit,
+    chunk_head, last_chunk,
 };
 pub(crate) use encode::hexadecimal;
 pub use encode::{content_length, end, field, known_field, number, status_line};

@@ -194,6 +194,11 @@ impl ResponseHead {
     }
 
     fn notice(&mut self, known: KnownField, value: &[u8]) -> Result<(), BadRequest> {
+        // An interim response has no content, so that nothing may be said of its framing (RFC 9110 section 8.6, RFC 9112
+        // section 6.1): what is said all the same means nothing. 101 is the end of HTTP.
+        if matches!(self.status, 100 | 102..=199) {
+            return Ok(());
+        }
         match known {
             KnownField::Connection => self.connection.add(value),
             KnownField::ContentLength => {

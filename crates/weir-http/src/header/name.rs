@@ -197,6 +197,11 @@ impl KnownField {
         NOTICED[self as usize / 64] >> (self as usize % 64) & 1 != 0
     }
 
+    /// Whether the field is about one connection and is not passed on (RFC 9110 section 7.6.1).
+    pub const fn is_hop_by_hop(self) -> bool {
+        self.row().flags & HOP != 0
+    }
+
     /// Whether the field may not come in a trailer section: framing, routing, control data, authentication and
     /// fields that say how to read the content (RFC 9110 section 6.5.1).
     pub const fn forbidden_in_trailer(self) -> bool {

@@ -137,7 +137,7 @@ fn skip(stream: &mut TcpStream, input: &mut Vec<u8>, length: u64) -> io::Result<
 }
 
 fn skip_chunks(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
-    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::SKIPPED);
     loop {
         let decoded = decoder.decode(input).map_err(|bad| io::Error::other(format!("{bad:?}")))?;
         input.drain(..decoded.consumed);

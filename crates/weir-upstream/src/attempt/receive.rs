@@ -112,6 +112,7 @@ impl Attempt {
                     };
                 }
                 Ok(HeadProgress::Interim(len)) if len <= most => {
+                    self.records.count(0, 0, len as u64);
                     if self.takes_hints(x, len) {
                         headers::interim(x, &self.up, incoming, rest);
                     }

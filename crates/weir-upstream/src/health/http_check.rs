@@ -67,7 +67,7 @@ impl HttpCheckResult {
     /// For people: why it is not whole.
     pub(crate) async fn read_body(&mut self, connection: &UpstreamConnection) -> Result<(), String> {
         let length = self.head.body_length(Method::Get);
-        let mut chunks = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+        let mut chunks = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::SKIPPED);
         let mut raw = self.bytes.split_off(self.head.len);
         loop {
             let whole = match length {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_http::h1::TrailerFields;
 use weir_http::{Field, Span, classify};
 use weir_trace::Cause;
 
@@ -188,6 +189,14 @@ impl AttemptRecords {
         self.0.trailers.borrow_mut().push((name.into(), value.into()));
     }
 
+    /// The trailer section of a response in chunks.
+    pub(crate) fn note_trailers(&self, section: &TrailerFields) {
+        let bytes = section.bytes();
+        for field in section.fields() {
+            self.trailer(field.name.of(bytes), field.value.of(bytes));
+        }
+    }
+
     /// Whether the response has had one.
     pub(crate) fn has_trailer(&self) -> bool {
         !self.0.trailers.borrow().is_empty()
@@ -362,8 +371,15 @@ fn field(x: &mut Exchange, name: &str) -> Option<Text> {
 fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
     let records = part_if(x)?.records.clone()?;
     let trailers = records.0.trailers.borrow();
-    let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
-    Some(Text::Span(x.arena.push(value)))
+    let mut values = trailers.iter().filter(|(known, _)| is_named(known, name)).map(|(_, value)| value);
+    let first = values.next()?;
+    let start = x.arena.mark();
+    x.arena.push(first);
+    for value in values {
+        x.arena.push(b", ");
+        x.arena.push(value);
+    }
+    Some(Text::Span(x.arena.since(start)))
 }
 
 /// The value that the last response gives a cookie.

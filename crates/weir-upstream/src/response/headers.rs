@@ -14,8 +14,8 @@ use weir_engine::phase::Verdict;
 use weir_engine::redirect::InternalRedirect;
 use weir_engine::text::Text;
 
-/// Passes an interim response (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
-/// that are not hidden, at once. Other interim responses are of no use to clients.
+/// Passes an interim response (103) on where `early_hints` says so and the client speaks HTTP/1.1 or newer: the fields of
+/// `head` that are not hidden, at once; none if there are no such fields. Other interim responses are of no use to clients.
 pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, head: &[u8]) {
     if incoming.status != 103
         || x.is_subrequest()
@@ -25,25 +25,32 @@ pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &Incomi
     {
         return;
     }
+    let hidden = &up.settings.hidden;
+    let shown = incoming
+        .fields
+        .iter()
+        .filter(|field| !is_framing(field.known) && !hidden.has(field.known, field.name.of(head)))
+        .map(|field| (field.name.of(head), field.value.of(head)));
+    if shown.clone().next().is_none() {
+        return;
+    }
     if let Some(stream) = x.transport.h2() {
-        let shown =
-            incoming.fields.iter().filter(|field| !up.settings.hidden.has(field.known, field.name.of(head)));
-        return stream.interim(103, shown.map(|field| (field.name.of(head), field.value.of(head))));
+        return stream.interim(103, shown);
     }
     let Some(wire) = x.transport.h1() else { return };
     wire.compose(|out| {
         out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
-        let hidden = &up.settings.hidden;
-        for field in incoming.fields.iter().filter(|field| !hidden.has(field.known, field.name.of(head))) {
-            out.extend_from_slice(field.name.of(head));
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(field.value.of(head));
-            out.extend_from_slice(b"\r\n");
-        }
+        shown.for_each(|(name, value)| weir_http::h1::field(out, name, value));
         out.extend_from_slice(b"\r\n");
     });
     wire.flush();
     wire.stream.flush();
+}
+
+/// Whether a field is about the connection to the server, or about content, which no interim response has (RFC 9110
+/// sections 7.6.1 and 8.6): to a client it would say something untrue of its own connection.
+fn is_framing(known: KnownField) -> bool {
+    known.is_hop_by_hop() || known == KnownField::ContentLength
 }
 
 impl Attempt {
@@ -53,7 +60,7 @@ impl Attempt {
         let (before, most) = (self.hints, self.up.settings.buffer_size as usize);
         self.hints += len;
         if before <= most && self.hints > most {
-            x.log(LogLevel::Info, &"upstream sent too big early hints");
+            x.log(LogLevel::Info, &format_args!("upstream sent too big early hints while {READING_HEAD}"));
         }
         self.hints <= most
     }

@@ -180,17 +180,14 @@ impl UpstreamBody {
             BodyDecoder::Chunked(decoder) => {
                 let mut body = bytes;
                 let len = body.len();
-                let (used, done) = unframe(decoder, &mut body)?;
-                self.keep &= !done || used == len;
-                if done {
-                    let trailers = decoder.trailers();
-                    for field in trailers.fields() {
-                        self.records
-                            .trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
-                    }
+                let (used, read) = unframe(decoder, &mut body);
+                self.keep &= read == Ok(false) || used == len;
+                if read == Ok(true) {
+                    self.records.note_trailers(decoder.trailers());
                 }
+                // What came before a fault is the client's, however the bytes were cut into packets.
                 self.push(body);
-                Ok(done)
+                read
             }
             BodyDecoder::Other(decoder) => {
                 let mut body = Vec::with_capacity(bytes.len());
@@ -344,7 +341,10 @@ impl UpstreamBody {
         match got {
             CallProgress::Data(bytes) => self.bytes(bytes),
             CallProgress::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
-                self.broken(EngineErrorKind::Protocol, None, "upstream sent too big trailers");
+                // A part of them may say the opposite of the whole, so that where nobody gets them they are forgotten.
+                if self.settings.pass_trailers {
+                    self.broken(EngineErrorKind::Protocol, None, "upstream sent too big trailers");
+                }
             }
             CallProgress::Trailers(fields) => {
                 for (name, value) in fields.iter() {
@@ -478,19 +478,20 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
 }
 
 /// Leaves of `body` the bytes without the framing; how many of the bytes were used, and whether the body is over.
-fn unframe(decoder: &mut ChunkedDecoder, body: &mut Vec<u8>) -> Result<(usize, bool), String> {
+fn unframe(decoder: &mut ChunkedDecoder, body: &mut Vec<u8>) -> (usize, Result<bool, String>) {
     // The body's bytes move up to where the framing was.
-    let (mut at, mut end, mut done) = (0, 0, false);
-    while !done && at < body.len() {
-        let step = decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
-        let data = at + step.data.start..at + step.data.end;
-        at += step.consumed;
-        body.copy_within(data.clone(), end);
-        end += data.len();
-        done = step.done;
+    let (mut at, mut end, mut read) = (0, 0, Ok(false));
+    while read == Ok(false) && at < body.len() {
+        read = decoder.decode(&body[at..]).map(|step| {
+            let data = at + step.data.start..at + step.data.end;
+            at += step.consumed;
+            body.copy_within(data.clone(), end);
+            end += data.len();
+            step.done
+        });
     }
     body.truncate(end);
-    Ok((at, done))
+    (at, read.map_err(|bad| error_log::chunk_message(bad, decoder.trailers())))
 }
 
 /// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One

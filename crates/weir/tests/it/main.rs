@@ -9,7 +9,7 @@
 //! | files, content handlers | `static_freshness`, `content_handlers`, `echo`, `redirect_targets`, `post_action` |
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
-//! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`; names in `resolver` |
+//! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
@@ -131,6 +131,7 @@ mod upstream_members;
 mod upstream_responses;
 mod upstream_sources;
 mod upstream_spill;
+mod upstream_trailers;
 mod workers;
 mod workers_background_services;
 mod workers_rebalance;

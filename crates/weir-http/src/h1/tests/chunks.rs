@@ -113,7 +113,8 @@ fn an_upstream_may_leave_out_crs_and_pad_sizes() {
 
 #[test]
 fn trailers_are_bounded_and_forbidden_ones_dropped() {
-    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Client, TrailerLimits { bytes: 60, fields: 3 });
+    let limits = TrailerLimits { bytes: 60, fields: 3, misfit: TrailerMisfit::Refused };
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Client, limits);
     let input = b"0\r\nHost: a\r\nX-Sum: 9\r\nContent-Length: 7\r\n\r\n";
     assert_eq!(decode(&mut decoder, input, &[]), Ok((Vec::new(), input.len(), true)));
     let trailers = decoder.trailers();
@@ -121,12 +122,64 @@ fn trailers_are_bounded_and_forbidden_ones_dropped() {
     assert_eq!((field.known, field.name.of(trailers.bytes())), (KnownField::Other, &b"X-Sum"[..]));
     assert_eq!(field.value.of(trailers.bytes()), b"9");
 
-    let limits = TrailerLimits { bytes: 60, fields: 3 };
     let refused = |input: &str| {
         decode(&mut ChunkedDecoder::new(ChunkStrictness::Client, limits), input.as_bytes(), &[])
     };
     assert_eq!(refused("0\r\nA:b\r\nA:b\r\nA:b\r\nA:b\r\n\r\n"), Err(BadChunk::TrailersTooLarge));
     assert_eq!(refused(&format!("0\r\nA: {}\r\n\r\n", "b".repeat(60))), Err(BadChunk::TrailersTooLarge));
+}
+
+/// As nginx has it where trailers are not passed on: the section ends with its empty line whatever is in it.
+#[test]
+fn a_trailer_section_that_is_skipped_breaks_no_body() {
+    let limits = TrailerLimits { bytes: 60, fields: 3, misfit: TrailerMisfit::Skipped };
+    let lines = [
+        "A: b\r\n".repeat(4),
+        format!("A: {}\r\n", "b".repeat(100_000)),
+        "bad name: x\r\n".to_owned(),
+        ":status: 500\r\n".to_owned(),
+        "A: b\0c\r\nD: e\r\n".to_owned(),
+        "none\r\n".to_owned(),
+    ];
+    for lines in lines {
+        let input = format!("2\r\nab\r\n0\r\n{lines}\r\n");
+        for cut in [vec![], vec![input.len() / 2], (1..input.len().min(90)).collect()] {
+            let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, limits);
+            let read = decode(&mut decoder, format!("{input}HTTP").as_bytes(), &cut);
+            assert_eq!(read, Ok((b"ab".to_vec(), input.len(), true)), "{}", lines.escape_debug());
+            assert!(decoder.trailers().fields().is_empty());
+            assert!(decoder.trailers().bytes().len() <= 60);
+        }
+    }
+    // What can be read is there all the same.
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, limits);
+    decode(&mut decoder, b"0\r\nA: b\r\n\r\n", &[]).expect("it is well formed");
+    assert_eq!(decoder.trailers().fields().len(), 1);
+}
+
+#[test]
+fn a_trailer_that_is_refused_is_named() {
+    for (line, named) in [
+        ("bad name: x", "\"bad\\x20...\""),
+        (":status: 500", "\"\\x3a...\""),
+        ("X: a\0b", "\"X: a\\x00...\""),
+    ] {
+        let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+        let read = decode(&mut decoder, format!("0\r\nOk: 1\r\n{line}\r\n\r\n").as_bytes(), &[]);
+        assert!(matches!(read, Err(BadChunk::InvalidTrailer(_))), "{line}: {read:?}");
+        let message = String::from_utf8(decoder.trailers().log_message()).expect("it is text");
+        assert_eq!(message, format!("upstream sent invalid trailer: {named}"));
+    }
+}
+
+#[test]
+fn trailers_whose_names_are_no_names_are_dropped() {
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+    decode(&mut decoder, b"0\r\n\xff: 1\r\nX_u: 2\r\nX.d: 3\r\nX(: 4\r\n\r\n", &[])
+        .expect("it is well formed");
+    let trailers = decoder.trailers();
+    let names: Vec<&[u8]> = trailers.fields().iter().map(|field| field.name.of(trailers.bytes())).collect();
+    assert_eq!(names, [&b"X_u"[..], b"X.d"]);
 }
 
 #[test]

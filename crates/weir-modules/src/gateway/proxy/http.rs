@@ -6,6 +6,7 @@ use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
+    TrailerMisfit,
 };
 use weir_http::{Field, KnownField, Method, Version};
 use weir_upstream::UpstreamSettings;
@@ -138,7 +139,7 @@ impl HttpPass {
             BodyLength::Bytes(0) => BodyDecoder::None,
             BodyLength::Bytes(length) => BodyDecoder::Length(length),
             BodyLength::Chunked => {
-                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, self.trailer_limits());
                 BodyDecoder::Chunked(Box::new(decoder))
             }
             BodyLength::UntilClose => {
@@ -149,6 +150,20 @@ impl HttpPass {
         let len = head.len;
         answer_head::keep(x, bytes, head, incoming);
         Ok(HeadProgress::Complete(len))
+    }
+}
+
+impl HttpPass {
+    /// As in nginx a trailer section that is passed on has as much room as a head, and one that is not may be anything.
+    fn trailer_limits(&self) -> TrailerLimits {
+        match self.settings.pass_trailers {
+            true => TrailerLimits {
+                bytes: self.settings.buffer_size as usize,
+                fields: usize::MAX,
+                misfit: TrailerMisfit::Refused,
+            },
+            false => TrailerLimits::SKIPPED,
+        }
     }
 }
 

@@ -321,7 +321,7 @@ impl SourceResponse {
             BodyLength::None | BodyLength::Bytes(0) => SourceFraming::Over,
             BodyLength::Bytes(length) => SourceFraming::Length(length),
             BodyLength::Chunked => {
-                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
+                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::SKIPPED);
                 SourceFraming::Chunked(Box::new(decoder))
             }
             BodyLength::UntilClose => SourceFraming::UntilClose,
