@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::io;
 
-use weir_http::h1::{BadChunk, TrailerFields};
 use weir_rt::file::errno_text;
 use weir_trace::Cause;
 
@@ -11,15 +10,6 @@ use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason}
 use crate::peer::Peer;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
-
-/// What is wrong with a body in chunks, `trailers` being what was read of its trailer section.
-pub(crate) fn chunk_message(bad: BadChunk, trailers: &TrailerFields) -> String {
-    match bad {
-        BadChunk::TrailersTooLarge => "upstream sent too big trailers".to_owned(),
-        BadChunk::InvalidTrailer(_) => String::from_utf8_lossy(&trailers.log_message()).into_owned(),
-        _ => "upstream sent invalid chunked response".to_owned(),
-    }
-}
 
 /// At level error, with the request's context and the server's.
 pub(crate) fn error(x: &Exchange, message: &dyn Display) {

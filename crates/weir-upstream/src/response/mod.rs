@@ -2,6 +2,7 @@
 
 pub(crate) mod cache_writer;
 pub(crate) mod cached_body;
+mod chunked_body;
 pub(crate) mod headers;
 pub(crate) mod limit_rate;
 pub(crate) mod read_ahead;

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use weir_http::h1::ChunkedDecoder;
 use weir_rt::RecvOutcome;
 use weir_trace::{Site, WaitKind};
 
@@ -17,6 +16,7 @@ use crate::protocol::{BodyDecoder, RequestFraming};
 use crate::request::attempt_records::AttemptRecords;
 use crate::request::exchange_part::part;
 use crate::response::cache_writer::{ResponseFile, ResponseFileWriter, WriteProgress as Progress};
+use crate::response::chunked_body;
 use crate::response::headers;
 use crate::response::limit_rate::ReadPace;
 use crate::response::read_ahead::{ReadAhead, ReadAheadRoom};
@@ -180,7 +180,7 @@ impl UpstreamBody {
             BodyDecoder::Chunked(decoder) => {
                 let mut body = bytes;
                 let len = body.len();
-                let (used, read) = unframe(decoder, &mut body);
+                let (used, read) = chunked_body::unframe(decoder, &mut body);
                 self.keep &= read == Ok(false) || used == len;
                 if read == Ok(true) {
                     self.records.note_trailers(decoder.trailers());
@@ -475,23 +475,6 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
         lease.group.pool.give(&x.worker, &lease.peer, connection);
     }
     x.respond(ResponseBody::Whole(rest.into()))
-}
-
-/// Leaves of `body` the bytes without the framing; how many of the bytes were used, and whether the body is over.
-fn unframe(decoder: &mut ChunkedDecoder, body: &mut Vec<u8>) -> (usize, Result<bool, String>) {
-    // The body's bytes move up to where the framing was.
-    let (mut at, mut end, mut read) = (0, 0, Ok(false));
-    while read == Ok(false) && at < body.len() {
-        read = decoder.decode(&body[at..]).map(|step| {
-            let data = at + step.data.start..at + step.data.end;
-            at += step.consumed;
-            body.copy_within(data.clone(), end);
-            end += data.len();
-            step.done
-        });
-    }
-    body.truncate(end);
-    (at, read.map_err(|bad| error_log::chunk_message(bad, decoder.trailers())))
 }
 
 /// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One
