@@ -420,6 +420,12 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"/", b"d41d8cd98f00b204e9800998ecf8427e", b"0", b"g"],
     },
     Target {
+        name: "mp4",
+        run: weir_modules::fuzzed::mp4,
+        seeds: &[MP4],
+        tokens: &[b"moov", b"trak", b"mdat", b"stts", b"stsc", b"stco", b"co64", b"\0\0\0\x01", b"\xff\xff\xff\xff", b"\0\0\0\0"],
+    },
+    Target {
         name: "user_id",
         run: weir_modules::fuzzed::user_id,
         seeds: &[b"fwAAAVTxR7Y8tQAZAwMEAg==", b"fwAAAVTxR7Y8tQAZAwMEAgE=", b"short"],
@@ -481,3 +487,17 @@ mod tests {
         TARGETS.iter().for_each(|target| (target.run)(b""));
     }
 }
+
+/// A movie of one track with four samples in two chunks, after the bytes that choose the times.
+const MP4: &[u8] =
+    b"\x0a\x14\0\0\0\0\x10ftypisom\0\0\0\0\0\0\x01\xdcmoov\0\0\0lmvhd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\xe8\0\
+    \0\x01\x90\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01htrak\0\0\0\x5ctkhd\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x90\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x04mdia\0\0\0 mdhd\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\x03\xe8\0\0\x01\x90\0\0\0\0\0\0\0\xdcminf\0\0\0\x14vmhd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\xc0stbl\0\0\0\x18stsd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x18stts\0\0\0\0\0\0\0\x01\0\0\0\x04\0\0\
+    \0d\0\0\0\x18stss\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0\x03\0\0\0\x18ctts\0\0\0\0\0\0\0\x01\0\0\0\x04\0\0\
+    \0\x07\0\0\0\x1cstsc\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0$stsz\0\0\0\0\0\0\0\0\0\0\0\
+    \x04\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x18stco\0\0\0\0\0\0\0\x02\0\0\x01\xf4\0\0\x01\xf7\0\
+    \0\0\x12mdatabcdefghij";

@@ -9,6 +9,7 @@ use weir_http::Span;
 use weir_http::deflate::DeflateSettings;
 use weir_http::h1::{HeadParse, ResponseHead};
 
+use crate::content::mp4;
 use crate::filters::compress::{BodyCoder, DeflateOp};
 use crate::filters::gunzip::GunzipCoder;
 use crate::filters::gzip::GzipCoder;
@@ -122,6 +123,18 @@ pub fn htpasswd(data: &[u8]) {
 pub fn secure_link(data: &[u8]) {
     if let Some((start, end)) = secure_link::rest(data, b"secret") {
         assert!(start < end && end as usize == data.len());
+    }
+}
+
+/// A file of `mp4`: a clip of it, or a reason. The first bytes choose the times.
+pub fn mp4(data: &[u8]) {
+    let [start, length, key_frame, file @ ..] = data else { return };
+    let ms = |byte: &u8| u64::from(*byte) * 10;
+    let span = mp4::ClipSpan { start: ms(start), length: ms(length), key_frame: key_frame % 2 == 0 };
+    let buffers = mp4::Mp4Buffers { size: 64, max: 1 << 20 };
+    if let Ok(Some(clip)) = mp4::clip(&file, file.len() as u64, span, buffers) {
+        assert!(clip.offset.checked_add(clip.len).is_some_and(|end| end <= file.len() as u64));
+        assert!(clip.head.len() <= file.len() + 200 * (1 + file.len() / 8));
     }
 }
 

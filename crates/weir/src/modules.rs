@@ -4,11 +4,11 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_lua::Lua;
 use weir_modules::{
-    Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
-    EmptyGif, FastCgi, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map,
-    Memcached, Mirror, NotModified, Otel, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi,
-    SecureLink, Slice, SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel,
-    UserId, Uwsgi, Zstd,
+    Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
+    CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
+    LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, Proxy, RandomIndex, Range,
+    Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients, Ssi, Static, StubStatus,
+    Sub, Subs, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::Ssl;
 use weir_upstream::UpstreamModule;
@@ -39,6 +39,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Access>(),
     ModuleDef::of::<AuthBasic>(),
     ModuleDef::of::<AuthRequest>(),
+    ModuleDef::of::<AuthRequire>(),
+    ModuleDef::of::<RedirectInside>(),
     ModuleDef::of::<TryFiles>(),
     ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Proxy>(),
@@ -49,6 +51,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Memcached>(),
     ModuleDef::of::<Tunnel>(),
     ModuleDef::of::<EmptyGif>(),
+    ModuleDef::of::<Flv>(),
+    ModuleDef::of::<Mp4>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),
     ModuleDef::of::<WelcomeModule>(),

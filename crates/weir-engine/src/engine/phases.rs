@@ -276,7 +276,12 @@ impl PhaseWalk {
             (_, Verdict::Respond) => Some(Verdict::Respond),
             // Only `Handler::wait` may wait, and that is over.
             (_, Verdict::Wait) => Some(Verdict::Status(500)),
-            (Phase::Content, Verdict::Declined | Verdict::Passed) if self.own => Some(Verdict::Status(404)),
+            // The location's own handler leaves the request to those of all locations, as in nginx.
+            (Phase::Content, Verdict::Declined | Verdict::Passed) if self.own => {
+                self.own = false;
+                self.enter(Phase::Content);
+                None
+            }
             (_, Verdict::Declined | Verdict::Passed) => None,
             (Phase::Content, Verdict::Ok) => Some(Verdict::Done),
             (Phase::ServerRewrite | Phase::Rewrite, Verdict::Ok) => None,

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod auth_require;
 pub mod browser;
 pub mod geo;
 pub mod limit_conn;

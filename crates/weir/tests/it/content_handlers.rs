@@ -246,4 +246,66 @@ both_drivers! {
         assert_eq!(asked("").text(), "hi\n");
         assert_eq!(server.get("/s").status, 500);
     }
+
+    /// `auth_require` and `internal_redirect`, by the manual of nginx, whose commercial edition has them.
+    fn access_by_variables_and_then_another_location(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%; auth_require $arg_a;
+                location / { return 200 plain; }
+                location /two { auth_require $arg_b $arg_c error=401; auth_require $arg_d; return 200 two; }
+                location /any { satisfy any; deny all; return 200 any; }
+                location /open { auth_require off; return 200 open; }
+                location /in { auth_require $arg_a; internal_redirect $arg_to?via=$uri; }
+                location /named { internal_redirect @named; }
+                location @named { internal; auth_require $arg_a; return 200 named$args; }
+                location /stay { auth_require off; internal_redirect $arg_none; try_files /none =404; }
+                location /to { auth_require off; internal; return 200 $args; } } }",
+        )
+        .driver(driver)
+        .allow("access forbidden by rule")
+        .start();
+        for (target, status, text) in [
+            ("/file?a=1", 200, "plain"),
+            ("/file", 200, "plain"),
+            ("/two?b=1&c=1&d=1", 200, "two"),
+            ("/open", 200, "open"),
+            ("/any?a=1", 200, "any"),
+        ] {
+            let said = server.get(target);
+            // `return` comes before the access phase.
+            assert_eq!((said.status, said.text().as_str()), (status, text), "{target}");
+        }
+        for (target, status) in [("/in?to=/to", 403), ("/in?a=0&to=/to", 403), ("/named", 403), ("/to", 404), ("/stay", 404)] {
+            assert_eq!(server.get(target).status, status, "{target}");
+        }
+        assert_eq!(server.get("/in?a=1&to=/to").text(), "via=/in");
+        assert_eq!(server.get("/named?a=1").text(), "nameda=1");
+    }
+
+    fn what_auth_require_refuses_has_its_status(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%;
+                location / { auth_require $arg_a $arg_b error=401; auth_require $arg_c; }
+                location /any/ { satisfy any; deny all; auth_require $arg_a; alias html/; }
+                location /from/ { allow all; auth_require $arg_a error=503; alias html/; } } }",
+        )
+        .driver(driver)
+        .file("html/file", "x")
+        .allow("access forbidden by rule")
+        .start();
+        for (target, status) in [
+            ("/file", 401),
+            ("/file?a=1", 401),
+            ("/file?a=1&b=0", 401),
+            ("/file?a=1&b=1", 403),
+            ("/file?a=1&b=1&c=", 403),
+            ("/file?a=1&b=1&c=00", 200),
+            ("/any/file", 403),
+            ("/any/file?a=1", 200),
+            ("/from/file", 503),
+            ("/from/file?a=1", 200),
+        ] {
+            assert_eq!(server.get(target).status, status, "{target}");
+        }
+    }
 }

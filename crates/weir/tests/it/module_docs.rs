@@ -13,10 +13,12 @@ use weir_engine::conf::build::STRUCTURE;
 use crate::not_in_weir;
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 26] = [
+const EXTRA: [&str; 28] = [
     "admin",
+    "auth_require",
     "fastcgi_cache_purge",
     "invalid_header_values",
+    "internal_redirect",
     "least_time",
     "peak_ewma",
     "profile",

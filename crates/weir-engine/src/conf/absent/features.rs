@@ -402,18 +402,11 @@ pub const ABSENT_FEATURES: &[AbsentFeature] = &[
     },
     // What is to come.
     AbsentFeature {
-        what: "ngx_http_mp4_module and ngx_http_flv_module yet",
-        directives: &["mp4", "mp4_buffer_size", "mp4_max_buffer_size", "mp4_start_key_frame", "flv"],
-        variables: &[],
-        why: "Not built yet.",
-        instead: "players fetch ranges of files",
-    },
-    AbsentFeature {
-        what: "\"auth_require\", \"internal_redirect\" and \"num_map\" yet",
-        directives: &["auth_require", "internal_redirect", "num_map"],
+        what: "\"num_map\" yet",
+        directives: &["num_map"],
         variables: &[],
         why: "Of nginx's commercial edition; not built yet.",
-        instead: "use \"access_by_lua_block\" with ngx.exit and ngx.exec, and \"map\"",
+        instead: "use \"map\" with expressions, or \"set_by_lua_block\"",
     },
     AbsentFeature {
         what: "\"client_body_early_read\" yet",
