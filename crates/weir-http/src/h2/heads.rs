@@ -39,9 +39,9 @@ impl H2Connection {
             return Some(0);
         }
         if let Some(block) = &self.block {
-            return Some(1 << 63 | u64::from(block.stream));
+            return Some((1 << 63) | u64::from(block.stream));
         }
-        let frame = |head: FrameHead| u64::from(head.stream) << 8 | u64::from(head.kind);
+        let frame = |head: FrameHead| (u64::from(head.stream) << 8) | u64::from(head.kind);
         (!input.is_empty()).then(|| FrameHead::read(input).map_or(1 << 62, frame))
     }
 

@@ -359,11 +359,13 @@ impl MasterProcess {
             return;
         }
         self.dismiss_agent();
-        self.fail_reload("the server process ended before it answered");
         if how == ProcessEnd::Exited(FATAL) {
+            self.fail_reload("the server process ended before it responded");
             return child::log_fatal(server.name, server.pid);
         }
-        self.respawn.after(server);
+        if !self.hand_over_again() {
+            self.respawn.after(server);
+        }
     }
 
     /// Starts the server, or tries again later.

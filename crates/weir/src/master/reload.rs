@@ -131,6 +131,8 @@ impl MasterProcess {
                 let asked = bundle(&next.cycle).and_then(|(order, fds)| server.send(&order, &fds));
                 match asked {
                     Ok(()) => self.reload.asked = Some(AskedServer { began, next }),
+                    // It is gone, or going: the one that takes its place begins with the new configuration.
+                    Err(error) if is_gone(&error) => self.replace(began, next),
                     Err(error) => {
                         let reason = settings::reason(&error);
                         let told = format!("the server process can't be given the configuration ({reason})");
@@ -150,6 +152,14 @@ impl MasterProcess {
         log::set_main(next.log);
         self.reload.replacing = Some(ReplacingServer { began, before, server, retired });
         self.spawn();
+    }
+
+    /// The server process has ended while it was asked to take a new configuration: the next one begins with that, and where
+    /// it ends, too, before it is ready, with the one before. `false`: it was not asked.
+    pub(super) fn hand_over_again(&mut self) -> bool {
+        let Some(AskedServer { began, next }) = self.reload.asked.take() else { return false };
+        self.replace(began, next);
+        true
     }
 
     /// The new server process is ready: the one before may go.
@@ -248,6 +258,14 @@ impl MasterProcess {
             self.conclude(began, Err(vec![why.to_owned()]));
         }
     }
+}
+
+/// Whether the process at the other end of a channel has closed it.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
 }
 
 /// A configuration as the server gets it.

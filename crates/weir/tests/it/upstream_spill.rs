@@ -132,7 +132,8 @@ both_drivers! {
     /// nginx ends the response there; it needs no file, only the client's patience.
     fn without_a_place_for_the_file_the_response_comes_as_the_client_takes_it(driver) {
         let (backend, _) = giver(LENGTH, 32);
-        let server = proxy(&backend, "");
+        // Slower than the server for certain, so that the file is asked for.
+        let server = proxy(&backend, "limit_rate 6m;");
         std::fs::remove_dir_all(server.dir().path().join("proxy_temp")).expect("made at the start");
         let mut client = server.client();
         client.send(get("/"));

@@ -1,4 +1,4 @@
-//! HUP and USR2 right after each other, under load: nothing is lost, and nothing is left over.
+//! HUP, USR2 and a server's death right after each other, under load: nothing is lost, and nothing is left over.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -106,6 +106,34 @@ both_drivers! {
             assert!(server.wait_exit().status.success());
         }
         assert!(!pid.exists(), "removed by the last master");
+    }
+
+    /// The server dies at some point of a reload: the master has another, with what is configured by then.
+    fn a_server_that_dies_in_a_reload_is_replaced(driver) {
+        let server = start(driver);
+        let (pid, began) = (server.pid(), Instant::now());
+        let before = descriptors(pid);
+        let mut n = 0;
+        for pause in [0, 1, 2, 4, 8, 16, 32, 64] {
+            // One that dies again and again soon after its start is started later and later.
+            if began.elapsed() > 2 * LONG {
+                break;
+            }
+            n += 1;
+            write(&server, n);
+            kill(pid, "HUP");
+            sleep(Duration::from_millis(pause));
+            for child in children(pid) {
+                // It may be gone by itself.
+                let _gone = Command::new("sh").args(["-c", &format!("kill -KILL {child}")]).output();
+            }
+            server_of(pid, None);
+            kill(pid, "HUP");
+            wait_version(&server, n);
+        }
+        assert!(n >= 3, "{n} deaths in {LONG:?}");
+        wait_for("one server", || (children(pid).len() == 1).then_some(()));
+        wait_for("the master's descriptors as before", || (descriptors(pid) <= before + SPARE).then_some(()));
     }
 }
 
