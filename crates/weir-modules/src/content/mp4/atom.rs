@@ -87,7 +87,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, number: &[u8]) {
     bytes[at..at + number.len()].copy_from_slice(number);
 }
 
-/// The first of a table's entries, which has as many bytes as fields of four.
+/// Entry `index` of a table whose entries are `FIELDS` numbers of four bytes; `None` after the last.
 pub(super) fn entry<const FIELDS: usize>(table: &[u8], index: usize) -> Option<[u32; FIELDS]> {
     let start = index.checked_mul(FIELDS * 4)?;
     let mut fields = [0; FIELDS];
