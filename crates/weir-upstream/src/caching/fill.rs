@@ -64,13 +64,15 @@ impl CacheFetch {
                 _ => {}
             }
         }
-        judged.keeps &= !judged.freshness.refused && judged.vary.len() <= VARY && !names_all(&judged.vary);
+        // As in nginx what may not be cached is not judged by this client's conditions either: it goes on as it came.
+        judged.keeps &= !judged.freshness.refused && judged.freshness.may_be_kept();
+        judged.keeps &= judged.vary.len() <= VARY && !names_all(&judged.vary);
         judged
     }
 
     /// Until when a response with `status` may be used; `None`: not at all.
     fn until(&self, judged: &CacheJudgement, status: u16) -> Option<u64> {
-        if !judged.keeps || !judged.freshness.may_be_kept() {
+        if !judged.keeps {
             return None;
         }
         let now = weir_rt::unix_time().0;

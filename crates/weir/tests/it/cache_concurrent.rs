@@ -461,6 +461,22 @@ both_drivers! {
         assert_eq!(server.dir().read("other/at/c"), "file");
     }
 
+    /// nginx does not look at the client's conditions where it caches nothing; the server was asked without them.
+    fn what_may_not_be_cached_goes_on_whatever_the_condition(driver) {
+        let expired = "Expires: Thu, 01 Jan 1970 00:00:00 GMT";
+        let fields = ["Cache-Control: private", "Cache-Control: no-store", "X-Accel-Expires: 0", "Set-Cookie: a=b", expired];
+        for (field, status) in fields.map(|field| (field, 200)).into_iter().chain([("X-Up: 1", 412)]) {
+            let backend = Backend::start(move |visit| {
+                while visit.head().is_some() {
+                    visit.send(format!("HTTP/1.1 200 OK\r\n{field}\r\nContent-Length: 4\r\n\r\ntext"));
+                }
+            });
+            let server = Server::start(&conf(&backend, "", "proxy_cache_valid 1h;"));
+            let response = server.client().request("GET / HTTP/1.1\r\nHost: h\r\nIf-Match: \"other\"\r\n\r\n");
+            assert_eq!(response.status, status, "{field}");
+        }
+    }
+
     fn other_protocols_have_caches_of_their_own(driver) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = asked.clone();
