@@ -100,20 +100,13 @@ impl Module for UpstreamModule {
                  of peers is always shared by all workers in Weir; the size is only checked.",
             ),
         DirectiveRow::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky)
-            .syntax(
-                "sticky cookie name [expires=time] [domain=domain] [path=path] [secure] [httponly] \
-                 [samesite=value] | route $variable ... | learn create=$variable lookup=$variable \
-                 zone=name:size [timeout=time] [header]",
-            )
+            .syntax("sticky cookie | route | learn [parameter ...]")
             .doc(
                 "Binds clients to peers: by a cookie that Weir sets, by the `route` of a peer found in \
                  variables, or by sessions that are learned from responses.",
             ),
         DirectiveRow::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
-            .syntax(
-                "source file path | url url | etcd url key=key | etcd url prefix=key | consul url \
-                 service=name [parameters]",
-            )
+            .syntax("source kind place [parameter ...]")
             .doc(
                 "Where the list of peers is read from at run time: a file, a URL, etcd or Consul; see \
                  docs/upstreams.md for the parameters.",
@@ -123,11 +116,7 @@ impl Module for UpstreamModule {
                  restart; used in place of `server` lines.",
         ),
         DirectiveRow::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
-            .syntax(
-                "health_check [type=http|tcp|grpc] [interval=time] [jitter=time] [timeout=time] \
-                 [fails=number] [passes=number] [uri=uri] [host=name] [status=codes] [match=name] \
-                 [mandatory] [grpc_service=name] [grpc_status=code]",
-            )
+            .syntax("health_check [parameter ...]")
             .doc(
                 "Checks the peers periodically. A peer that fails `fails` (1) checks in a row gets no \
                  requests until it has passed `passes` (1); the defaults are `interval=5s uri=/ \
