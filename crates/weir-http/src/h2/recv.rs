@@ -48,8 +48,8 @@ pub enum H2Event {
         /// What the peer did, where we closed it.
         reason: Option<&'static str>,
     },
-    /// The content of a stream is not what its head announced. What else comes of it is dropped; the caller responses
-    /// that, or resets the stream with PROTOCOL_ERROR.
+    /// The content of a stream is not what its head announced. What else comes of it is dropped; the caller responds
+    /// with that, or resets the stream with PROTOCOL_ERROR.
     Malformed {
         /// The stream.
         key: StreamKey,

@@ -171,7 +171,7 @@ pub(crate) fn start(
 fn attach(id: u8) -> Option<AttachedThread> {
     weir_rt::sampler::attach(u32::from(id))
         .inspect_err(|error| {
-            log::cycle(LogLevel::Warn, &format_args!("worker {id} can't be profiled: {error}"))
+            log::cycle(LogLevel::Warn, &format_args!("worker {id} can't be profiled: {error}"));
         })
         .ok()
 }
