@@ -212,7 +212,7 @@ fn movies() -> Vec<(String, Vec<u8>)> {
             .status();
         match made {
             Ok(status) if status.success() => {
-                movies.push((name.to_owned(), fs::read(path).expect("it was made")))
+                movies.push((name.to_owned(), fs::read(path).expect("it was made")));
             }
             _ => eprintln!("skipped: ffmpeg, which makes {name}, is not installed or lacks a codec"),
         }

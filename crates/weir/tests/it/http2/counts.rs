@@ -268,7 +268,7 @@ impl Link {
     }
 
     /// Reads whatever still comes.
-    pub(super) fn to_the_end(&mut self) {
+    pub(super) fn read_to_end(&mut self) {
         while !self.ended {
             self.frame();
         }

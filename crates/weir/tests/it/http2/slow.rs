@@ -45,7 +45,7 @@ both_drivers! {
             }).collect();
             link.until(|link| streams.iter().all(|(stream, _)| link.body(*stream) >= 10_000));
             let logged: Vec<_> = streams.iter().map(|(_, number)| logged(&server, *number)).collect();
-            link.to_the_end();
+            link.read_to_end();
             let came: Vec<_> = streams.iter().map(|(stream, _)| link.came(*stream)).collect();
             // The head of a frame that is cut off is nobody's.
             let whole = |all: &[super::counts::Came]| all.iter().map(|came| came.whole).sum::<u64>();
