@@ -1,9 +1,8 @@
 //! `mp4` and `flv`: parts of files by time and by bytes, beside nginx where it is installed.
 
-use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use weir_test::{Response, Server, TempDir, TestServerBuilder, both_drivers};
+use weir_test::{Response, Server, TestServerBuilder, both_drivers};
 
 const CONF: &str = "http { server { listen 127.0.0.1:%%PORT%%; root html; max_ranges 3;
     location / { mp4; }
@@ -136,11 +135,10 @@ both_drivers! {
 #[test]
 fn parts_of_movies_are_those_of_nginx() {
     let Some(nginx) = weir_test::nginx(CONF).filter(|_| nginx_has_the_modules()) else {
-        return eprintln!("skipped: there is no nginx with mp4 and flv");
+        return weir_test::skip("there is no nginx with mp4 and flv");
     };
-    let movies = movies();
     let add = |builder: TestServerBuilder| {
-        movies.iter().fold(builder, |builder, (name, bytes)| builder.file(&format!("html/{name}"), bytes))
+        MOVIES.iter().fold(builder, |builder, (name, bytes)| builder.file(&format!("html/{name}"), bytes))
     };
     let (weir, nginx) = (with_files(add(Server::builder(CONF))), with_files(add(nginx)));
     let times = [
@@ -159,7 +157,7 @@ fn parts_of_movies_are_those_of_nginx() {
         "?start=1.",
         "?start=1.2.3",
     ];
-    let names = movies.iter().map(|(name, _)| name.as_str()).chain(["a.mp4"]);
+    let names = MOVIES.iter().map(|(name, _)| *name).chain(["a.mp4"]);
     for path in names.flat_map(|name| [format!("/{name}"), format!("/key/{name}")]) {
         for time in times {
             for range in ["", "Range: bytes=100-999\r\n", "Range: bytes=-5\r\n"] {
@@ -182,40 +180,11 @@ fn nginx_has_the_modules() -> bool {
     modules.contains("http_mp4_module") && modules.contains("http_flv_module")
 }
 
-/// Movies that ffmpeg makes: with the index first and last, with B-frames, sound, and fragments that are refused.
-fn movies() -> Vec<(String, Vec<u8>)> {
-    let directory = TempDir::new();
-    let sources = [
-        "-f",
-        "lavfi",
-        "-i",
-        "testsrc2=size=64x48:rate=25:duration=8",
-        "-f",
-        "lavfi",
-        "-i",
-        "sine=duration=8",
-    ];
-    let mut movies = Vec::new();
-    for (name, options) in [
-        ("last.mp4", &["-c:v", "libx264", "-g", "20", "-bf", "2", "-c:a", "aac"][..]),
-        ("first.mp4", &["-c:v", "libx264", "-g", "50", "-c:a", "aac", "-movflags", "faststart"]),
-        ("fragments.mp4", &["-c:v", "mpeg4", "-c:a", "aac", "-movflags", "frag_keyframe+empty_moov"]),
-        ("sound.m4a", &["-vn", "-c:a", "aac"]),
-    ] {
-        let path = directory.path().join(name);
-        let made = Command::new("ffmpeg")
-            .args(["-v", "error", "-y"])
-            .args(sources)
-            .args(options)
-            .arg(&path)
-            .stdin(Stdio::null())
-            .status();
-        match made {
-            Ok(status) if status.success() => {
-                movies.push((name.to_owned(), fs::read(path).expect("it was made")));
-            }
-            _ => eprintln!("skipped: ffmpeg, which makes {name}, is not installed or lacks a codec"),
-        }
-    }
-    movies
-}
+/// Movies that ffmpeg has made: with the index last and first, with B-frames, sound alone, and fragments, which are
+/// refused (data/movies/README.md).
+const MOVIES: [(&str, &[u8]); 4] = [
+    ("last.mp4", include_bytes!("../data/movies/last.mp4")),
+    ("first.mp4", include_bytes!("../data/movies/first.mp4")),
+    ("fragments.mp4", include_bytes!("../data/movies/fragments.mp4")),
+    ("sound.m4a", include_bytes!("../data/movies/sound.m4a")),
+];
