@@ -194,7 +194,7 @@ impl Attempt {
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
-        if let Some(limit) = group.group.awaits_names()
+        if let Some(limit) = group.group.name_patience()
             && let Some(lease) = Box::pin(self.first_address(x, group, tried, limit)).await?
         {
             return Ok(Some(lease));
@@ -218,11 +218,13 @@ impl Attempt {
         let timer = weir_rt::Timer::new();
         timer.arm(limit);
         loop {
+            // In this order: names that are found between two of these lines are seen below, or wake this again.
             let seen = group.group.changes();
+            let awaited = group.group.awaits_names();
             if let Some(lease) = group.pick(x, tried) {
                 return Ok(Some(lease));
             }
-            if timer.expired() || group.group.awaits_names().is_none() {
+            if timer.expired() || !awaited {
                 return Ok(None);
             }
             let mut changed = pin!(group.group.clone().changed(seen));

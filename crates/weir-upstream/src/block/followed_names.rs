@@ -75,19 +75,22 @@ impl Upstream {
         }
     }
 
-    /// For how many milliseconds a request may wait for the first addresses of the upstream's names, which are being
-    /// looked up for the first time; `None`: none is.
-    pub(crate) fn awaits_names(&self) -> Option<u64> {
+    /// For how many milliseconds a request may wait for the first addresses of the upstream's names; `None`: it has none.
+    pub(crate) fn name_patience(&self) -> Option<u64> {
         let (_, timeout) = self.names.resolver.get()?;
+        let named = |origin: &ServerEntry| matches!(origin.place, ServerPlace::Name(_));
+        self.origins().list.iter().any(named).then_some(*timeout)
+    }
+
+    /// Whether a name of the upstream is being looked up for the first time. Once this is false, the peers are those that
+    /// were found: look for one after asking this, not before.
+    pub(crate) fn awaits_names(&self) -> bool {
         let awaited = |named: &FollowedName| {
             named.followed.load(Relaxed) && !named.settled.load(Relaxed) && named.answer().is_none()
         };
+        // `found` holds the list until the peers are there.
         let origins = self.origins();
-        let awaits = origins
-            .list
-            .iter()
-            .any(|origin| matches!(&origin.place, ServerPlace::Name(named) if awaited(named)));
-        awaits.then_some(*timeout)
+        origins.list.iter().any(|origin| matches!(&origin.place, ServerPlace::Name(named) if awaited(named)))
     }
 
     /// What became of a name; `false`: it is no server of the upstream any more. One that is not there has no
