@@ -196,11 +196,10 @@ impl ResponseHead {
     fn notice(&mut self, known: KnownField, value: &[u8]) -> Result<(), BadRequest> {
         // An interim response has no content, so that nothing may be said of its framing (RFC 9110 section 8.6, RFC 9112
         // section 6.1): what is said all the same means nothing. 101 is the end of HTTP.
-        if matches!(self.status, 100 | 102..=199) {
-            return Ok(());
-        }
+        let is_interim = matches!(self.status, 100 | 102..=199);
         match known {
             KnownField::Connection => self.connection.add(value),
+            KnownField::ContentLength | KnownField::TransferEncoding if is_interim => {}
             KnownField::ContentLength => {
                 let length = decimal(value).ok_or(BadRequest::ContentLengthInvalid)?;
                 if self.content_length.is_some_and(|before| before != length) {

@@ -3,6 +3,7 @@
 pub(crate) mod balancer;
 pub(crate) mod conf;
 pub(crate) mod filters;
+mod install;
 pub(crate) mod malloc_trim;
 pub(crate) mod module;
 pub(crate) mod phases;

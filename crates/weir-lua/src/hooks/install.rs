@@ -1,0 +1,150 @@
+//! What the plans of blocks with scripts get: handlers, filters, hooks of handshakes, and the VM that they share.
+
+use std::rc::Rc;
+
+use weir_conf::{Error, Result};
+use weir_engine::Phase as EnginePhase;
+use weir_engine::filter::FilterSlot;
+use weir_engine::plan::{PlanBuilder, PlanLevel};
+use weir_trace::SiteKind;
+
+use crate::api::socket;
+use crate::hooks::balancer::HasBalancers;
+use crate::hooks::conf::LuaConf;
+use crate::hooks::filters::{BodyScript, HeaderScript};
+use crate::hooks::malloc_trim;
+use crate::hooks::phases::{LogScript, PhaseScript, ScriptHome};
+use crate::hooks::set_by::VmSlot;
+use crate::hooks::tls::clients::ClientScripts;
+use crate::hooks::tls::upstream::UpstreamScripts;
+use crate::hooks::wiring::WIRING;
+use crate::run::settings::ScriptSettings;
+use crate::vm::chunk::ScriptChunk;
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
+use crate::vm::settings::VmSettings;
+
+/// Installs what a plan has of scripts.
+///
+/// # Errors
+/// The script of `init_by_lua` that failed, or a VM that can't be made.
+pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
+    if plan.level == PlanLevel::Alone {
+        plan.keep(conf.settings());
+        plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
+        if conf.main.has_scripts() {
+            vm_of(conf, plan)?;
+        }
+        return Ok(());
+    }
+    if let Some(every) = conf.main.malloc_trim.filter(|every| *every > 0) {
+        let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::TrimCount::default())))?;
+        plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::MallocTrim::new(every, count));
+    }
+    let balances = plan.link.configuration.tables.shared::<HasBalancers>().is_some_and(|any| any.0);
+    if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
+        return Ok(());
+    }
+    let link = plan.link.clone();
+    let vm = vm_of(conf, plan)?;
+    let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+    let settings = conf.settings();
+    let home = ScriptHome::new(&vm, &settings);
+    slot.0.get_or_init(|| home.clone());
+    plan.keep(settings);
+    plan.keep(home.clone());
+    plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
+    install_phases(conf, plan, &vm, settings);
+    install_tls(conf, plan, &home, settings);
+    install_responses(conf, plan, &home, settings);
+    Ok(())
+}
+
+/// The scripts of the phases before the content.
+fn install_phases(conf: &LuaConf, plan: &mut PlanBuilder<'_>, vm: &Rc<LuaVm>, settings: ScriptSettings) {
+    let of_server = plan.level == PlanLevel::Server;
+    let handlers = [
+        (&conf.server_rewrite, EnginePhase::ServerRewrite, ScriptPhase::ServerRewrite, of_server),
+        (&conf.rewrite, EnginePhase::Rewrite, ScriptPhase::Rewrite, true),
+        (&conf.access, EnginePhase::Access, ScriptPhase::Access, true),
+        (&conf.precontent, EnginePhase::Precontent, ScriptPhase::Precontent, true),
+    ];
+    let main = &conf.main;
+    let first = |phase| match phase {
+        // ngx_lua's handler of this phase is not put off to its end, unlike those of the others.
+        ScriptPhase::ServerRewrite => true,
+        ScriptPhase::Rewrite => main.rewrite_first == Some(true),
+        ScriptPhase::Access => main.access_first == Some(true),
+        ScriptPhase::Precontent => main.precontent_first == Some(true),
+        _ => false,
+    };
+    for (source, at, phase, here) in handlers {
+        let (Some(source), true) = (source, here) else { continue };
+        let script = PhaseScript::new(vm, phase, ScriptChunk::new(source.clone()), settings);
+        match first(phase) {
+            true => plan.first_handler(at, phase.label(), script),
+            false => plan.handler(at, phase.label(), script),
+        }
+    }
+}
+
+/// The scripts of handshakes.
+fn install_tls(conf: &LuaConf, plan: &mut PlanBuilder<'_>, home: &ScriptHome, settings: ScriptSettings) {
+    if plan.level == PlanLevel::Server && conf.secure.are_for_clients() {
+        weir_server::tls::handle_client_hello(plan, ClientScripts::new(home, settings, &conf.secure));
+    }
+    if conf.secure.are_for_servers() {
+        weir_upstream::tls_client::handle_upstream_handshakes(
+            plan,
+            UpstreamScripts::new(home, settings, &conf.secure),
+        );
+    }
+}
+
+/// The scripts that make, change and log responses.
+fn install_responses(
+    conf: &LuaConf,
+    plan: &mut PlanBuilder<'_>,
+    home: &ScriptHome,
+    settings: ScriptSettings,
+) {
+    if let Some(source) = &conf.content {
+        let script =
+            PhaseScript::new(&home.vm, ScriptPhase::Content, ScriptChunk::new(source.clone()), settings);
+        plan.content(ScriptPhase::Content.label(), script);
+    }
+    if let Some(source) = &conf.log {
+        plan.handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(home, source));
+    }
+    if let Some(source) = &conf.header_filter {
+        plan.header_filter(
+            FilterSlot::Aux,
+            ScriptPhase::HeaderFilter.label(),
+            HeaderScript::new(home, source),
+        );
+    }
+    if let Some(source) = &conf.body_filter {
+        let site = plan.site(SiteKind::BodyFilter, ScriptPhase::BodyFilter.label());
+        plan.header_filter(
+            FilterSlot::Aux,
+            ScriptPhase::BodyFilter.label(),
+            BodyScript::new(home, source, site),
+        );
+    }
+}
+
+/// The VM of the configuration on its worker.
+fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<LuaVm>> {
+    let (link, worker) = (plan.link, plan.worker.id);
+    link.local(|| {
+        let configuration = &link.configuration;
+        let main = VmSettings {
+            prefix: configuration.prefix.clone(),
+            workers: configuration.main.workers(),
+            one_process: !configuration.main.master_process(),
+            worker: Some(worker),
+            ..conf.main.clone()
+        };
+        LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
+    })
+}
