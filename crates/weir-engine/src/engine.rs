@@ -331,7 +331,7 @@ fn special_response(x: &mut Exchange, status: u16) -> Verdict {
     if let Some(stub) = special::stub(x) {
         return stub;
     }
-    let verdict = special::answer(x, status);
+    let verdict = special::respond(x, status);
     x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
     verdict
 }

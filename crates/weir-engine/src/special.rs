@@ -14,7 +14,7 @@ use crate::text::Text;
 use crate::transport::Transport;
 
 /// Turns a status into its response: an `error_page`'s redirect, or the page itself.
-pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
+pub(crate) fn respond(x: &mut Exchange, code: u16) -> Verdict {
     if code == 444 || x.body.is_gone() {
         return Verdict::Close(code);
     }

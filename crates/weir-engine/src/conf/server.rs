@@ -104,8 +104,8 @@ impl WorkerGeneration {
     /// ([`ConfigurationLink::on_leave`]).
     pub fn leave(&self) {
         self.link.leaving.set(true);
-        for told in self.link.told.take() {
-            told();
+        for notify in self.link.leave_hooks.take() {
+            notify();
         }
     }
 }
@@ -113,7 +113,7 @@ impl WorkerGeneration {
 impl Drop for WorkerGeneration {
     /// What was never notified holds the configuration, perhaps.
     fn drop(&mut self) {
-        drop(self.link.told.take());
+        drop(self.link.leave_hooks.take());
     }
 }
 
@@ -132,7 +132,7 @@ struct WorkerServers {
 
 impl WorkerServers {
     fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> WorkerServers {
-        let (retired, kept, nobody, leaving, told, beginning) = Default::default();
+        let (retired, kept, nobody, leaving, leave_hooks, beginning) = Default::default();
         let configuration_of = configuration.clone();
         let link = Rc::new(ConfigurationLink {
             configuration: configuration_of,
@@ -140,7 +140,7 @@ impl WorkerServers {
             kept,
             nobody,
             leaving,
-            told,
+            leave_hooks,
             beginning,
         });
         worker.present.begin_rules();
@@ -217,7 +217,8 @@ pub struct ConfigurationLink {
     nobody: RefCell<Weak<RunOrigin>>,
     /// True when the worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
-    told: RefCell<Vec<Box<dyn FnOnce()>>>,
+    /// See [`ConfigurationLink::on_leave`].
+    leave_hooks: RefCell<Vec<Box<dyn FnOnce()>>>,
     /// See [`ConfigurationLink::before_serving`].
     beginning: RefCell<VecDeque<Pin<Box<dyn Future<Output = ()>>>>>,
 }
@@ -262,7 +263,7 @@ impl ConfigurationLink {
 
     /// Calls `notify` on this thread when [`ConfigurationLink::is_leaving`] becomes true; drops it if the worker ends without.
     pub fn on_leave(&self, notify: impl FnOnce() + 'static) {
-        self.told.borrow_mut().push(Box::new(notify));
+        self.leave_hooks.borrow_mut().push(Box::new(notify));
     }
 
     /// Has the worker wait for `work` before it takes the configuration into use: a module asks for it while the

@@ -290,7 +290,7 @@ impl H2Connection {
     }
 
     /// Forgets a stream: nothing is to be sent or read on it any more. One that we have not ended is reset, and one that
-    /// the peer has not, whose content is not wanted, is told so by NO_ERROR (RFC 9113 section 8.1).
+    /// the peer has not, whose content is not wanted, learns it by NO_ERROR (RFC 9113 section 8.1).
     pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         match self.state(key) {
             StreamState::HalfClosedLocal if self.role == H2Role::Server => {
