@@ -221,6 +221,24 @@ impl FileHandle {
         check(unsafe { libc::pread(self.fd(), buf.as_mut_ptr().cast(), buf.len(), signed(offset)?) })
     }
 
+    /// Reads at `offset` until `buf` is full or the file ends; how many bytes that were. Waits for the disk like
+    /// [`FileHandle::pread`].
+    ///
+    /// # Errors
+    /// The errno of pread(2), but for `EINTR`.
+    pub fn pread_full(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.pread(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
     /// Reads at `offset` what the page cache has, without waiting for the disk: `None` if that is nothing. Where the
     /// file system does not say (overlays), it reads, and may wait.
     ///

@@ -179,7 +179,7 @@ impl SocketLayer {
             // Read in, and yet not had without waiting: the file is short, or its file system knows no such reads.
             if offset < self.resident_to {
                 bytes.resize(n, 0);
-                if !matches!(read_whole(file, &mut bytes, offset), Ok(true)) {
+                if !file.pread_full(&mut bytes, offset).is_ok_and(|read| read == n) {
                     end = SealOutcome::Truncated;
                 }
             } else {
@@ -220,16 +220,4 @@ impl SocketLayer {
             _ => (),
         }
     }
-}
-
-/// Fills `to` from `offset` on; `false`: the file ends before that.
-fn read_whole(file: &crate::FileHandle, to: &mut [u8], offset: u64) -> std::io::Result<bool> {
-    let mut done = 0;
-    while done < to.len() {
-        match file.pread(&mut to[done..], offset + done as u64)? {
-            0 => return Ok(false),
-            n => done += n,
-        }
-    }
-    Ok(true)
 }

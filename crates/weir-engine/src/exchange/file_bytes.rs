@@ -28,7 +28,10 @@ impl Exchange {
             return Ok(bytes);
         }
         let failed = |error: io::Error| EngineError::file(error.raw_os_error());
-        let job = move |file: &FileHandle| read_exact(file, &mut bytes, offset).map(|whole| (whole, bytes));
+        let job = move |file: &FileHandle| {
+            let whole = file.pread_full(&mut bytes, offset)? == bytes.len();
+            Ok((whole, bytes))
+        };
         let read = weir_rt::file::on_pool(&file.handle, job);
         match self.waiting_for(WaitKind::ThreadPool, read).await.map_err(failed)? {
             (true, bytes) => Ok(bytes),
@@ -38,18 +41,4 @@ impl Exchange {
             }
         }
     }
-}
-
-/// Fills `bytes`; `false` when the file ends before that.
-fn read_exact(file: &FileHandle, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.pread(&mut bytes[done..], offset + done as u64) {
-            Ok(0) => return Ok(false),
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
 }

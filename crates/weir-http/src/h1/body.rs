@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::encode::{field, hexadecimal};
 use super::fields::{HeadCursor, HeadStop, section};
 use super::{BadRequest, HeadLimits};
-use crate::header::{Field, Span};
+use crate::header::{Field, Span, is_token_byte};
 
 /// Which side sent the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -356,28 +356,6 @@ impl ChunkedDecoder {
         };
         self.misfit(why).map(|_| ChunkState::Done)
     }
-}
-
-/// Whether a name may have this byte (`tchar`, RFC 9110 section 5.6.2).
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
 }
 
 /// Appends the line that begins a chunk of `size` bytes; the data and a CRLF follow. A size of 0 would end the

@@ -8,7 +8,7 @@ mod value;
 
 pub use name::{KnownField, classify};
 pub(crate) use name::{NameWords, classify_clean, lookup, lookup_clean};
-pub use value::{decimal, tokens, trim};
+pub use value::{decimal, is_token_byte, tokens, trim};
 
 /// A range of bytes in the buffer that was parsed; 32 bits each, since no head is longer than 2 GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

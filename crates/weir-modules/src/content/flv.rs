@@ -6,11 +6,10 @@ use weir_conf::names::{LOCATION, NONE};
 use weir_conf::{Directive, Result, parse_offset};
 use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
-use weir_engine::file;
-use weir_engine::open_file::{FoundPath, OpenFile};
+use weir_engine::open_file::OpenFile;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Verdict};
-use weir_http::{Method, cookie};
+use weir_http::cookie;
 
 use crate::content::static_files;
 
@@ -50,28 +49,20 @@ struct ServeFlv;
 
 impl Handler for ServeFlv {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !matches!(x.request.head.method, Method::Get | Method::Head) {
-            return Verdict::Status(405);
-        }
-        if x.uri().ends_with(b"/") {
-            return Verdict::Declined;
-        }
-        match file::lookup_uri(x) {
-            Ok(FoundPath::File(file)) => respond(x, file),
-            Ok(FoundPath::Dir { .. } | FoundPath::Other) => Verdict::Declined,
-            Err(status) => Verdict::Status(status),
+        match static_files::wanted(x) {
+            Ok(file) => respond(x, file),
+            Err(verdict) => verdict,
         }
     }
 }
 
 fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
-    static_files::describe(x, &file);
-    x.response.allow_ranges = true;
     let offset = start(x.args(), file.size());
     if offset == 0 {
-        let read = x.request.head.method != Method::Head;
-        return static_files::send(x, file, read);
+        return static_files::respond(x, file);
     }
+    static_files::describe(x, &file);
+    x.response.allow_ranges = true;
     let mut body = BodyChain::whole(BodyBuf::Static(HEAD));
     body.push(BodyBuf::File { offset, len: file.size() - offset, file });
     x.response.content_length = Some(body.len());

@@ -57,7 +57,26 @@ fn serve(x: &mut Exchange) -> Verdict {
     }
 }
 
-fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
+/// The file of the URI, for handlers that serve parts of files: they respond to GET and HEAD.
+///
+/// # Errors
+/// What the handler says in place of it: 405, the status of what failed, or that others serve this.
+pub(crate) fn wanted(x: &mut Exchange) -> Result<Rc<OpenFile>, Verdict> {
+    if !matches!(x.request.head.method, Method::Get | Method::Head) {
+        return Err(Verdict::Status(405));
+    }
+    if x.uri().ends_with(b"/") {
+        return Err(Verdict::Declined);
+    }
+    match file::lookup_uri(x) {
+        Ok(FoundPath::File(file)) => Ok(file),
+        Ok(FoundPath::Dir { .. } | FoundPath::Other) => Err(Verdict::Declined),
+        Err(status) => Err(Verdict::Status(status)),
+    }
+}
+
+/// Responds with all of `file`; filters may make it a range.
+pub(crate) fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
     describe(x, &file);
     x.response.allow_ranges = true;
     let read = sends_body(x);

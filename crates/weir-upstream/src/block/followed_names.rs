@@ -18,13 +18,12 @@ impl Upstream {
     /// nginx's words without a resolver, if the upstream has names.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
         let names = &self.names;
-        let named = self.origins().list.iter().any(|origin| matches!(origin.place, ServerPlace::Name(_)));
         match names.own.as_ref().or(http) {
             Some(resolver) => {
                 names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
                 Ok(())
             }
-            None if named => {
+            None if self.has_names() => {
                 let error = Error::new(self.no_resolver());
                 Err(match names.place {
                     Some(place) => error.at(place),
@@ -78,8 +77,12 @@ impl Upstream {
     /// For how many milliseconds a request may wait for the first addresses of the upstream's names; `None`: it has none.
     pub(crate) fn name_patience(&self) -> Option<u64> {
         let (_, timeout) = self.names.resolver.get()?;
-        let named = |origin: &ServerEntry| matches!(origin.place, ServerPlace::Name(_));
-        self.origins().list.iter().any(named).then_some(*timeout)
+        self.has_names().then_some(*timeout)
+    }
+
+    /// Whether a server of the upstream is a name.
+    fn has_names(&self) -> bool {
+        self.origins().list.iter().any(|origin| matches!(origin.place, ServerPlace::Name(_)))
     }
 
     /// Whether a name of the upstream is being looked up for the first time. Once this is false, the peers are those that

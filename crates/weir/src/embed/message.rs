@@ -6,6 +6,7 @@ use std::io;
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::log::LogLevel;
 use weir_engine::{EngineError, Exchange, Text, Verdict};
+use weir_http::header::is_token_byte;
 use weir_http::{KnownField, classify};
 use weir_rt::SockAddr;
 
@@ -132,7 +133,7 @@ impl Response {
     pub(super) fn send(self, x: &mut Exchange) -> Verdict {
         let fits = |(name, value): &(String, String)| {
             !name.is_empty()
-                && name.bytes().all(is_token)
+                && name.bytes().all(is_token_byte)
                 && !value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0))
         };
         if !(200..=599).contains(&self.status) || !self.headers.iter().all(fits) {
@@ -179,9 +180,4 @@ fn set(x: &mut Exchange, name: &str, value: &str) {
         }
         known => x.response.add(known, value),
     }
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

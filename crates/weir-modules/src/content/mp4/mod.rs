@@ -26,7 +26,7 @@ use weir_engine::log::LogLevel;
 use weir_engine::open_file::{FoundPath, OpenFile};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Verdict, file, inherit};
-use weir_http::{Method, cookie};
+use weir_http::cookie;
 use weir_rt::file::FileHandle;
 use weir_trace::WaitKind;
 
@@ -100,17 +100,10 @@ struct ServeMp4 {
 
 impl Handler for ServeMp4 {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !matches!(x.request.head.method, Method::Get | Method::Head) {
-            return Verdict::Status(405);
-        }
-        if x.uri().ends_with(b"/") {
-            return Verdict::Declined;
-        }
-        match file::lookup_uri(x) {
-            Ok(FoundPath::File(_)) if self.span(x.args()).is_some() => Verdict::Wait,
-            Ok(FoundPath::File(file)) => respond(x, file, None),
-            Ok(FoundPath::Dir { .. } | FoundPath::Other) => Verdict::Declined,
-            Err(status) => Verdict::Status(status),
+        match static_files::wanted(x) {
+            Ok(_) if self.span(x.args()).is_some() => Verdict::Wait,
+            Ok(file) => static_files::respond(x, file),
+            Err(verdict) => verdict,
         }
     }
 
@@ -137,14 +130,15 @@ impl ServeMp4 {
             Ok(_) => return Verdict::Status(404),
             Err(status) => return Verdict::Status(status),
         };
-        let Some(span) = self.span(x.args()) else { return respond(x, file, None) };
+        let Some(span) = self.span(x.args()) else { return static_files::respond(x, file) };
         let (size, buffers) = (file.size(), self.buffers);
         // The job's own result is inside of the pool's.
         let job = move |file: &FileHandle| Ok(clip(file, size, span, buffers));
         let job = weir_rt::file::on_pool(&file.handle(), job);
         let cut = x.waiting_for(WaitKind::ThreadPool, job).await;
         let error = match cut {
-            Ok(Ok(clip)) => return respond(x, file, clip),
+            Ok(Ok(Some(clip))) => return respond(x, file, clip),
+            Ok(Ok(None)) => return static_files::respond(x, file),
             Ok(Err(error)) => error,
             Err(error) => error::Mp4Error::Read(error),
         };
@@ -160,25 +154,15 @@ impl ServeMp4 {
 
 impl Mp4Source for FileHandle {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut read = 0;
-        while read < buf.len() {
-            match self.pread(&mut buf[read..], offset + read as u64)? {
-                0 => break,
-                n => read += n,
-            }
-        }
-        Ok(read)
+        self.pread_full(buf, offset)
     }
 }
 
-/// Responds with `file`, or a clip of it.
-fn respond(x: &mut Exchange, file: Rc<OpenFile>, clip: Option<Mp4Clip>) -> Verdict {
+/// Responds with a clip of `file`.
+fn respond(x: &mut Exchange, file: Rc<OpenFile>, clip: Mp4Clip) -> Verdict {
+    let Mp4Clip { head, offset, len } = clip;
     static_files::describe(x, &file);
     x.response.allow_ranges = true;
-    let Some(Mp4Clip { head, offset, len }) = clip else {
-        let read = x.request.head.method != Method::Head;
-        return static_files::send(x, file, read);
-    };
     // A clip is made of pieces: several ranges of it would have to be collected first.
     x.response.single_range = true;
     let mut body = BodyChain::whole(head.into());
