@@ -11,7 +11,7 @@ type Result = std::result::Result<(), Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let made = match &arguments[..] {
-        [folder, count] => make(Path::new(folder), count),
+        [directory, count] => make(Path::new(directory), count),
         _ => Err("usage: make FOLDER COUNT".into()),
     };
     match made {
@@ -23,13 +23,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn make(folder: &Path, count: &str) -> Result {
+fn make(directory: &Path, count: &str) -> Result {
     let key = KeyPair::generate()?;
-    std::fs::write(folder.join("key.pem"), key.serialize_pem())?;
+    std::fs::write(directory.join("key.pem"), key.serialize_pem())?;
     for number in 0..count.parse::<u32>()? {
         let name = format!("{number}.example.com");
         let certificate = CertificateParams::new(vec![name.clone()])?.self_signed(&key)?;
-        std::fs::write(folder.join(format!("{name}.crt")), certificate.pem())?;
+        std::fs::write(directory.join(format!("{name}.crt")), certificate.pem())?;
     }
     Ok(())
 }

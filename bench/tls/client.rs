@@ -108,6 +108,8 @@ fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
         tell_name: true,
         sessions: if resumed { 8 } else { 0 },
         key_log: None,
+        signatures: weir_tls::SignatureLimits::default(),
+        session_tickets: true,
     })?)
 }
 

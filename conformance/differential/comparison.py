@@ -101,9 +101,12 @@ class Comparison:
         if sorted(theirs) == sorted(ours):
             return []
         theirs, ours = (sorted(side, key=logged_uri) for side in (theirs, ours))
-        found = [difference for line, twin in zip(theirs, ours) for difference in log_fields(line, twin)]
-        found += [Difference("log:missing", line[:300], "") for line in theirs[len(ours):]]
-        return found + [Difference("log:more", "", line[:300]) for line in ours[len(theirs):]]
+        pairs, missing, more = list(zip(theirs, ours)), [], []
+        if len(theirs) != len(ours):
+            pairs, missing, more = paired_by_path(theirs, ours)
+        found = [difference for line, twin in pairs for difference in log_fields(line, twin)]
+        found += [Difference("log:missing", line[:300], "") for line in missing]
+        return found + [Difference("log:more", "", line[:300]) for line in more]
 
 
 def is_of_framing(difference, more):
@@ -134,6 +137,19 @@ def framing(response):
 def logged_uri(line):
     """The path of a line of the log: lines of one request and its copies are compared path by path."""
     return line.partition("|uri=")[2].partition("|")[0]
+
+
+def paired_by_path(theirs, ours):
+    """Lines of the same path, in pairs, and those of either side that have none."""
+    rest, pairs, missing = list(ours), [], []
+    for line in theirs:
+        twin = next((other for other in rest if logged_uri(other) == logged_uri(line)), None)
+        if twin is None:
+            missing.append(line)
+        else:
+            rest.remove(twin)
+            pairs.append((line, twin))
+    return pairs, missing, rest
 
 
 def log_fields(one, other):

@@ -1,6 +1,6 @@
 """The table of directives: the values that matter of each, and the blocks where it is tried.
 
-From nginx's documentation of each directive and from Weir's own tables (docs/modules). A value is chosen because it
+From nginx's documentation of each directive and from Weir's own tables (docs/reference/modules). A value is chosen because it
 turns a feature on, off or around, or because it is at the edge of a size; values that only tune memory are few. What
 `%N%` and the other words stand for is in `configuration.py`; a zone, map or upstream that a value names is made there.
 """

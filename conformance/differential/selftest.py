@@ -179,6 +179,8 @@ class ComparisonTest(unittest.TestCase):
         both = comparison.Comparison(*(type("Side", (), {"directory": "/x", "address": "127.0.0.2"}) for _ in range(2)))
         self.assertEqual(both.log_lines(lines, lines[::-1]), [])
         self.assertEqual([found.aspect for found in both.log_lines(lines, ["a|status=200", "b|status=403"])], ["log:status"])
+        copies = ["a|uri=/t", "b|uri=/mirrored", "c|uri=/side"]
+        self.assertEqual([(found.aspect, found.weir) for found in both.log_lines(copies[::2], copies)], [("log:more", copies[1])])
 
     def test_classes_of_messages(self):
         self.assertEqual(comparison.message_class('nginx: [emerg] "a" directive is not allowed here in /x:1'), "not allowed here")

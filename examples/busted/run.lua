@@ -1,4 +1,4 @@
--- Runs busted as it is, inside of `weir lua`: see docs/lua-cli.md. What it wants of modules in C is made of the server's API.
+-- Runs busted as it is, inside of `weir lua`: see docs/reference/lua-programs.md. What it wants of modules in C is made of the server's API.
 local preload = package.preload
 
 preload.system = function()

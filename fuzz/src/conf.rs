@@ -11,7 +11,7 @@ pub fn conf(data: &[u8]) {
     let lua = |name: &[u8]| name.ends_with(b"_by_lua_block");
     let loaded = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None);
     if let Err(failure) = loaded {
-        told(*failure);
+        reported(*failure);
     }
 }
 
@@ -19,12 +19,12 @@ pub fn conf(data: &[u8]) {
 pub fn yaml(data: &[u8]) {
     let files = MemoryFiles::new().with("/etc/h2o.yaml", data);
     if let Err(failure) = load(Path::new("/etc/h2o.yaml"), Path::new("/etc"), &files, |_| false, None) {
-        told(*failure);
+        reported(*failure);
     }
 }
 
 /// Every error has a place and is fit to be shown.
-fn told(failure: LoadFailure) {
+fn reported(failure: LoadFailure) {
     assert!(!failure.errors.is_ok());
     for error in failure.errors {
         let source = &failure.tree.source;

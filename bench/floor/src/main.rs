@@ -20,11 +20,11 @@ use http::Answers;
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if let [mode, port, behind] = arguments.as_slice()
+    if let [mode, port, after] = arguments.as_slice()
         && mode == "proxy"
-        && let Some((port, behind)) = port.parse().ok().zip(behind.parse().ok())
+        && let Some((port, after)) = port.parse().ok().zip(after.parse().ok())
     {
-        return end(listen(port).and_then(|listener| proxy::run(&listener, behind)));
+        return end(listen(port).and_then(|listener| proxy::run(&listener, after)));
     }
     let parsed = match arguments.as_slice() {
         [driver, port, body] => loop_of(driver).zip(port.parse().ok()).zip(body.parse().ok()),

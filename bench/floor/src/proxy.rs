@@ -14,7 +14,7 @@ struct End {
 }
 
 /// Passes connections on to 127.0.0.1:`behind` until the process is killed.
-pub fn run(listener: &TcpListener, behind: u16) -> io::Result<()> {
+pub fn run(listener: &TcpListener, after: u16) -> io::Result<()> {
     // SAFETY: takes flags, gives a descriptor that lives as long as the process.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     add(epoll, listener.as_raw_fd(), libc::EPOLLIN)?;
@@ -27,7 +27,7 @@ pub fn run(listener: &TcpListener, behind: u16) -> io::Result<()> {
         for event in &events[..ready.max(0) as usize] {
             let fd = event.u64 as i32;
             if fd == listener.as_raw_fd() {
-                accept(epoll, listener, behind, &mut ends)?;
+                accept(epoll, listener, after, &mut ends)?;
             } else if !turn(fd, &mut ends, &mut buffer) {
                 close(fd, &mut ends);
             }
@@ -35,9 +35,9 @@ pub fn run(listener: &TcpListener, behind: u16) -> io::Result<()> {
     }
 }
 
-fn accept(epoll: i32, listener: &TcpListener, behind: u16, ends: &mut Vec<Option<End>>) -> io::Result<()> {
+fn accept(epoll: i32, listener: &TcpListener, after: u16, ends: &mut Vec<Option<End>>) -> io::Result<()> {
     while let Ok((client, _)) = listener.accept() {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind))?;
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, after))?;
         for stream in [&client, &server] {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;

@@ -18,7 +18,7 @@ pub(crate) fn expand(
             found.iter_mut().for_each(|path| path.push(b'/'));
         }
         if is_pattern(part) {
-            found = found.iter().flat_map(|folder| matching(folder, part, list)).collect();
+            found = found.iter().flat_map(|directory| matching(directory, part, list)).collect();
         } else {
             let name = unescape(part);
             found.iter_mut().for_each(|path| path.extend_from_slice(&name));
@@ -29,9 +29,9 @@ pub(crate) fn expand(
     found
 }
 
-fn matching(folder: &[u8], part: &[u8], list: &dyn Fn(&[u8]) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let names = list(folder).into_iter().filter(|name| name_matches(part, name));
-    names.map(|name| [folder, &name].concat()).collect()
+fn matching(directory: &[u8], part: &[u8], list: &dyn Fn(&[u8]) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let names = list(directory).into_iter().filter(|name| name_matches(part, name));
+    names.map(|name| [directory, &name].concat()).collect()
 }
 
 /// Whether `name` matches `pattern`; a leading dot is matched by a dot alone.
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn folders_expand_part_by_part_in_byte_order() {
+    fn directories_expand_part_by_part_in_byte_order() {
         let files = ["/etc/b/1.conf", "/etc/a/2.conf", "/etc/a/1.conf", "/etc/a/x", "/etc/.h/1.conf"];
-        let list = |folder: &[u8]| {
-            let rest = files.iter().filter_map(|f| f.as_bytes().strip_prefix(folder));
+        let list = |directory: &[u8]| {
+            let rest = files.iter().filter_map(|f| f.as_bytes().strip_prefix(directory));
             rest.filter_map(|r| r.split(|&b| b == b'/').next())
                 .map(<[u8]>::to_vec)
                 .collect::<std::collections::BTreeSet<_>>()

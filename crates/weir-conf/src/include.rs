@@ -34,9 +34,9 @@ impl ConfFiles for RealFiles {
 
     fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>> {
         let failed = Cell::new(None);
-        let list = |folder: &[u8]| {
-            let folder = if folder.is_empty() { Path::new(".") } else { path(folder) };
-            names(folder).unwrap_or_else(|error| {
+        let list = |directory: &[u8]| {
+            let directory = if directory.is_empty() { Path::new(".") } else { path(directory) };
+            names(directory).unwrap_or_else(|error| {
                 failed.set(Some(error));
                 Vec::new()
             })
@@ -48,8 +48,8 @@ impl ConfFiles for RealFiles {
 }
 
 /// The names in a directory; none where there is no such directory.
-fn names(folder: &Path) -> Result<Vec<Vec<u8>>> {
-    let entries = match std::fs::read_dir(folder) {
+fn names(directory: &Path) -> Result<Vec<Vec<u8>>> {
+    let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -84,8 +84,9 @@ impl ConfFiles for MemoryFiles {
     }
 
     fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>> {
-        let list = |folder: &[u8]| {
-            let below = self.files.keys().filter_map(|file| file.as_os_str().as_bytes().strip_prefix(folder));
+        let list = |directory: &[u8]| {
+            let below =
+                self.files.keys().filter_map(|file| file.as_os_str().as_bytes().strip_prefix(directory));
             let names = below.filter_map(|rest| rest.split(|&b| b == b'/').next());
             names.map(<[u8]>::to_vec).collect::<BTreeSet<_>>().into_iter().collect()
         };

@@ -133,12 +133,16 @@ pub async fn close(x: &mut Exchange, status: u16) {
     record(x);
 }
 
-/// Waits until the response has left through its stream's window, as long as `send_timeout` allows.
+/// Waits until the response has left through its stream's window, as long as `send_timeout` allows. Of one that broke
+/// off that is what had come of it: the client gets as much as by HTTP/1, then the stream is reset.
 async fn sent(x: &mut Exchange) {
-    if x.is_complete()
-        && x.transport.h2().is_some_and(H2Stream::is_unsent)
+    if x.transport.h2().is_some_and(|stream| stream.is_unsent() && !stream.is_given_up())
         && let Err(error) = output::drained(x).await
     {
+        if !x.is_complete() {
+            // Its cause is known, and the first one counts.
+            return crate::request_log::broken(x, error);
+        }
         x.delivery.set(ResponseDelivery::Open);
         broken(x, error);
     }

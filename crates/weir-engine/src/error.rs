@@ -28,6 +28,8 @@ pub enum EngineErrorKind {
     File,
     /// A script of the configuration failed; the error log has its message.
     Script,
+    /// A filter could not change what it was given; the error log has its message.
+    Filter,
     /// A bug of Weir's.
     Internal,
 }
@@ -84,6 +86,7 @@ impl fmt::Display for EngineError {
             EngineErrorKind::TooLarge => "too large",
             EngineErrorKind::File => "file error",
             EngineErrorKind::Script => "script failed",
+            EngineErrorKind::Filter => "filter failed",
             EngineErrorKind::Internal => "internal error",
         };
         write!(f, "{side}: {kind}")?;

@@ -12,11 +12,11 @@ use weir_rt::file::{FileKind, SymlinkPolicy};
 pub use crate::exchange::paths::{PathText, check_alias, map_uri, mark_climbing, root};
 pub use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile, SMALL, hash};
 
-use crate::conf::core::DisableSymlinks;
 use crate::exchange::Exchange;
 use crate::exchange::paths::checked_path;
 use crate::log::LogLevel;
 use crate::open_file::{errno, os_path};
+use crate::settings::location::DisableSymlinks;
 use crate::text::Span;
 
 /// Opens `path`, or takes it from the caches, under the location's `open_file_cache` and `disable_symlinks`.

@@ -1,12 +1,13 @@
 //! The engine: exchanges, phases, filters, variables, configuration, logs, open files.
 //!
 //! A module (see [`module::Module`]) uses what is public here and nothing else: that is the proof that the module API
-//! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.
+//! is enough. The life of a request through this crate is drawn in `docs/explanation/life-of-a-request.md`.
 //!
 //! Its storeys, the lowest first; a file names only what is in its own or below (`cargo test -p weir-test --test storeys`):
-//! values that name nothing else, [`log`], open files, names and patterns, *the request* ([`conf`], [`exchange`], [`plan`],
-//! [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`](mod@file), [`read`],
-//! [`output`] and others), [`engine`], which runs it, and [`subrequest`]s.
+//! values that name nothing else, [`log`], open files, names and patterns, [`settings`], the [`worker`], *the request*
+//! ([`exchange`], [`plan`] and [`transport`], which name each other), the core's variables ([`variable`]), modules and their
+//! directives ([`conf`]), what is done with a request ([`file`](mod@file), [`read`], [`output`] and others), [`engine`], which runs
+//! it, and [`subrequest`]s.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -20,6 +21,7 @@ pub mod exchange;
 pub mod figures;
 pub mod file;
 pub mod log;
+pub mod name_map;
 pub mod open_file;
 pub mod output;
 pub mod pieces;
@@ -34,6 +36,7 @@ pub mod request_head;
 pub mod request_log;
 pub mod resolver;
 pub mod services;
+pub mod settings;
 mod special;
 pub mod subrequest;
 pub mod temp;
@@ -44,6 +47,7 @@ pub mod trace;
 pub mod transport;
 pub mod trim;
 mod typed_values;
+mod value_script;
 pub mod variable;
 mod variable_index;
 pub mod wire;

@@ -160,10 +160,10 @@ pub fn worker_exited() {
 pub fn startup(message: &dyn Display) {
     cycle(LogLevel::Emerg, message);
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let told = main.log.as_ref().is_none_or(|log| {
+    let reported = main.log.as_ref().is_none_or(|log| {
         log.files(LogLevel::Emerg, LineReach::ByLevel).any(|file| file.0.target == LogTarget::Stderr)
     });
-    if !told && !LED.load(Relaxed) {
+    if !reported && !LED.load(Relaxed) {
         eprintln!("weir: [emerg] {message}");
     }
 }
@@ -194,12 +194,12 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
         return log.put(level, line, reach);
     }
     // No thread may be started yet, since `daemon` forks: written here.
-    let mut told = false;
+    let mut reported = false;
     for file in main.early.iter().flat_map(|log| log.files(level, LineReach::ByLevel)) {
-        told |= file.0.target == LogTarget::Stderr;
+        reported |= file.0.target == LogTarget::Stderr;
         file.write_now(level, line);
     }
-    if level <= EARLY_STDERR && !told {
+    if level <= EARLY_STDERR && !reported {
         // A standard error that is closed has no reader.
         let _ = std::io::stderr().write_all(short);
     }
@@ -209,15 +209,15 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
 fn complain(trouble: &writer::LogTrouble) {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
     let line = compose(&now(), trouble.level, None, &message, |_| {});
-    let mut told = false;
+    let mut reported = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
         for file in
             log.files(trouble.level, LineReach::ByLevel).filter(|file| file.0.target != trouble.target)
         {
-            told |= file.0.write(&line).is_ok();
+            reported |= file.0.write(&line).is_ok();
         }
     }
-    if !told {
+    if !reported {
         let _ = std::io::stderr().write_all(&line); // there is nowhere left to log
     }
 }

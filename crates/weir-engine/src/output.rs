@@ -272,8 +272,12 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
     }
 }
 
-/// What came of a body before it broke off may wait for the response of a subrequest before it: lets both go out.
+/// What came of a body before it broke off may be with a filter that waits for more, or wait for the response of a
+/// subrequest before it: lets all of it go out.
 async fn send_what_came(x: &mut Exchange) -> Result<(), EngineError> {
+    if !x.body_filters.is_empty() {
+        body_part(x, BodyChain::flush()).await?;
+    }
     let Some(family) = x.family.clone() else { return Ok(()) };
     let mut filters = std::mem::take(&mut x.body_filters);
     let own = filters.partition_point(|entry| entry.slot < FilterSlot::Postpone);

@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn what_was_found_can_be_given() {
-        let folder = weir_test::TempDir::new();
-        let path = folder.path().join("key");
+        let directory = weir_test::TempDir::new();
+        let path = directory.path().join("key");
         std::fs::write(&path, "key").expect("ours");
         let (content, collected) = collect(|| {
             look_up("localhost", 1).expect("every system knows it");

@@ -12,12 +12,12 @@ use weir_http::h1::{ChunkStrictness, ChunkedDecoder, TrailerLimits};
 use weir_rt::RecvOutcome;
 use weir_trace::{Site, WaitKind};
 
-use crate::conf::core::InFileOnly;
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::request_body::BodyFraming;
 pub use crate::exchange::{RequestBody, TempFile};
 use crate::log::LogLevel;
+use crate::settings::location::InFileOnly;
 use crate::transport::wire::ClientWire;
 pub use beside::BodyRest;
 
@@ -81,9 +81,10 @@ impl Exchange {
         }
         // Scripts ask for its name.
         self.body.named = true;
-        let told = self.body.file.is_some();
+        let reported = self.body.file.is_some();
         crate::temp::append(self, piece).await?;
-        if let (false, Some(path)) = (told, self.body.file.as_ref().and_then(|file| file.path.clone())) {
+        crate::temp::finish(self).await?;
+        if let (false, Some(path)) = (reported, self.body.file.as_ref().and_then(|file| file.path.clone())) {
             let path = path.display();
             self.log(
                 LogLevel::Warn,
@@ -128,7 +129,7 @@ impl Exchange {
         if self.goes_to_file() && self.body.file.is_none() {
             crate::temp::append(self, Vec::new()).await?;
         }
-        Ok(())
+        crate::temp::finish(self).await
     }
 
     /// The body is not wanted: what comes of it is dropped.
@@ -209,11 +210,11 @@ impl Exchange {
                 });
             }
         };
-        let piece = bytes[taken.content].to_vec();
-        input.consume(taken.used);
+        let piece = input.take_content(&taken);
         drop(input);
         if taken.last {
             self.body.framing = BodyFraming::Done;
+            wire.stream.end_long();
         }
         self.body.received += piece.len() as u64;
         if !self.body.discarded {
@@ -239,7 +240,8 @@ impl Exchange {
         wire.flush();
         wire.timer.arm(self.plan.core.client_body_timeout);
         let shared = self.shared.clone();
-        let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
+        let long = self.body.framing.long_receive(self.body.received);
+        let received = Box::pin(poll_fn(|cx| wire.poll_body(cx, Some(&wire.timer), long)));
         match shared.waiting_for(WaitKind::ClientRead, received).await {
             RecvOutcome::Data(buf) => {
                 wire.input.borrow_mut().push(buf);
@@ -344,7 +346,8 @@ pub async fn rest(x: &mut Exchange, wire: &Rc<ClientWire>) -> bool {
             return false;
         }
         wire.timer.arm(x.plan.core.lingering_timeout);
-        match wire.stream.recv(Some(&wire.timer)).await {
+        let long = x.body.framing.long_receive(x.body.received);
+        match poll_fn(|cx| wire.poll_body(cx, Some(&wire.timer), long)).await {
             RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             _ => return false,
         }

@@ -3,10 +3,10 @@
 use weir_http::h1::BadRequest;
 use weir_http::{KnownField, Method, Span, Version, host, uri};
 
-use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
 use crate::regex::GivenUp;
+use crate::settings::server::{InvalidValues, has_control};
 use crate::transport::keepalive;
 use crate::transport::wire::ClientWire;
 

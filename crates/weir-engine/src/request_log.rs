@@ -87,8 +87,8 @@ fn about_connection(
 
 /// Logs why a response could not be sent to its end: nginx's lines at `info` for a client that is gone.
 pub(crate) fn broken(x: &Exchange, error: EngineError) {
-    // A server's response that broke off has words of its own, a script's message is there already.
-    if x.log_complaints() || error.kind == EngineErrorKind::Script {
+    // A server's response that broke off has words of its own, a script's or a filter's message is there already.
+    if x.log_complaints() || matches!(error.kind, EngineErrorKind::Script | EngineErrorKind::Filter) {
         return;
     }
     let (level, message) = words_of(error);

@@ -47,7 +47,7 @@ struct ResolverShared {
     config: ResolverConfig,
     state: Mutex<ResolverState>,
     /// The thread has been notified that there is something to do.
-    told: AtomicBool,
+    reported: AtomicBool,
     /// Nothing refers to the resolver any more.
     over: AtomicBool,
 }
@@ -146,7 +146,7 @@ impl ResolverShared {
         ResolverShared {
             config,
             state: Mutex::new(state),
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
     }
@@ -190,7 +190,7 @@ impl ResolverShared {
     /// Wakes the thread, which looks at the engine.
     fn tell(&self, state: &ResolverState) {
         if let ResolverThread::Running(remote) = &state.thread
-            && !self.told.swap(true, Relaxed)
+            && !self.reported.swap(true, Relaxed)
         {
             remote.run(Box::new(thread::look));
         }

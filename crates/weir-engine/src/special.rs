@@ -6,10 +6,10 @@ use weir_http::{KnownField, Method, Version, escape, status};
 
 use crate::agent;
 use crate::body::{BodyBuf, ResponseBody};
-use crate::conf::core::{ErrorPage, ServerTokens};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::redirect::InternalRedirect;
+use crate::settings::location::{ErrorPage, ServerTokens};
 use crate::text::Text;
 use crate::transport::Transport;
 

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -14,23 +15,34 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_rt::file::{FileHandle, create_temp, errno_text, on_pool};
 
-use crate::conf::core::InFileOnly;
 use crate::error::EngineError;
+use crate::exchange::body_file::BodyFileWriter;
 use crate::exchange::{Exchange, TempFile};
 use crate::log::LogLevel;
+use crate::settings::location::InFileOnly;
 
-/// Adds `piece` to the file of the request's body; a new file begins with what the body has in memory so far.
+/// Adds `piece` to the file of the request's body; a new file begins with what the body has in memory so far. The last
+/// pieces are in the file after [`finish`].
 ///
 /// # Errors
-/// [`EngineError::file`], logged: no file could be made, or the disk is full.
+/// [`EngineError::file`], logged: no file could be made, or the disk is full, also for a piece before this one.
 pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), EngineError> {
-    if x.body.file.is_some() {
-        return write(x, piece).await;
+    if x.body.file.is_none() {
+        x.body.file = Some(create(x).await?);
+        let memory = std::mem::take(&mut x.body.memory);
+        write(x, memory).await?;
     }
-    x.body.file = Some(create(x).await?);
-    let mut all = std::mem::take(&mut x.body.memory);
-    all.extend_from_slice(&piece);
-    write(x, all).await
+    write(x, piece).await
+}
+
+/// Waits until all of the body is in its file, if it has one.
+///
+/// # Errors
+/// As [`append`].
+pub(crate) async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
+    let Some(mut writer) = x.body.writer.take() else { return Ok(()) };
+    let finished = x.waiting(Box::pin(poll_fn(|cx| writer.poll_finish(cx)))).await;
+    finished.map_err(|error| write_failed(x, error))
 }
 
 /// Sees to it that a body which was read has a file with a name.
@@ -41,7 +53,10 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), EngineError> {
     if x.body.file.as_ref().is_some_and(|file| file.named) {
         return Ok(());
     }
-    let Some(old) = x.body.file.take() else { return append(x, Vec::new()).await };
+    let Some(old) = x.body.file.take() else {
+        append(x, Vec::new()).await?;
+        return finish(x).await;
+    };
     x.body.file = Some(create(x).await?);
     let mut from = 0;
     while from < old.len {
@@ -60,7 +75,7 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), EngineError> {
             Err(error) => return Err(TempFileFailure { call: "pread()", path: path_of(&old), error }.log(x)),
         }
     }
-    Ok(())
+    finish(x).await
 }
 
 fn path_of(file: &TempFile) -> PathBuf {
@@ -68,12 +83,12 @@ fn path_of(file: &TempFile) -> PathBuf {
 }
 
 async fn create(x: &mut Exchange) -> Result<TempFile, EngineError> {
-    let (folder, levels) = x.plan.core.client_body_temp_path.clone();
+    let (directory, levels) = x.plan.core.client_body_temp_path.clone();
     let only = x.plan.core.client_body_in_file_only;
     let wanted = x.body.named;
     let named = wanted || only != InFileOnly::Off;
     let name = if named { TempFileName::Kept } else { TempFileName::Removed };
-    let made = weir_rt::blocking(move || make(&folder, levels, name));
+    let made = weir_rt::blocking(move || make(&directory, levels, name));
     match x.waiting(Box::pin(made)).await {
         Ok((handle, path)) => {
             if !wanted {
@@ -89,20 +104,31 @@ async fn create(x: &mut Exchange) -> Result<TempFile, EngineError> {
 }
 
 async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), EngineError> {
-    let Some(file) = &x.body.file else { return Ok(()) };
-    let (offset, len) = (file.len, bytes.len() as u64);
-    let written = on_pool(&file.handle, move |file| write_all(file, &bytes, offset));
-    match (x.waiting(written).await, &mut x.body.file) {
-        (Ok(()), Some(file)) => {
-            file.len += len;
-            Ok(())
-        }
-        (Ok(()), None) => Ok(()),
-        (Err(error), file) => {
-            let path = file.as_ref().map(path_of).unwrap_or_default();
-            Err(TempFileFailure { call: "pwrite()", path, error }.log(x))
+    let buffer_size = x.plan.core.client_body_buffer_size;
+    let Some(file) = &mut x.body.file else { return Ok(()) };
+    file.len += bytes.len() as u64;
+    let mut writer = match x.body.writer.take() {
+        Some(writer) => writer,
+        None => match file.handle.try_clone() {
+            Ok(handle) => Box::new(BodyFileWriter::new(handle, buffer_size, file.len - bytes.len() as u64)),
+            Err(error) => return Err(write_failed(x, error)),
+        },
+    };
+    writer.push(bytes);
+    if writer.is_due() {
+        let begun = x.waiting(Box::pin(poll_fn(|cx| writer.poll_begin(cx)))).await;
+        begun.map_err(|error| write_failed(x, error))?;
+        if let Some(wire) = x.transport.h1() {
+            writer.take_spent().into_iter().for_each(|piece| wire.stream.give_spare(piece));
         }
     }
+    x.body.writer = Some(writer);
+    Ok(())
+}
+
+fn write_failed(x: &Exchange, error: io::Error) -> EngineError {
+    let path = x.body.file.as_ref().map(path_of).unwrap_or_default();
+    TempFileFailure { call: "pwrite()", path, error }.log(x)
 }
 
 /// A file that can't be used.
@@ -163,11 +189,11 @@ pub enum TempFileName {
 /// # Errors
 /// Which call failed.
 pub fn make(
-    folder: &Path,
+    directory: &Path,
     levels: [u8; 3],
     name: TempFileName,
 ) -> Result<(FileHandle, PathBuf), TempFileFailure> {
-    make_from(folder, levels, name, &NUMBER).map_err(|(path, error)| TempFileFailure {
+    make_from(directory, levels, name, &NUMBER).map_err(|(path, error)| TempFileFailure {
         call: "open()",
         path,
         error,
@@ -175,15 +201,15 @@ pub fn make(
 }
 
 fn make_from(
-    folder: &Path,
+    directory: &Path,
     levels: [u8; 3],
     name: TempFileName,
     number: &AtomicU32,
 ) -> Result<(FileHandle, PathBuf), (PathBuf, io::Error)> {
     let mut step = 1;
     loop {
-        let path = path(folder, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));
-        match create_in(folder, &path) {
+        let path = path(directory, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));
+        match create_in(directory, &path) {
             Ok(handle) if name == TempFileName::Kept => return Ok((handle, path)),
             Ok(handle) => {
                 return match fs::remove_file(&path) {
@@ -199,10 +225,12 @@ fn make_from(
 }
 
 /// Creates the file, and first, if they are missing, the levels between it and `folder`.
-fn create_in(folder: &Path, path: &Path) -> io::Result<FileHandle> {
-    let parent = path.parent().unwrap_or(folder);
+fn create_in(directory: &Path, path: &Path) -> io::Result<FileHandle> {
+    let parent = path.parent().unwrap_or(directory);
     match create_temp(path, 0o600) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && parent != folder && folder.is_dir() => {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && parent != directory && directory.is_dir() =>
+        {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             create_temp(path, 0o600)
         }
@@ -211,9 +239,9 @@ fn create_in(folder: &Path, path: &Path) -> io::Result<FileHandle> {
 }
 
 /// `folder/9/78/0123456789` for levels 1 and 2.
-fn path(folder: &Path, levels: [u8; 3], number: u32) -> PathBuf {
+fn path(directory: &Path, levels: [u8; 3], number: u32) -> PathBuf {
     let name = format!("{number:010}");
-    let mut path = folder.to_path_buf();
+    let mut path = directory.to_path_buf();
     let mut end = name.len();
     for level in levels.into_iter().map(usize::from).take_while(|&level| level > 0) {
         let start = end.saturating_sub(level);
@@ -251,25 +279,26 @@ mod tests {
     #[test]
     fn files_lose_their_name_or_keep_it() {
         let dir = TempDir::new();
-        let folder = dir.path().join("temp");
-        fs::create_dir(&folder).expect("a fresh folder");
+        let directory = dir.path().join("temp");
+        fs::create_dir(&directory).expect("a fresh folder");
         let number = AtomicU32::new(0);
-        let (unnamed, first) = make_from(&folder, [1, 2, 0], TempFileName::Removed, &number).expect("made");
+        let (unnamed, first) =
+            make_from(&directory, [1, 2, 0], TempFileName::Removed, &number).expect("made");
         assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
         assert!(!first.exists());
         write_all(&unnamed, b"hello", 0).expect("written");
         write_all(&unnamed, b"HE", 0).expect("written");
         assert_eq!(unnamed.meta().expect("open").size, 5);
-        let (_, second) = make_from(&folder, [1, 2, 0], TempFileName::Kept, &number).expect("made");
+        let (_, second) = make_from(&directory, [1, 2, 0], TempFileName::Kept, &number).expect("made");
         assert!(second.exists());
         number.store(1, Ordering::Relaxed);
-        let (_, third) = make_from(&folder, [1, 2, 0], TempFileName::Kept, &number).expect("made");
+        let (_, third) = make_from(&directory, [1, 2, 0], TempFileName::Kept, &number).expect("made");
         assert!(third.ends_with("0000123458"), "{}", third.display());
-        fs::remove_dir_all(&folder).expect("ours");
+        fs::remove_dir_all(&directory).expect("ours");
         let (path, error) =
-            make_from(&folder, [1, 0, 0], TempFileName::Kept, &number).expect_err("the folder is gone");
+            make_from(&directory, [1, 0, 0], TempFileName::Kept, &number).expect_err("the folder is gone");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(path.starts_with(&folder));
+        assert!(path.starts_with(&directory));
     }
 
     #[test]
@@ -279,19 +308,20 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(28));
     }
 
-    fn with_folder(settings: &str, test: impl AsyncFnOnce(&mut Exchange, &Path)) {
-        let folder = TempDir::new();
-        let path = folder.path().display();
+    fn with_directory(settings: &str, test: impl AsyncFnOnce(&mut Exchange, &Path)) {
+        let directory = TempDir::new();
+        let path = directory.path().display();
         let http = format!("server {{ listen 80; client_body_temp_path {path} 1 2; {settings} }}");
-        testing::run(&http, "POST / HTTP/1.1\r\nHost: h\r\n\r\n", async |x| test(x, folder.path()).await);
+        testing::run(&http, "POST / HTTP/1.1\r\nHost: h\r\n\r\n", async |x| test(x, directory.path()).await);
     }
 
     #[test]
     fn a_body_goes_on_where_memory_ended() {
-        with_folder("", async |x, _| {
+        with_directory("", async |x, _| {
             x.body.memory = b"in memory, ".to_vec();
             append(x, b"more, ".to_vec()).await.expect("written");
             append(x, b"and more".to_vec()).await.expect("written");
+            finish(x).await.expect("written");
             assert!(x.body.memory.is_empty());
             let file = x.body.file.as_ref().expect("made");
             let mut all = vec![0; 100];
@@ -304,13 +334,14 @@ mod tests {
 
     #[test]
     fn a_body_that_was_read_gets_a_file_with_a_name() {
-        with_folder("", async |x, _| {
+        with_directory("", async |x, _| {
             for in_file in [false, true] {
                 let body = vec![b'x'; 3 * PIECE as usize + 5];
                 x.body.replace(body.clone());
                 if in_file {
                     x.body.named = false;
                     append(x, Vec::new()).await.expect("written");
+                    finish(x).await.expect("written");
                 }
                 x.read_body_into_file().await.expect("written");
                 let mut file = x.body.take_file().expect("made");
@@ -328,7 +359,7 @@ mod tests {
     #[test]
     fn a_kept_file_stays_and_a_clean_one_goes() {
         for (setting, stays) in [("on", true), ("clean", false)] {
-            with_folder(&format!("client_body_in_file_only {setting};"), async |x, _| {
+            with_directory(&format!("client_body_in_file_only {setting};"), async |x, _| {
                 append(x, Vec::new()).await.expect("made");
                 let path = x.body.file.as_ref().and_then(|file| file.path.clone()).expect("named");
                 assert!(path.exists());
@@ -339,12 +370,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_the_server_s_fault() {
-        with_folder("", async |x, folder| {
-            fs::remove_dir_all(folder).expect("ours");
+    fn a_directory_that_is_gone_is_the_server_s_fault() {
+        with_directory("", async |x, directory| {
+            fs::remove_dir_all(directory).expect("ours");
             let error = append(x, b"x".to_vec()).await.expect_err("nowhere to write");
             assert_eq!((error, error.status()), (EngineError::file(Some(2)), 500));
-            fs::create_dir_all(folder).expect("back");
+            fs::create_dir_all(directory).expect("back");
         });
     }
 }

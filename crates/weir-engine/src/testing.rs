@@ -9,12 +9,14 @@ use weir_rt::net::SockAddr;
 use weir_rt::{DriverChoice, Runtime};
 use weir_trace::{Recorder, RecorderSettings};
 
-use crate::conf::server::{AddressServers, WorkerGeneration};
-use crate::conf::{self, CORE_MODULES, location};
+use crate::conf::{self, CORE_MODULES};
 use crate::exchange::Exchange;
+use crate::plan::hosts::AddressServers;
+use crate::plan::location;
 use crate::request_head::{self, ClientJudge};
 use crate::transport::ClientConnection;
 use crate::worker::Worker;
+use crate::worker::generation::WorkerGeneration;
 
 /// Runs `test` with the exchange of `head`, a whole request head that is good, under `http`, the inside of an `http`
 /// block with at least one server. Server and location are found, nothing else has run; the client is
@@ -46,7 +48,7 @@ fn exchange(http: &str, head: &str) -> Exchange {
     let recorder = Recorder::new(0, RecorderSettings::default());
     let worker = Worker::new(0, Arc::default(), recorder);
     let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("the core installs");
-    let hosts = generation.hosts.first().expect("the test has a server").clone();
+    let hosts = generation.hosts().first().expect("the test has a server").clone();
     worker.switch(Rc::new(generation));
     let connection = connection(&hosts, &worker);
     let mut x = Exchange::new(&worker, &connection, hosts.default());

@@ -1,10 +1,12 @@
-//! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
+//! What one thread owns: its generation, files, clock and sinks, and the parts that protocols have of it. `Rc`-shared
+//! inside the thread, never leaves it. It knows no request.
 
+pub mod configuration;
+pub mod generation;
 mod part;
-mod slots;
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,18 +18,13 @@ use weir_rt::clock;
 use weir_rt::notify::{Notify, either};
 use weir_trace::{Recorder, RecorderSettings, WorkerNow};
 
-use crate::conf::server::{VirtualServer, WorkerGeneration};
 use crate::descriptors::{self, ConnectionLimit};
-use crate::exchange::{Exchange, MediaTypeCache};
 use crate::log::{self, LogLevel, WorkerLogs};
 use crate::open_file::FileStore;
 use crate::presence::WorkerPresences;
 use crate::recent::RecentFacts;
-use crate::transport::ClientConnection;
-use crate::transport::heads::HeadCache;
-use crate::transport::wire::ClientWire;
+use generation::WorkerGeneration;
 use part::WorkerParts;
-use slots::IndexSlots;
 
 pub use crate::counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
 pub use part::{WorkerPart, WorkerSlot};
@@ -58,26 +55,15 @@ pub struct Worker {
     generation: RefCell<Option<Rc<WorkerGeneration>>>,
     /// Counts generations; a connection compares it with the one it saw last.
     serial: Cell<u64>,
-    /// The open connections; idle ones are closed through it when the worker stops.
-    wires: RefCell<IndexSlots<(Weak<ClientWire>, Rc<ClientConnection>)>>,
     /// Something was closed: there is room for new connections, and perhaps nothing left to wait for.
     closed: Notify,
     /// Numbers for connections: the next one, and how many are left of the block.
     numbers: Cell<(u64, u64)>,
-    #[expect(
-        clippy::vec_box,
-        reason = "an exchange is taken and given back as the box it is in, not copied"
-    )]
-    free: RefCell<Vec<Box<Exchange>>>,
     dates: RefCell<CachedTime>,
-    /// Heads of responses, composed before.
-    pub(crate) heads: RefCell<HeadCache>,
     /// Hosts that were checked already, with the result.
     pub authorities: RefCell<RecentFacts<Host>>,
     /// Targets that were found to be normal.
     pub targets: RefCell<RecentFacts<NormalizedUri>>,
-    /// Media types that were looked up.
-    pub(crate) kinds: RefCell<MediaTypeCache>,
     /// Texts of the times of files.
     modified: RefCell<DateMemo>,
     /// Background requests that are running.
@@ -118,14 +104,10 @@ impl Worker {
             scratch: RefCell::default(),
             generation: RefCell::new(None),
             serial: Cell::new(0),
-            wires: RefCell::default(),
             closed: Notify::default(),
             numbers: Cell::new((0, 0)),
-            free: RefCell::new(Vec::new()),
-            heads: RefCell::default(),
             authorities: RefCell::default(),
             targets: RefCell::default(),
-            kinds: RefCell::default(),
             modified: RefCell::default(),
             dates: RefCell::new(CachedTime::new(time as i64, clock::local_offset(time) / 60)),
             background: Cell::new(0),
@@ -149,35 +131,19 @@ impl Worker {
     pub fn switch(&self, generation: Rc<WorkerGeneration>) -> Option<Rc<WorkerGeneration>> {
         let before = self.generation.replace(Some(generation));
         self.serial.set(self.serial.get() + 1);
-        // Exchanges of the old configuration hold its plans; new ones are made as needed.
-        self.free.borrow_mut().clear();
-        self.heads.borrow_mut().clear();
-        self.kinds.borrow_mut().clear();
         self.files.clear();
-        self.parts.switched();
-        for (wire, connection) in self.open_wires() {
-            if !wire.idle.get() {
-                connection.foresee(self);
-                if wire.multiplexed.get() {
-                    wire.timer.arm(0);
-                }
-                continue;
-            }
-            if connection.adopt(self) && wire.multiplexed.get() && connection.requests.get() > 0 {
-                // Its client is notified, so that no request of its is lost.
-                connection.retired.set(true);
-            }
-            // A client that has not sent a request yet gets one response.
-            if connection.retired.get() && connection.requests.get() > 0 {
-                wire.timer.arm(0);
-            }
-        }
+        self.parts.made().for_each(|part| part.switched(self));
         before
     }
 
-    /// Whether responses say that their connection ends, from the next one on.
-    pub fn close_after_answers(&self, close: bool) {
-        self.closing.set(close);
+    /// Responses say that their connection ends, from the next one on.
+    pub fn end_connections(&self) {
+        self.closing.set(true);
+    }
+
+    /// Responses do not say any more that their connection ends.
+    pub fn keep_connections(&self) {
+        self.closing.set(false);
     }
 
     /// Whether a connection is to be kept alive after its response.
@@ -196,48 +162,20 @@ impl Worker {
     pub fn stop(&self) {
         self.stopping.set(true);
         self.closing.set(true);
-        for (wire, connection) in self.open_wires() {
-            if wire.idle.get() && connection.requests.get() > 0 {
-                wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
-            } else if wire.multiplexed.get() {
-                wire.timer.arm(0);
-            }
-        }
+        self.parts.made().for_each(WorkerPart::stopped);
         self.closed.notify();
     }
 
     /// Ends all connections, whatever they do.
     pub fn end_all(&self) {
-        for (wire, connection) in self.open_wires() {
-            connection.retired.set(true);
-            if wire.idle.get() {
-                wire.timer.arm(0);
-            } else {
-                wire.stream.abort();
-            }
-        }
+        self.parts.made().for_each(WorkerPart::end_all);
     }
 
     /// Ends the connections whose request, or whose waiting for the first one, began before generation `serial`
     /// (`worker_shutdown_timeout` after a reload). Those that wait for another request have nothing old about them:
     /// it will get the new configuration.
     pub fn end_before(&self, serial: u64) {
-        for (wire, connection) in self.open_wires() {
-            if wire.idle.get() {
-                if connection.requests.get() == 0 && connection.born < serial {
-                    connection.retired.set(true);
-                    wire.timer.arm(0);
-                }
-            } else if connection.serial.get() < serial {
-                wire.stream.abort();
-            }
-        }
-    }
-
-    /// The worker's client connections that are open, idle ones too.
-    pub fn open_wires(&self) -> Vec<(Rc<ClientWire>, Rc<ClientConnection>)> {
-        let wires = self.wires.borrow();
-        wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
+        self.parts.made().for_each(|part| part.end_before(serial));
     }
 
     /// Counts generations; changes with every reload.
@@ -255,35 +193,9 @@ impl Worker {
         next
     }
 
-    /// Registers an open connection; it is counted until what is returned is dropped.
-    pub fn open(
-        self: &Rc<Self>,
-        wire: &Rc<ClientWire>,
-        connection: &Rc<ClientConnection>,
-    ) -> ConnectionEntry {
-        self.counters.accepted.add(1);
-        self.reopen(wire, connection)
-    }
-
-    /// As [`Worker::open`], of a connection that was counted as accepted before.
-    pub fn reopen(
-        self: &Rc<Self>,
-        wire: &Rc<ClientWire>,
-        connection: &Rc<ClientConnection>,
-    ) -> ConnectionEntry {
-        self.counters.active.add(1);
-        let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
-        ConnectionEntry { worker: self.clone(), at }
-    }
-
-    /// Open connections of clients, `most` of them.
-    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&ClientWire, &ClientConnection)) {
-        let wires = self.wires.borrow();
-        for (wire, connection) in wires.iter().take(most) {
-            if let Some(wire) = wire.upgrade() {
-                f(&wire, connection);
-            }
-        }
+    /// A connection was closed: there is room for another, and perhaps nothing is left to wait for.
+    pub(crate) fn notify_closed(&self) {
+        self.closed.notify();
     }
 
     /// Counts a background request until what is returned is dropped.
@@ -348,7 +260,7 @@ impl Worker {
     /// Waits while as many connections are open as may be, for the sake of a connection that has come. As in nginx some
     /// of those that wait for a request are closed for it.
     pub async fn room(&self) {
-        let mut told = false;
+        let mut reported = false;
         while self.is_full() {
             let limit = self.limit();
             let reused = self.reuse(limit);
@@ -357,7 +269,7 @@ impl Worker {
                     log::cycle(LogLevel::Warn, &format_args!("{limit}, reusing connections"));
                 }
             } else if reused == ReuseOutcome::None
-                && !std::mem::replace(&mut told, true)
+                && !std::mem::replace(&mut reported, true)
                 && (!limit.by_descriptors || self.may_tell())
             {
                 log::cycle(limit.level(), &limit);
@@ -373,34 +285,20 @@ impl Worker {
     /// Whether it was not logged for a while that there is no room.
     fn may_tell(&self) -> bool {
         let now = weir_rt::now_ms();
-        let may = self.crowded.get().is_none_or(|told| now >= told + TELL_MS);
+        let may = self.crowded.get().is_none_or(|reported| now >= reported + TELL_MS);
         if may {
             self.crowded.set(Some(now));
         }
         may
     }
 
-    /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
-    /// None whose request has come and was not read yet: its client would see a reset. For want of descriptors, which nginx
-    /// closes nothing for, none that has not asked yet, or may be about to ask again.
+    /// Closes some of the connections that wait for a request ([`WorkerPart::close_idle`]).
     fn reuse(&self, limit: ConnectionLimit) -> ReuseOutcome {
-        let mut idle = self.open_wires();
-        let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
-        idle.retain(|(wire, connection)| {
-            let unused = connection.requests.get() > 0 && wire.idle_since.get() <= since;
-            wire.idle.get() && !connection.retired.get() && (unused || !limit.by_descriptors)
-        });
-        idle.sort_by_key(|(wire, _)| wire.idle_since.get());
-        let count = (idle.len() / 8).clamp(1, 32);
-        let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
-        let reused = quiet.map(|(wire, connection)| {
-            connection.retired.set(true);
-            wire.timer.arm(0);
-        });
-        match reused.count() {
-            0 if idle.is_empty() => ReuseOutcome::None,
-            0 => ReuseOutcome::Later,
-            _ => ReuseOutcome::Some,
+        let closed = self.parts.made().filter_map(|part| part.close_idle(&limit));
+        match closed.reduce(|one, other| one + other) {
+            None => ReuseOutcome::None,
+            Some(0) => ReuseOutcome::Later,
+            Some(_) => ReuseOutcome::Some,
         }
     }
 
@@ -439,41 +337,10 @@ impl Worker {
     /// The recorder, for the next thread of this number.
     pub fn leave(&self) -> Recorder {
         // What modules have to do at the end they do while the thread is still the worker's.
-        self.free.borrow_mut().clear();
+        self.parts.made().for_each(WorkerPart::left);
         drop(self.generation.replace(None));
         self.recorder.borrow_mut().settle();
         self.recorder.replace(Recorder::new(u16::MAX, RecorderSettings::default()))
-    }
-
-    /// An exchange for a request of `connection`: one of the free list, or a new one.
-    pub fn take_exchange(
-        self: &Rc<Self>,
-        connection: &Rc<ClientConnection>,
-        server: &Rc<VirtualServer>,
-    ) -> Box<Exchange> {
-        match self.free.borrow_mut().pop() {
-            Some(mut x) => {
-                x.renew(connection, server);
-                x
-            }
-            None => Box::new(Exchange::new(self, connection, server)),
-        }
-    }
-
-    /// Lets go of exchanges that only many requests at once need.
-    pub(crate) fn trim_exchanges(&self) {
-        self.free.borrow_mut().truncate(QUIET_EXCHANGES);
-    }
-
-    /// Takes an exchange back whose request is over, for others.
-    pub fn give_exchange(&self, mut x: Box<Exchange>) {
-        let mut free = self.free.borrow_mut();
-        // One of an old configuration would keep that from ending.
-        let current = x.connection.serial.get() == self.serial.get() && !x.server.is_retired();
-        if free.len() < FREE_EXCHANGES && current {
-            x.release();
-            free.push(x);
-        }
     }
 }
 
@@ -484,20 +351,6 @@ impl Drop for ListenerEntry {
     fn drop(&mut self) {
         self.0.doors.set(self.0.doors.get() - 1);
         self.0.closed.notify();
-    }
-}
-
-/// An open connection's entry with its worker.
-pub struct ConnectionEntry {
-    worker: Rc<Worker>,
-    at: usize,
-}
-
-impl Drop for ConnectionEntry {
-    fn drop(&mut self) {
-        self.worker.counters.active.sub(1);
-        self.worker.wires.borrow_mut().remove(self.at);
-        self.worker.closed.notify();
     }
 }
 
@@ -526,16 +379,10 @@ const LATER_MS: u64 = 10;
 /// That connections are closed to make room is logged once in this many milliseconds, as in nginx.
 const TELL_MS: u64 = 1000;
 /// For how long a connection must have waited for a request to be closed for want of descriptors.
-const REUSED_AFTER_MS: u64 = 1000;
+pub(crate) const REUSED_AFTER_MS: u64 = 1000;
 /// With fewer connections to come until descriptors are short, each is accepted by itself: a burst may bring as many as
 /// a listener's queue holds at once, and a turn's accepts more.
 const AHEAD: u64 = 511 + 64;
-/// Number of exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200
-/// instructions for each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
-const FREE_EXCHANGES: usize = 1024;
-/// ... and this many after a quiet moment: they take some kilobytes each.
-const QUIET_EXCHANGES: usize = 256;
-
 /// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.
 fn connection_numbers() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);

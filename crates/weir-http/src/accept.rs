@@ -11,7 +11,7 @@ pub fn gzip(value: &[u8]) -> bool {
 
 /// Whether the field names `coding` (compared without case) with a weight above zero.
 pub fn accepts(value: &[u8], coding: &[u8]) -> bool {
-    let Some(rest) = behind(value, coding) else { return false };
+    let Some(rest) = after(value, coding) else { return false };
     match trim_spaces(rest).split_first() {
         None | Some((b',', _)) => true,
         Some((b';', parameter)) => weight_is_positive(trim_spaces(parameter)),
@@ -20,7 +20,7 @@ pub fn accepts(value: &[u8], coding: &[u8]) -> bool {
 }
 
 /// What follows the first mention of `coding` that begins an element.
-fn behind<'a>(value: &'a [u8], coding: &[u8]) -> Option<&'a [u8]> {
+fn after<'a>(value: &'a [u8], coding: &[u8]) -> Option<&'a [u8]> {
     if coding.is_empty() {
         return None;
     }

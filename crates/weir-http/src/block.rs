@@ -16,8 +16,8 @@ pub(crate) fn load(text: &[u8]) -> [u8; BLOCK] {
         (Some(first), Some(last)) => {
             let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
             // 8 to 15 bytes: of the last word those after the first one.
-            let behind = if length == 8 { 0 } else { last >> (8 * (16 - length)) };
-            u128::from(behind) << 64 | u128::from(first)
+            let after = if length == 8 { 0 } else { last >> (8 * (16 - length)) };
+            u128::from(after) << 64 | u128::from(first)
         }
         _ => u128::from(word(text)),
     };

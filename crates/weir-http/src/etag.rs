@@ -56,8 +56,8 @@ pub fn list_matches(list: &[u8], tag: Option<&[u8]>, comparison: TagComparison) 
     let mut rest = list;
     while !rest.is_empty() {
         let candidate = if weak { opaque(rest) } else { rest };
-        if let Some(behind) = candidate.strip_prefix(tag)
-            && matches!(trim_blanks(behind).first(), None | Some(b','))
+        if let Some(after) = candidate.strip_prefix(tag)
+            && matches!(trim_blanks(after).first(), None | Some(b','))
         {
             return true;
         }

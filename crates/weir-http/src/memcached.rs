@@ -133,12 +133,12 @@ impl MemcachedValue {
     pub fn take(&mut self, input: &[u8]) -> Result<usize, BadTrailer> {
         let value = usize::try_from(self.rest).map_or(input.len(), |rest| rest.min(input.len()));
         self.rest -= value as u64;
-        let behind = input.get(value..).unwrap_or_default();
+        let after = input.get(value..).unwrap_or_default();
         let expected = TRAILER.get(self.seen..).unwrap_or_default();
-        if !expected.starts_with(behind) {
+        if !expected.starts_with(after) {
             return Err(BadTrailer { value });
         }
-        self.seen += behind.len();
+        self.seen += after.len();
         Ok(value)
     }
 

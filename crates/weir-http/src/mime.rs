@@ -155,7 +155,7 @@ fn find(slots: &[(u128, u32)], key: u128) -> usize {
 pub const BUILTIN: &[(&str, &str)] = &[("text/html", "html"), ("image/gif", "gif"), ("image/jpeg", "jpg")];
 
 /// The types of Weir's embedded default configuration: what browsers and tools ask a web server for.
-pub const COMMON: &[(&str, &str)] = &[
+pub(crate) const COMMON: &[(&str, &str)] = &[
     ("application/atom+xml", "atom"),
     ("application/epub+zip", "epub"),
     ("application/gzip", "gz tgz"),

@@ -8,9 +8,9 @@ pub(crate) fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::with_capacity(cuts.len() + 1);
     for cut in cuts {
-        let (piece, behind) = rest.split_at(rest.len().min(*cut));
+        let (piece, after) = rest.split_at(rest.len().min(*cut));
         pieces.push(piece);
-        rest = behind;
+        rest = after;
     }
     pieces.push(rest);
     pieces

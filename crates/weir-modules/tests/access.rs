@@ -31,15 +31,15 @@ fn site(inside: &str) -> Site {
 /// A site whose `{users}` is replaced by a file with `user:right`, stored in `form`; the file lives as long as the
 /// directory.
 fn guarded(inside: &str, form: &str) -> (Site, TempDir) {
-    let folder = TempDir::new();
-    let users = folder.write("users", format!("# users\nuser:{form}:a comment\n"));
-    (site(&inside.replace("{users}", &users.display().to_string())), folder)
+    let directory = TempDir::new();
+    let users = directory.write("users", format!("# users\nuser:{form}:a comment\n"));
+    (site(&inside.replace("{users}", &users.display().to_string())), directory)
 }
 
 /// Waits until the message is in the log `count` times.
 fn logged(site: &Site, message: &str, count: usize) {
     weir_test::wait_for(message, || {
-        (site.folder.read("error.log").matches(message).count() >= count).then_some(())
+        (site.directory.read("error.log").matches(message).count() >= count).then_some(())
     });
 }
 
@@ -179,12 +179,12 @@ fn the_real_address_counts_for_rules_variables_and_logs() {
          location /other { real_ip_header X-Client; real_ip_recursive on; set_real_ip_from 10.0.0.0/8;
              set_real_ip_from 127.0.0.1; try_files /none @tell; }",
     );
-    let told = |path: &str, fields: &str| site.get(path, fields).text();
-    assert_eq!(told("/", "X-Forwarded-For: 203.0.113.5:99\r\n"), "203.0.113.5:99 127.0.0.1");
-    assert_eq!(told("/", "X-Forwarded-For: 203.0.113.5\r\n"), "203.0.113.5: 127.0.0.1");
-    assert_eq!(told("/", "X-Forwarded-For: 203.0.113.5, 203.0.113.6\r\n"), "203.0.113.6: 127.0.0.1");
-    assert_eq!(told("/other", "X-Client: 203.0.113.7, 10.1.1.1\r\n"), "203.0.113.7: 127.0.0.1");
-    assert!(told("/", "").starts_with("127.0.0.1:"));
+    let reported = |path: &str, fields: &str| site.get(path, fields).text();
+    assert_eq!(reported("/", "X-Forwarded-For: 203.0.113.5:99\r\n"), "203.0.113.5:99 127.0.0.1");
+    assert_eq!(reported("/", "X-Forwarded-For: 203.0.113.5\r\n"), "203.0.113.5: 127.0.0.1");
+    assert_eq!(reported("/", "X-Forwarded-For: 203.0.113.5, 203.0.113.6\r\n"), "203.0.113.6: 127.0.0.1");
+    assert_eq!(reported("/other", "X-Client: 203.0.113.7, 10.1.1.1\r\n"), "203.0.113.7: 127.0.0.1");
+    assert!(reported("/", "").starts_with("127.0.0.1:"));
     assert_eq!(site.get("/", "X-Forwarded-For: 192.0.2.1\r\n").status, 403);
     logged(&site, "access forbidden by rule, client: 192.0.2.1, server:", 1);
 }
@@ -202,7 +202,7 @@ fn the_next_request_of_a_connection_has_its_own_address() {
 
 #[test]
 fn try_files_takes_the_first_that_is_there() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let site = site(
         "location / { try_files $uri $uri/ /index.php?q=$uri&$args; }
          location /index.php { return 200 \"php $args\"; }
@@ -213,12 +213,12 @@ fn try_files_takes_the_first_that_is_there() {
          location ~ ^/regex/(.*)$ { alias {root}; try_files /$1 =405; }
          location = /brace { try_files /folder /none/ /f; }
          location = /cycle { try_files /none /cycle; }"
-            .replace("{root}", &folder.path().display().to_string())
+            .replace("{root}", &directory.path().display().to_string())
             .as_str(),
     );
-    folder.write("a", "aliased");
+    directory.write("a", "aliased");
     site.write("f", "found");
-    std::fs::create_dir(site.folder.path().join("root/folder")).expect("a fresh folder");
+    std::fs::create_dir(site.directory.path().join("root/folder")).expect("a fresh folder");
     site.write("folder/index.html", "index");
     for (path, status, text) in [
         ("/f", 200, "found"),

@@ -25,10 +25,10 @@ const REQUEST: &[u8] = b"GET /f.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Allocations per request of a small file, with `inside` in the server block.
 fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
-    let root = folder.path().display();
-    std::fs::write(folder.path().join("f.txt"), "hello\n").expect("a fresh folder");
+    let root = directory.path().display();
+    std::fs::write(directory.path().join("f.txt"), "hello\n").expect("a fresh folder");
     let text = format!(
         "error_log {root}/error.log info; worker_processes 1; events {{ }}
         http {{ server {{ listen {address}; root {root}; keepalive_requests 100000; {inside} }} }}"

@@ -60,7 +60,7 @@ impl HeaderFilter for Refusal {
 }
 
 fn logged(site: &Site, file: &str, text: &str) -> String {
-    let path = site.folder.path().join(file);
+    let path = site.directory.path().join(file);
     weir_test::wait_for(text, || {
         let log = std::fs::read_to_string(&path).ok()?;
         log.lines().find(|line| line.contains(text)).map(str::to_owned)
@@ -86,8 +86,8 @@ fn filters_that_refuse_everything_are_passed_by() {
 
 #[test]
 fn copies_go_where_they_are_sent() {
-    let folder = TempDir::new();
-    let log = folder.path().join("mirror.log");
+    let directory = TempDir::new();
+    let log = directory.path().join("mirror.log");
     let site = Site::with(
         &MODULES,
         &format!(
@@ -100,7 +100,7 @@ fn copies_go_where_they_are_sent() {
          location /file/off { mirror off; }
          location /copy { return 201; } location /other { return 404; }",
     );
-    std::fs::create_dir(site.folder.path().join("root/file")).expect("a fresh folder");
+    std::fs::create_dir(site.directory.path().join("root/file")).expect("a fresh folder");
     for name in ["bodiless", "file/a", "file/off"] {
         site.write(name, "static");
     }

@@ -85,7 +85,7 @@ fn ask_of(
     let nginx = nginx(&format!(
         "events {{ }} http {{ {http} server {{ listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root; absolute_redirect off; {server} }} }}"
     ));
-    let root = site.folder.path().join("root");
+    let root = site.directory.path().join("root");
     put(&root);
     let nginx = nginx.map(|builder| {
         let root = builder.dir().join("root");
@@ -323,7 +323,7 @@ fn addition() {
 /// An nginx with the module, where it is installed.
 fn nginx_with_subs(conf: &str) -> Option<weir_test::TestServerBuilder> {
     let module = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]
-        .map(|folder| std::path::Path::new(folder).join("ngx_http_subs_filter_module.so"))
+        .map(|directory| std::path::Path::new(directory).join("ngx_http_subs_filter_module.so"))
         .into_iter()
         .find(|path| path.exists());
     let nginx = std::path::Path::new("/usr/sbin/nginx");

@@ -87,10 +87,10 @@ const SCRIPT: Script = &[
     ("PATCH /a%20b", "", "", 405),
 ];
 
-fn request((what, fields, body): (&str, &str, &str)) -> String {
+fn request(what: &str, fields: &str, body: &str) -> String {
     // nginx wants a PUT's length, Weir takes none for zero.
-    let told = !body.is_empty() || what.starts_with("PUT");
-    let length = if told { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
+    let reported = !body.is_empty() || what.starts_with("PUT");
+    let length = if reported { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
     format!("{what} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}{length}\r\n{body}")
 }
 
@@ -105,18 +105,18 @@ fn outline(response: &Response) -> String {
 }
 
 /// Everything below `folder`: paths with permissions, lengths and, where a `Date` was given, times.
-fn listing(folder: &Path) -> Vec<String> {
+fn listing(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(next) = directories.pop() {
         for entry in fs::read_dir(&next).expect("readable") {
             let path = entry.expect("readable").path();
             let meta = fs::metadata(&path).expect("there");
-            let name = path.strip_prefix(folder).expect("inside").display().to_string();
+            let name = path.strip_prefix(directory).expect("inside").display().to_string();
             let mode = meta.permissions().mode() & 0o777;
             if meta.is_dir() {
                 found.push(format!("{name}/ {mode:o}"));
-                folders.push(path);
+                directories.push(path);
             } else {
                 let old =
                     meta.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() > 86_400));
@@ -146,17 +146,17 @@ fn complaints(log: &str, root: &Path) -> Vec<String> {
 #[test]
 fn the_disk_the_answers_and_the_log_are_as_with_nginx() {
     let site = Site::new(&MODULES, SETTINGS);
-    let root = site.folder.path().join("root");
+    let root = site.directory.path().join("root");
     let mut answers = Vec::new();
     for (what, fields, body, status) in SCRIPT {
-        let response = Client::connect(site.address).request(request((what, fields, body)));
+        let response = Client::connect(site.address).request(request(what, fields, body));
         assert_eq!(response.status, *status, "{what} {fields}");
         answers.push(format!("{what} {fields}{}", outline(&response)));
     }
     let files = listing(&root);
     assert!(files.contains(&"a b 600 0 true".to_owned()), "{files:?}");
     assert!(files.contains(&"full/a/b/file 644 1 false".to_owned()), "{files:?}");
-    let log = || fs::read_to_string(site.folder.path().join("error.log")).expect("there");
+    let log = || fs::read_to_string(site.directory.path().join("error.log")).expect("there");
     wait_for("the last line", || log().contains("insufficient URI depth:2 to DELETE").then_some(()));
     let Some(builder) = weir_test::nginx(&format!(
         "events {{ }} http {{ server {{ listen 127.0.0.1:%%PORT_0%%; absolute_redirect off;
@@ -172,24 +172,24 @@ fn the_disk_the_answers_and_the_log_are_as_with_nginx() {
         return;
     }
     for ((what, fields, body, _), expected) in SCRIPT.iter().zip(&answers) {
-        let response = nginx.client().request(request((what, fields, body)));
+        let response = nginx.client().request(request(what, fields, body));
         assert_eq!(format!("{what} {fields}{}", outline(&response)), *expected, "nginx");
     }
     assert_eq!(listing(&root), files);
-    let weir_root = site.folder.path().join("root");
+    let weir_root = site.directory.path().join("root");
     assert_eq!(complaints(&log(), &weir_root), complaints(&nginx.error_log(), &root));
 }
 
 #[test]
 fn a_large_body_appears_whole_or_not_at_all() {
     let site = Site::new(&MODULES, SETTINGS);
-    let place = site.folder.path().join("root/large");
+    let place = site.directory.path().join("root/large");
     let body = vec![b'x'; 3_000_000];
     let head = format!("PUT /large HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
     let mut client = Client::connect(site.address);
     client.send(&head).send(&body[..1_000_000]);
     client.abort();
-    let temp = site.folder.path().join("temp");
+    let temp = site.directory.path().join("temp");
     let count = || fs::read_dir(&temp).map_or(0, Iterator::count);
     let response = Client::connect(site.address).request([head.as_bytes(), &body].concat());
     assert_eq!(response.status, 201);
@@ -200,9 +200,9 @@ fn a_large_body_appears_whole_or_not_at_all() {
     assert_eq!(Client::connect(site.address).request(chunked).status, 204);
     assert_eq!(fs::read(&place).expect("there"), b"abc");
     // Another reader has read it before: nginx refuses that.
-    assert_eq!(Client::connect(site.address).request(request(("MKCOL /mirrored/", "", ""))).status, 201);
+    assert_eq!(Client::connect(site.address).request(request("MKCOL /mirrored/", "", "")).status, 201);
     for body in ["in memory", &"in a file ".repeat(1000)] {
-        let put = request(("PUT /mirrored/file", "", body));
+        let put = request("PUT /mirrored/file", "", body);
         assert!(Client::connect(site.address).request(put).status < 300);
         assert_eq!(fs::read_to_string(place.with_file_name("mirrored/file")).expect("there"), body);
     }

@@ -19,7 +19,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
 
 /// A server whose root is a directory of this test.
 struct Site {
-    folder: TempDir,
+    directory: TempDir,
     address: SocketAddr,
     _server: Server,
 }
@@ -31,25 +31,25 @@ impl Site {
     }
 
     fn on(driver: DriverChoice, inside: &str) -> Site {
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
-        let root = folder.path().display();
+        let root = directory.path().display();
         let text = format!(
             "error_log {root}/error.log info; worker_processes 1; events {{ }}
             http {{ server {{ listen {address}; root {root}/root; {inside} }} }}"
         );
-        std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
+        std::fs::create_dir(directory.path().join("root")).expect("a fresh folder");
         let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(
             Arc::new(configuration),
             ServerOptions { driver: Some(driver), ..ServerOptions::default() },
         );
         let server = server.expect("starts");
-        Site { folder, address, _server: server }
+        Site { directory, address, _server: server }
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        let path = self.folder.path().join("root").join(name);
+        let path = self.directory.path().join("root").join(name);
         std::fs::create_dir_all(path.parent().expect("inside the root")).expect("writable");
         std::fs::write(path, content).expect("writable");
     }
@@ -115,7 +115,7 @@ fn methods() {
 fn what_is_not_there_or_no_file() {
     let site = Site::new("");
     site.write("f", "x");
-    std::os::unix::fs::symlink("loop", site.folder.path().join("root/loop")).expect("fresh");
+    std::os::unix::fs::symlink("loop", site.directory.path().join("root/loop")).expect("fresh");
     let long = format!("/{}", "n".repeat(300));
     for (path, status) in [
         ("/gone", 404),
@@ -136,13 +136,13 @@ fn messages() {
     let site = Site::new("location /quiet/ { log_not_found off; }");
     site.write("f", "x");
     site.write("d/f", "x");
-    let root = site.folder.path().join("root").display().to_string();
+    let root = site.directory.path().join("root").display().to_string();
     for path in ["/quiet/gone", "/gone", "/f/x", "/gone/", "/f/", "/d/"] {
         site.get(path);
     }
     let last = format!("directory index of \"{root}/d/\" is forbidden, client: ");
     let log = weir_test::wait_for("the last message", || {
-        Some(site.folder.read("error.log")).filter(|log| log.contains(&last))
+        Some(site.directory.read("error.log")).filter(|log| log.contains(&last))
     });
     for message in [
         format!("[error] open() \"{root}/gone\" failed (2: No such file or directory)"),
@@ -264,7 +264,7 @@ fn a_replaced_file_is_served_replaced() {
         for round in 0..200 {
             let text = format!("version {round}");
             site.write("new", &text);
-            let root = site.folder.path().join("root");
+            let root = site.directory.path().join("root");
             std::fs::rename(root.join("new"), root.join("f")).expect("same folder");
             assert_eq!(client.get("/f").text(), text);
         }
@@ -277,7 +277,7 @@ fn open_file_cache_serves_what_it_knows() {
     site.write("f", "old");
     assert_eq!(site.get("/f").text(), "old");
     assert_eq!(site.get("/gone").status, 404);
-    std::fs::remove_file(site.folder.path().join("root/f")).expect("there");
+    std::fs::remove_file(site.directory.path().join("root/f")).expect("there");
     site.write("gone", "here");
     assert_eq!(site.get("/f").text(), "old");
     assert_eq!(site.get("/gone").status, 404);

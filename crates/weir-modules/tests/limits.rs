@@ -20,7 +20,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 5] = with_core(&[
 ]);
 
 struct Site {
-    folder: TempDir,
+    directory: TempDir,
     address: SocketAddr,
     server: Server,
 }
@@ -38,12 +38,12 @@ impl Site {
     }
 
     fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.folder.path().join(name), content).expect("writable");
+        std::fs::write(self.directory.path().join(name), content).expect("writable");
     }
 
     /// `inside` in the server, after [`ZONES`]; `$limit_req_status` is the field `X-Req`.
-    fn text(folder: &TempDir, address: SocketAddr, zones: &str, inside: &str) -> String {
-        let root = folder.path().display();
+    fn text(directory: &TempDir, address: SocketAddr, zones: &str, inside: &str) -> String {
+        let root = directory.path().display();
         format!(
             "error_log {root}/error.log info; worker_processes 2; events {{ }} http {{ {zones}
             add_header X-Req $limit_req_status always; add_header X-Conn $limit_conn_status always;
@@ -66,7 +66,7 @@ fn answers(site: &Site, path: &str, count: usize) -> Vec<(u16, String)> {
 }
 
 fn log(site: &Site, what: &str) -> String {
-    let path = site.folder.path().join("error.log");
+    let path = site.directory.path().join("error.log");
     wait_for(&format!("{what:?} in the log"), || {
         let text = std::fs::read_to_string(&path).ok()?;
         text.lines().find(|line| line.contains(what)).map(str::to_owned)
@@ -78,11 +78,11 @@ const ZONES: &str = "limit_req_zone $uri zone=slow:1m rate=1r/m; limit_req_zone 
     limit_conn_zone $uri zone=conn:1m;";
 
 fn site(inside: &str) -> Site {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
-    let configuration = load(&Site::text(&folder, address, ZONES, inside));
+    let configuration = load(&Site::text(&directory, address, ZONES, inside));
     let server = Server::start(configuration, ServerOptions::default()).expect("starts");
-    Site { folder, address, server }
+    Site { directory, address, server }
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn requests_at_a_time() {
     );
     // More than sockets take: the request lasts until its client goes.
     for name in ["one", "dry"] {
-        let file = std::fs::File::create(site.folder.path().join(name)).expect("writable");
+        let file = std::fs::File::create(site.directory.path().join(name)).expect("writable");
         file.set_len(64 << 20).expect("a file with a hole");
     }
     let begin = |path: &str| {
@@ -188,7 +188,7 @@ fn zones_live_through_reloads() {
     assert_eq!(answers(&site, "/f", 2).iter().map(|a| a.0).collect::<Vec<_>>(), [200, 503]);
     let load = |zones: &str| {
         let inside = "location / { limit_req zone=slow; limit_req_status 429; }";
-        load(&Site::text(&site.folder, site.address, zones, inside))
+        load(&Site::text(&site.directory, site.address, zones, inside))
     };
     let zones = |key: &str, size: &str| {
         format!("limit_req_zone {key} zone=slow:{size} rate=1r/m; limit_conn_zone $uri zone=conn:1m;")

@@ -13,7 +13,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
     with_core(&[ModuleDef::of::<Log>(), ModuleDef::of::<Rewrite>(), ModuleDef::of::<Static>()]);
 
 struct Site {
-    folder: TempDir,
+    directory: TempDir,
     address: SocketAddr,
     _server: Server,
 }
@@ -21,17 +21,17 @@ struct Site {
 impl Site {
     /// `http` is in the http block, `server` in its server; `DIR` is the directory.
     fn new(http: &str, server: &str) -> Site {
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
         let text = format!(
             "error_log DIR/error.log; worker_processes 2; events {{ }}
             http {{ {http} server {{ listen {address}; root DIR; {server} }} }}"
         );
-        let text = text.replace("DIR", &folder.path().display().to_string());
+        let text = text.replace("DIR", &directory.path().display().to_string());
         let configuration =
             weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
-        Site { folder, address, _server: server }
+        Site { directory, address, _server: server }
     }
 
     fn get(&self, path: &str, fields: &str) {
@@ -45,7 +45,7 @@ impl Site {
     /// The file's lines, once there are `count`.
     fn lines(&self, name: &str, count: usize) -> Vec<String> {
         wait_for(&format!("{count} lines in {name}"), || {
-            let path = self.folder.path().join(name);
+            let path = self.directory.path().join(name);
             let lines: Vec<_> = std::fs::read_to_string(path).ok()?.lines().map(str::to_owned).collect();
             (lines.len() >= count).then_some(lines)
         })
@@ -125,7 +125,7 @@ fn paths_with_variables_open_files_where_the_root_is() {
     }
     assert_eq!(site.lines("one.log", 3), ["/1", "/cached/2", "/cached/3"]);
     assert_eq!(site.lines("two.log", 1), ["/cached/4"]);
-    assert!(!site.folder.path().join("none.log").exists());
+    assert!(!site.directory.path().join("none.log").exists());
     let errors = site.lines("error.log", 1);
     assert!(
         errors[0].contains("nothing-here\" existence failed (2: No such file or directory), client: "),
@@ -138,9 +138,9 @@ fn the_end_of_the_server_writes_what_is_buffered() {
     let site =
         Site::new("log_format u $uri;", "access_log DIR/a.log u buffer=64k; location / { return 204; }");
     (0..20).for_each(|n| site.get(&format!("/{n}"), ""));
-    let Site { folder, _server: server, .. } = site;
+    let Site { directory, _server: server, .. } = site;
     drop(server);
-    let text = folder.read("a.log");
+    let text = directory.read("a.log");
     let mut lines: Vec<u32> = text.lines().filter_map(|line| line.strip_prefix('/')?.parse().ok()).collect();
     lines.sort_unstable();
     assert_eq!(lines, (0..20).collect::<Vec<_>>());

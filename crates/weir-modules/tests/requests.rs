@@ -46,8 +46,8 @@ fn outline(response: &Response) -> String {
 fn ask(http: &str, server: &str, requests: &[(&str, &str, &str)]) {
     let site = Site::with(&MODULES, http, server);
     for (path, fields, expected) in requests {
-        let told = outline(&site.get(path, fields));
-        assert_eq!(told, *expected, "weir: {path} {fields}");
+        let reported = outline(&site.get(path, fields));
+        assert_eq!(reported, *expected, "weir: {path} {fields}");
     }
     let conf = format!(
         "events {{ }} http {{ {http} server {{ listen 127.0.0.1:%%PORT_0%%; absolute_redirect off; {server} }} }}"

@@ -35,7 +35,7 @@ fn check(site: &Site, cases: &[(&str, &str)]) {
 fn log(site: &Site, last: &str) -> String {
     let deadline = Instant::now() + weir_test::DEADLINE;
     loop {
-        let log = std::fs::read_to_string(site.folder.path().join("error.log")).expect("there is a log");
+        let log = std::fs::read_to_string(site.directory.path().join("error.log")).expect("there is a log");
         if log.contains(last) {
             return log;
         }

@@ -213,7 +213,7 @@ fn answers_are_cut_where_it_is_asked() {
     assert_eq!(site.get("/limit", "").text(), "200 Content-Type=text/plain Content-Length=5|...");
     assert_eq!(site.get("/short", "").text(), "200 Content-Type=text/plain Content-Length=4|four");
     assert_eq!(site.get("/drop", "").text(), "444|");
-    let log = site.folder.path().join("error.log");
+    let log = site.directory.path().join("error.log");
     let line = weir_test::wait_for("the line", || {
         std::fs::read_to_string(&log).ok()?.lines().find(|line| line.contains("too big")).map(str::to_owned)
     });

@@ -66,18 +66,18 @@ impl DnsName {
     pub(crate) fn read(message: &[u8], at: usize) -> Option<(DnsName, usize)> {
         let mut wire = Vec::new();
         // What may still be pointed to lies before this: so it ends.
-        let (mut at, mut before, mut behind) = (at, at, None);
+        let (mut at, mut before, mut after) = (at, at, None);
         loop {
             let length = usize::from(*message.get(at)?);
             match length {
-                0 => return Some((DnsName(wire.into()), behind.unwrap_or(at + 1))),
+                0 => return Some((DnsName(wire.into()), after.unwrap_or(at + 1))),
                 1..=63 => {
                     push(&mut wire, message.get(at + 1..at + 1 + length)?)?;
                     at += 1 + length;
                 }
                 192.. => {
                     let to = (length & 63) << 8 | usize::from(*message.get(at + 1)?);
-                    behind.get_or_insert(at + 2);
+                    after.get_or_insert(at + 2);
                     if to >= before {
                         return None;
                     }
@@ -91,9 +91,9 @@ impl DnsName {
     fn labels(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
-            let (length, behind) = rest.split_first()?;
-            let (label, behind) = behind.split_at(usize::from(*length));
-            rest = behind;
+            let (length, after) = rest.split_first()?;
+            let (label, after) = after.split_at(usize::from(*length));
+            rest = after;
             Some(label)
         })
     }
@@ -164,7 +164,7 @@ mod tests {
     fn pointers_lead_back_or_nowhere() {
         assert_eq!(DnsName::read(&[0xc0, 0], 0), None, "to itself");
         assert_eq!(DnsName::read(&[0xc0, 2, 0xc0, 0], 2), None, "in a circle");
-        let (name, behind) = DnsName::read(b"\x01a\x00\x01b\xc0\x00", 3).expect("a name");
-        assert_eq!((name.to_string().as_str(), behind), ("b.a", 7));
+        let (name, after) = DnsName::read(b"\x01a\x00\x01b\xc0\x00", 3).expect("a name");
+        assert_eq!((name.to_string().as_str(), after), ("b.a", 7));
     }
 }

@@ -177,8 +177,8 @@ impl MessageReader<'_> {
     }
 
     fn name(&mut self) -> Option<DnsName> {
-        let (name, behind) = DnsName::read(self.message, self.at)?;
-        self.at = behind;
+        let (name, after) = DnsName::read(self.message, self.at)?;
+        self.at = after;
         Some(name)
     }
 

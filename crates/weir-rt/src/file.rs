@@ -5,7 +5,7 @@
 //! [`FileHandle::readahead_blocking`] is what a pool thread does about it.
 
 use std::ffi::{CString, c_char, c_int};
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +55,9 @@ fn with_own<T: Send + 'static>(
         Err(error) => Box::pin(std::future::ready(Err(error))),
     }
 }
+
+/// Pieces that one pwritev(2) takes at most (IOV_MAX).
+const PIECES: usize = 1024;
 
 /// The kind of what a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,6 +267,39 @@ impl FileHandle {
     pub fn pwrite(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         // SAFETY: `buf` is readable for its length.
         check(unsafe { libc::pwrite(self.fd(), buf.as_ptr().cast(), buf.len(), signed(offset)?) })
+    }
+
+    /// Writes all of `pieces`, one after the other, from `offset` on. Waits for the disk.
+    ///
+    /// # Errors
+    /// The errno of pwritev(2), but for `EINTR`; `WriteZero` where the file takes nothing.
+    pub fn pwrite_all(&self, pieces: &[Vec<u8>], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        for some in pieces.chunks(PIECES) {
+            let mut slices: Vec<IoSlice<'_>> = some.iter().map(|piece| IoSlice::new(piece)).collect();
+            let mut left = slices.as_mut_slice();
+            // Without the empty ones in front, which would look like a file that takes nothing.
+            IoSlice::advance_slices(&mut left, 0);
+            while !left.is_empty() {
+                match self.pwritev(left, at) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(n) => {
+                        at += n as u64;
+                        IoSlice::advance_slices(&mut left, n);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pwritev(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        // SAFETY: a slice of `IoSlice` is an array of iovec, each readable for its length; no more than PIECES of them.
+        check(unsafe {
+            libc::pwritev(self.fd(), slices.as_ptr().cast(), slices.len() as c_int, signed(offset)?)
+        })
     }
 
     /// Writes at the end of a file opened with [`open_append`], whole with respect to other writers of it; may

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libc::c_int;
 pub use libc::{
     SIGABRT, SIGALRM, SIGBUS, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV, SIGSYS,
-    SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ,
 };
 
 /// A set of signals, blocked since [`Signals::new`] and delivered here. Dropping it leaves them blocked.
@@ -103,7 +103,7 @@ pub fn kill(pid: i32, signal: c_int) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the process ignore `signal` (SIGPIPE and SIGSYS, as nginx does). Inherited across exec.
+/// Has the process ignore `signal` (SIGPIPE and SIGSYS, as nginx does, and SIGXFSZ). Inherited across exec.
 ///
 /// # Errors
 /// `EINVAL` if it is no signal or cannot be ignored.

@@ -137,6 +137,13 @@ impl Stream {
         }
     }
 
+    /// After long receives ([`Stream::poll_recv_long`]): what follows is short, and is received by the driver's usual way.
+    pub fn end_long(&self) {
+        if self.slot(|s| s.long) {
+            self.core.io.with(|io| io.end_long(self.index));
+        }
+    }
+
     /// Waits for bytes, if none are there.
     #[inline]
     fn poll_more(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<RecvOutcome> {

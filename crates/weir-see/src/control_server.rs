@@ -81,7 +81,7 @@ fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     // A client that stops at once may have sent `stop` already.
     let stopped = !input.buffer().is_empty();
     let mut reply = FrameReply { stream, stopped };
-    let (kind, text) = match responses::answer(source, &ControlQuestion::parse(&line), &mut reply) {
+    let (kind, text) = match responses::respond(source, &ControlQuestion::parse(&line), &mut reply) {
         Ok(()) => (FrameKind::Done, String::new()),
         Err(ReplyFailure::Gone(error)) => return Err(error),
         Err(ReplyFailure::Wrong(text)) => (FrameKind::Fail, text),

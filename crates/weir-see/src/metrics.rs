@@ -214,7 +214,7 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
         row(|w| w.counters.waiting.get()),
     );
     dealing(out, &all);
-    out.gauge("weir_requests_in_flight", "Requests being answered.", row(|w| w.counters.writing.get()));
+    out.gauge("weir_requests_in_flight", "Requests in flight.", row(|w| w.counters.writing.get()));
     threads(out);
     for (name, help, of) in QUEUES {
         out.head(name, "histogram", help);

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use weir_rt::DriverChoice;
 
 use weir_engine::conf::Configuration;
-use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::descriptors;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::resolver::kept::{self, CacheFolder};
 use weir_engine::worker::Worker;
+use weir_engine::worker::generation::WorkerGeneration;
 use weir_engine::zone::SharedZones;
 use weir_upstream::Upstreams;
 use weir_upstream::block::health_checker::HealthChecker;
@@ -240,12 +240,10 @@ impl Server {
     /// What is in the zones of the configuration in force stays in those of the next.
     fn keep_zones(&self, next: &Configuration) -> Result<(), StartError> {
         let before = self.configuration();
-        if let (Some(next), Some(before)) =
-            (next.tables.shared::<Upstreams>(), before.tables.shared::<Upstreams>())
-        {
+        if let (Some(next), Some(before)) = (next.shared::<Upstreams>(), before.shared::<Upstreams>()) {
             next.adopt(before);
         }
-        match (next.tables.shared::<SharedZones>(), before.tables.shared::<SharedZones>()) {
+        match (next.shared::<SharedZones>(), before.shared::<SharedZones>()) {
             (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
             _ => Ok(()),
         }
@@ -277,12 +275,12 @@ impl Server {
         // it.
         self.configuration.set(configuration.clone(), &sockets);
         state.sockets = sockets;
-        let folder = configuration.tables.shared::<CacheFolder>().and_then(|folder| folder.0.clone());
-        kept::keep_in(folder);
-        if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
+        let directory = configuration.shared::<CacheFolder>().and_then(|directory| directory.0.clone());
+        kept::keep_in(directory);
+        if let Some(upstreams) = configuration.shared::<Upstreams>() {
             upstreams.follow();
         }
-        if let Some(caches) = configuration.tables.shared::<CacheZones>() {
+        if let Some(caches) = configuration.shared::<CacheZones>() {
             caches.start();
         }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();

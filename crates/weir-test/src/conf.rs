@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_folder_are_substituted() {
+    fn ports_and_directory_are_substituted() {
         let full = completed("root %%DIR%%; listen %%PORT%% %%PORT_0%% %%PORT_1%%;", None);
         assert!(full.contains("root /d; listen 7001 7001 7002;"), "{full}");
     }

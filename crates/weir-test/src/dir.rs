@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_lives_as_long_as_its_value() {
+    fn a_directory_lives_as_long_as_its_value() {
         let dir = TempDir::new();
         let file = dir.write("a/b/c.txt", "x");
         assert_eq!(file.parent().and_then(Path::parent).and_then(Path::parent), Some(dir.path()));

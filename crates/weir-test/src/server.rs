@@ -68,7 +68,7 @@ impl Server {
             dir: TempDir::new(),
             allowed: Vec::new(),
             environment: Vec::new(),
-            open_files: None,
+            limits: Vec::new(),
         }
     }
 
@@ -220,8 +220,8 @@ impl Server {
     #[must_use]
     #[track_caller]
     pub fn open_files(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.serving_pid());
-        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}")).count()
+        let directory = format!("/proc/{}/fd", self.serving_pid());
+        fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory}: {error}")).count()
     }
 
     /// Memory of the serving process that is in RAM, in bytes (`VmRSS`).
@@ -323,7 +323,8 @@ pub struct TestServerBuilder {
     dir: TempDir,
     allowed: Vec<String>,
     environment: Vec<(String, String)>,
-    open_files: Option<u64>,
+    /// Options of the shell's `ulimit`, and their values.
+    limits: Vec<(char, u64)>,
 }
 
 impl TestServerBuilder {
@@ -377,7 +378,14 @@ impl TestServerBuilder {
     /// it does not count for accepts that io_uring has under way.)
     #[must_use]
     pub fn open_files(mut self, limit: u64) -> Self {
-        self.open_files = Some(limit);
+        self.limits.push(('n', limit));
+        self
+    }
+
+    /// Starts the server with this limit of a file's size, in blocks of 512 bytes.
+    #[must_use]
+    pub fn file_blocks(mut self, limit: u64) -> Self {
+        self.limits.push(('f', limit));
         self
     }
 
@@ -463,9 +471,11 @@ impl TestServerBuilder {
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);
         let output = |name| File::create(self.dir.path().join(name)).expect("the folder is ours");
         let mut command = Command::new(&binary);
-        if let Some(limit) = self.open_files {
+        if !self.limits.is_empty() {
+            let limits: String =
+                self.limits.iter().map(|(option, limit)| format!("ulimit -{option} {limit} && ")).collect();
             command = Command::new("sh");
-            command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")]).arg(&binary);
+            command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(&binary);
         }
         command
             .arg("-p")

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::SupportedCipherSuite;
-use rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
+use rustls::client::{ResolvesClientCert, Resumption, Tls12Resumption, UnbufferedClientConnection};
 use rustls::crypto::SupportedKxGroup;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::key_log::KeyLogFile;
 use crate::server::HandshakeProgress;
 use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
+use crate::signature_limits::{self, SignatureLimits};
 use crate::stored_session::KeptSession;
 use crate::suites::{self, ProtocolVersions};
 use crate::verify::AnyServer;
@@ -37,11 +38,21 @@ pub struct ClientSettings {
     pub sessions: usize,
     /// The file of secrets (`lua_ssl_key_log`); `None`: secrets are not logged.
     pub key_log: Option<Arc<KeyLogFile>>,
+    /// `proxy_ssl_conf_command SignatureAlgorithms`
+    pub signatures: SignatureLimits,
+    /// False: servers of TLS 1.2 are not asked for tickets (`proxy_ssl_conf_command Options -SessionTicket`). In TLS 1.3
+    /// nothing asks for them.
+    pub session_tickets: bool,
 }
 
 /// A client's configuration with the sessions it has.
 #[derive(Clone)]
-pub struct ClientConfig(Arc<rustls::ClientConfig>, KeyEffort);
+pub struct ClientConfig {
+    rustls: Arc<rustls::ClientConfig>,
+    effort: KeyEffort,
+    /// By what sessions of TLS 1.2 are resumed.
+    tls12: Tls12Resumption,
+}
 
 impl ClientConfig {
     /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
@@ -55,11 +66,14 @@ impl ClientConfig {
         let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&settings.protocols.versions())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyServer));
+            .with_custom_certificate_verifier(Arc::new(AnyServer {
+                schemes: settings.signatures.peer.clone(),
+            }));
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
             Some(certificate) => {
-                builder.with_client_cert_resolver(Arc::new(ClientCertificate(certificate.clone())))
+                let key = signature_limits::limited(&certificate.0, settings.signatures.own.as_ref());
+                builder.with_client_cert_resolver(Arc::new(ClientCertificate(key)))
             }
         };
         config.alpn_protocols.clone_from(&settings.alpn);
@@ -67,26 +81,30 @@ impl ClientConfig {
         if let Some(file) = &settings.key_log {
             config.key_log = file.clone();
         }
+        let tls12 = match settings.session_tickets {
+            true => Tls12Resumption::SessionIdOrTickets,
+            false => Tls12Resumption::SessionIdOnly,
+        };
         config.resumption = match settings.sessions {
             0 => Resumption::disabled(),
-            n => Resumption::in_memory_sessions(n),
+            n => Resumption::in_memory_sessions(n).tls12_resumption(tls12),
         };
         let effort = settings.certificate.as_ref().map_or(KeyEffort::Short, Certificate::effort);
-        Ok(ClientConfig(Arc::new(config), effort))
+        Ok(ClientConfig { rustls: Arc::new(config), effort, tls12 })
     }
 
     /// The configuration for one connection, which resumes `session` where possible, and stores there what later ones
     /// may resume; `tell_name`: the server gets the name (SNI).
     pub fn with_session(&self, session: &KeptSession, tell_name: bool) -> ClientConfig {
-        let mut config = (*self.0).clone();
+        let mut config = (*self.rustls).clone();
         config.enable_sni = tell_name;
-        config.resumption = Resumption::store(session.store());
-        ClientConfig(Arc::new(config), self.1)
+        config.resumption = Resumption::store(session.store()).tls12_resumption(self.tls12);
+        ClientConfig { rustls: Arc::new(config), ..*self }
     }
 
     /// How long using the client's key takes.
     pub fn effort(&self) -> KeyEffort {
-        self.1
+        self.effort
     }
 }
 
@@ -98,11 +116,11 @@ impl fmt::Debug for ClientConfig {
 
 /// The one certificate a client has, for all servers.
 #[derive(Debug)]
-struct ClientCertificate(Certificate);
+struct ClientCertificate(Arc<CertifiedKey>);
 
 impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _: &[&[u8]], schemes: &[rustls::SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.0.0.key.choose_scheme(schemes).map(|_| self.0.0.clone())
+        self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
     }
 
     fn has_certs(&self) -> bool {
@@ -126,7 +144,7 @@ impl ClientHandshake {
     /// The configuration does not fit together.
     pub fn new(config: &ClientConfig, name: &str) -> Result<ClientHandshake, Error> {
         let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
-        let conn = Box::new(UnbufferedClientConnection::new(config.0.clone(), name)?);
+        let conn = Box::new(UnbufferedClientConnection::new(config.rustls.clone(), name)?);
         Ok(ClientHandshake { conn, input: Vec::new(), early: Vec::new(), notes: HandshakeNotes::default() })
     }
 

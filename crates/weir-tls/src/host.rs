@@ -45,8 +45,8 @@ fn fits(pattern: &str, name: &str) -> bool {
         return true;
     }
     let Some(rest) = pattern.strip_prefix("*.") else { return false };
-    let Some((label, behind)) = name.split_once('.') else { return false };
-    !label.is_empty() && rest.contains('.') && behind == rest
+    let Some((label, after)) = name.split_once('.') else { return false };
+    !label.is_empty() && rest.contains('.') && after == rest
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use x509_parser::extensions::{ParsedExtension, X509Extension};
 use x509_parser::oid_registry::{OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER};
 
 use crate::der;
-use crate::verify::{algorithms, verify};
+use crate::signature_limits::algorithms;
+use crate::verify::verify;
 
 /// Whether `certificate` names `issuer` as its own: by name, and by the identifier of its key where both have one.
 pub(crate) fn issued(issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {

@@ -99,9 +99,9 @@ fn ec(der: &[u8], curve: Option<&[u8]>) -> Option<(SignatureAlgorithm, Vec<u8>)>
     let (_private, mut rest) = der::expect(rest, der::OCTETS)?;
     let mut curve = curve;
     const PARAMETERS: u8 = 0xa0;
-    if let Some((own, behind)) = der::expect(rest, PARAMETERS) {
+    if let Some((own, after)) = der::expect(rest, PARAMETERS) {
         curve = curve.or(Some(own));
-        rest = behind;
+        rest = after;
     }
     const PUBLIC: u8 = 0xa1;
     let (public, _) = der::expect(rest, PUBLIC)?;

@@ -10,7 +10,8 @@ use x509_parser::time::ASN1Time;
 use crate::der::{self, INTEGER, OCTETS, OID, SEQUENCE};
 use crate::error::{Error, content};
 use crate::issuer::{all_with, issued, signed_by};
-use crate::verify::{algorithms, verify};
+use crate::signature_limits::algorithms;
+use crate::verify::verify;
 
 /// What an issuer says of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ pub fn request(id: &[u8]) -> Vec<u8> {
 /// # Errors
 /// It is not a response, not about this certificate, not signed by an accepted signer, or not of this time, in nginx's
 /// words.
-pub fn answer(
+pub fn check_response(
     response: &[u8],
     certificate: &[u8],
     issuer: &[u8],
@@ -336,7 +337,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         let say = |response: &[u8]| {
-            let error = answer(response, &[], &[], &[], OcspSigner::Any, 0).expect_err("no answer");
+            let error = check_response(response, &[], &[], &[], OcspSigner::Any, 0).expect_err("no answer");
             error.to_string()
         };
         assert_eq!(say(b"no"), "d2i_OCSP_RESPONSE() failed");
@@ -361,7 +362,7 @@ mod tests {
             let inner = [wrap(OID, BASIC), basic].concat();
             let inner = wrap(EXPLICIT_0, &wrap(SEQUENCE, &inner));
             let whole = wrap(SEQUENCE, &[&[0x0a, 1, 0][..], &inner].concat());
-            let read = answer(&whole, &[], &[], &[], OcspSigner::Any, 0);
+            let read = check_response(&whole, &[], &[], &[], OcspSigner::Any, 0);
             prop_assert!(read.is_err(), "there is nothing to be answered");
             let _ = BasicResponse::parse(&bytes);
             let _ = SingleResponse::parse(&bytes);

@@ -20,7 +20,8 @@ use x509_parser::x509::ReasonCode;
 
 use crate::der;
 use crate::issuer::all_with;
-use crate::verify::{algorithms, verify};
+use crate::signature_limits::algorithms;
+use crate::verify::verify;
 use crate::verify_problem::VerifyProblem;
 
 /// The lists of a file.
@@ -203,7 +204,7 @@ struct RevocationScope<'e> {
 impl<'e> RevocationScope<'e> {
     /// `None`: it says something that is not understood.
     fn parse(value: &'e [u8]) -> Option<RevocationScope<'e>> {
-        let (mut rest, behind) = der::expect(value, der::SEQUENCE)?;
+        let (mut rest, after) = der::expect(value, der::SEQUENCE)?;
         let mut scope = RevocationScope::default();
         while !rest.is_empty() {
             let part = der::element(rest)?;
@@ -219,7 +220,7 @@ impl<'e> RevocationScope<'e> {
             }
             rest = part.rest;
         }
-        behind.is_empty().then_some(scope)
+        after.is_empty().then_some(scope)
     }
 
     fn has(&self, certificate: &X509Certificate<'_>) -> bool {
@@ -251,14 +252,14 @@ impl<'e> RevocationScope<'e> {
 
 /// The full names of a DistributionPointName, as encoded.
 fn names(content: &[u8]) -> Option<Vec<&[u8]>> {
-    let (mut rest, behind) = der::expect(content, 0xa0)?;
+    let (mut rest, after) = der::expect(content, 0xa0)?;
     let mut names = Vec::new();
     while !rest.is_empty() {
         let name = der::element(rest)?;
         names.push(name.all);
         rest = name.rest;
     }
-    (behind.is_empty() && !names.is_empty()).then_some(names)
+    (after.is_empty() && !names.is_empty()).then_some(names)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::hello_offer::UnfitHello;
 use crate::key_exchange_group::{self, WithGroup};
 use crate::secrets::{HandshakeSecrets, NotingKeyLog};
 use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
+use crate::signature_limits::{self, SignatureLimits};
 use crate::suites::{self, ProtocolVersions};
 use crate::tickets::{ServerSessions, ServerTickets, SessionCache};
 use crate::verify;
@@ -52,6 +53,10 @@ pub struct ServerSettings {
     /// Names of issuers, as encoded, sent with the request for a client certificate; `None`: clients are not asked
     /// for one.
     pub client_subjects: Option<Vec<Vec<u8>>>,
+    /// `ssl_conf_command SignatureAlgorithms` and `ClientSignatureAlgorithms`
+    pub signatures: SignatureLimits,
+    /// `ssl_conf_command NumTickets`: tickets that a client of TLS 1.3 gets; `None`: as many as rustls likes.
+    pub tickets_sent: Option<usize>,
 }
 
 /// A server's configuration with its certificates, as handshakes use it.
@@ -65,6 +70,7 @@ pub struct ServerConfig {
     sessions: Arc<dyn StoresServerSessions>,
     /// Verifies clients' certificates, if clients are asked for them; `None`: they are not.
     clients: Option<Arc<verify::AnyClient>>,
+    signatures: SignatureLimits,
 }
 
 /// What one handshake does otherwise than its server.
@@ -87,9 +93,10 @@ impl ServerConfig {
     pub fn new(settings: &ServerSettings, certificates: Vec<Certificate>) -> Result<ServerConfig, Error> {
         let provider =
             Arc::new(suites::provider(&settings.suites, &key_exchange_group::noted(&settings.groups)));
-        let clients = settings.client_subjects.as_deref().map(any_client);
+        let signatures = settings.signatures.clone();
+        let clients = settings.client_subjects.as_deref().map(|names| any_client(names, &signatures));
         let effort = longest(&certificates);
-        let resolver = Arc::new(CertificateResolver(certificates));
+        let resolver = Arc::new(CertificateResolver::new(&certificates, &signatures));
         let mut config = plain(provider, settings.protocols, clients.clone(), resolver)?;
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
@@ -110,11 +117,22 @@ impl ServerConfig {
             None if settings.cache.is_none() => config.send_tls13_tickets = 0,
             None => {}
         }
+        if let Some(count) = settings.tickets_sent.filter(|_| config.send_tls13_tickets > 0) {
+            config.send_tls13_tickets = count;
+        }
         let protocols = settings.protocols;
         let has = suites::of_versions(&config.crypto_provider().cipher_suites, protocols);
         let has_chacha = has.iter().any(|suite| is_chacha(u16::from(suite.suite())));
         let prioritize_chacha = settings.prioritize_chacha && settings.prefer_own_order && has_chacha;
-        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, prioritize_chacha, sessions, clients })
+        Ok(ServerConfig {
+            rustls: Arc::new(config),
+            effort,
+            protocols,
+            prioritize_chacha,
+            sessions,
+            clients,
+            signatures,
+        })
     }
 
     /// The configuration for connections that may be HTTP/2: it is preferred where the client offers it.
@@ -142,7 +160,7 @@ impl ServerConfig {
     ) -> ServerConfig {
         let mut config = (*self.rustls).clone();
         let effort = longest(&certificates);
-        config.cert_resolver = Arc::new(CertificateResolver(certificates));
+        config.cert_resolver = Arc::new(CertificateResolver::new(&certificates, &self.signatures));
         if let Some(tickets) = tickets {
             config.ticketer = Arc::new(WithGroup(Arc::new(tickets)));
         }
@@ -161,7 +179,8 @@ impl ServerConfig {
     pub fn otherwise(&self, wishes: HandshakeWishes) -> Result<ServerConfig, Error> {
         let own = &*self.rustls;
         let protocols = wishes.protocols.unwrap_or(self.protocols);
-        let clients = wishes.client_subjects.as_deref().map(any_client).or_else(|| self.clients.clone());
+        let asked = wishes.client_subjects.as_deref().map(|names| any_client(names, &self.signatures));
+        let clients = asked.or_else(|| self.clients.clone());
         let resolver = own.cert_resolver.clone();
         let mut config = plain(own.crypto_provider().clone(), protocols, clients.clone(), resolver)?;
         config.ignore_client_order = own.ignore_client_order;
@@ -236,9 +255,9 @@ fn plain(
     Ok(config)
 }
 
-fn any_client(subjects: &[Vec<u8>]) -> Arc<verify::AnyClient> {
+fn any_client(subjects: &[Vec<u8>], signatures: &SignatureLimits) -> Arc<verify::AnyClient> {
     let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
-    Arc::new(verify::AnyClient::new(subjects))
+    Arc::new(verify::AnyClient::new(subjects, signatures.peer.clone()))
 }
 
 /// With ChaCha20 and Poly1305 (RFC 8446, RFC 7905).
@@ -258,20 +277,27 @@ impl fmt::Debug for ServerConfig {
 
 /// Certificates of different kinds side by side: the client gets the cheapest that it can verify.
 #[derive(Debug)]
-struct CertificateResolver(Vec<Certificate>);
+struct CertificateResolver(Vec<Arc<CertifiedKey>>);
+
+impl CertificateResolver {
+    fn new(certificates: &[Certificate], signatures: &SignatureLimits) -> CertificateResolver {
+        let own = signatures.own.as_ref();
+        CertificateResolver(certificates.iter().map(|it| signature_limits::limited(&it.0, own)).collect())
+    }
+}
 
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let usable = || self.0.iter().filter_map(|it| Some((it, it.0.key.choose_scheme(schemes)?.scheme())));
-        let cheap = |(it, _): &(&Certificate, _)| it.0.key.algorithm() != SignatureAlgorithm::RSA;
+        let usable = || self.0.iter().filter_map(|it| Some((it, it.key.choose_scheme(schemes)?.scheme())));
+        let cheap = |(it, _): &(&Arc<CertifiedKey>, _)| it.key.algorithm() != SignatureAlgorithm::RSA;
         let Some((certificate, scheme)) = usable().find(cheap).or_else(|| usable().next()) else {
             // rustls notices itself that nothing fits, and says handshake_failure as TLS has it; without any
             // certificate it says access_denied, by which scanners take the server for broken.
-            return self.0.first().map(|certificate| certificate.0.clone());
+            return self.0.first().cloned();
         };
         HandshakeNotes::note_own(scheme);
-        Some(certificate.0.clone())
+        Some(certificate.clone())
     }
 }
 
@@ -366,7 +392,15 @@ impl ServerHandshake {
         let ServerHandshake { conn, input, early, notes, secrets, .. } = self;
         let random = self.random.filter(|_| secrets.as_ref().is_some_and(|secrets| secrets.is_open()));
         let step = || notes.during(|| session::run(&mut **conn, input, early, out));
-        HandshakeSecrets::during(secrets, random, step)?;
+        let result = HandshakeSecrets::during(secrets, random, step);
+        if let Err(error) = result {
+            // rustls says nothing to a client of TLS 1.2 whose ServerKeyExchange could not be signed.
+            let tls12 = self.conn.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_2);
+            if error.is_own() && tls12 && out.len() == from {
+                out.extend_from_slice(&[21, 3, 3, 0, 2, 2, HANDSHAKE_FAILURE]);
+            }
+            return Err(error);
+        }
         if let Some(secrets) = secrets {
             secrets.note_sent(&out[from..]);
         }
@@ -434,6 +468,9 @@ impl ServerHandshake {
         (TlsSession { side: SessionSide::Server(conn), input, notes, secrets }, early)
     }
 }
+
+/// The alert of a server that can't agree (RFC 8446, section 6.2).
+const HANDSHAKE_FAILURE: u8 = 40;
 
 impl fmt::Debug for ServerHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

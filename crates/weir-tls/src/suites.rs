@@ -58,13 +58,13 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
     let mut chosen: Vec<&LegacySuite> = Vec::new();
     let mut killed: Vec<&LegacySuite> = Vec::new();
     for word in list.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
-        let (action, name) = match word.as_bytes()[0] {
-            b @ (b'!' | b'-' | b'+') => (Some(b), &word[1..]),
-            _ => (None, word),
+        let (word, special) = word.split_once('@').map_or((word, None), |(word, name)| (word, Some(name)));
+        special.map_or(Ok(()), check_special)?;
+        let (action, name) = match word.as_bytes().first() {
+            Some(b @ (b'!' | b'-' | b'+')) => (Some(*b), &word[1..]),
+            Some(_) => (None, word),
+            None => continue,
         };
-        if name.starts_with('@') {
-            continue; // @STRENGTH and @SECLEVEL: what there is is strong, and in that order
-        }
         let meant: Vec<&LegacySuite> = LEGACY.iter().filter(|suite| suite.is(name)).collect();
         let is_meant = |it: &&LegacySuite| meant.iter().any(|meant| meant.name == it.name);
         match action {
@@ -97,6 +97,19 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
     Ok(tls13.chain(chosen.iter().filter_map(|legacy| by_number(legacy.number))).collect())
 }
 
+/// Checks what comes after `@` in a cipher list. `STRENGTH` is the order that there is. Up to level 2 all that there is is
+/// strong enough (112 bits: RSA of 2048 bits, curves of 224); keys and groups of higher levels are not distinguished here.
+fn check_special(name: &str) -> Result<(), Error> {
+    match name.strip_prefix("SECLEVEL=") {
+        Some("0" | "1" | "2") => Ok(()),
+        Some("3" | "4" | "5") => Err(content(format!(
+            "invalid command: \"@{name}\" can't be had, security levels end with 2 here"
+        ))),
+        None if name == "STRENGTH" => Ok(()),
+        _ => Err(content(format!("invalid command: \"@{name}\""))),
+    }
+}
+
 /// The ciphers that a list in OpenSSL's words and one of TLS 1.3's names choose together; all where neither is given.
 ///
 /// # Errors
@@ -110,17 +123,37 @@ pub fn chosen(list: Option<&str>, tls13: Option<&str>) -> Result<Vec<SupportedCi
     Ok(suites)
 }
 
-/// The suites of TLS 1.3 that a list (`ssl_conf_command Ciphersuites`) names, in its order.
+/// The suites of TLS 1.3 that a list (`ssl_conf_command Ciphersuites`) names, in its order. What can't be had is left out
+/// ([`lacking_tls13`]).
 ///
 /// # Errors
-/// A name is unknown, or none is left.
+/// A name is unknown, or none is left: a list without any would leave TLS 1.2 alone.
 pub fn select_tls13(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
-    let find = |name: &str| {
-        let tls13 = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
-        let found = tls13.copied().find(|suite| suite_name(suite.suite()) == name);
-        found.ok_or_else(|| content(format!("no cipher match: \"{name}\"")))
-    };
-    list.split(':').filter(|name| !name.is_empty()).map(find).collect()
+    let mut suites = Vec::new();
+    for name in names(list) {
+        let number = tls13_number(name).ok_or_else(|| content(format!("no cipher match: \"{name}\"")))?;
+        suites.extend(by_number(number));
+    }
+    match suites.is_empty() {
+        true => Err(content(format!("no cipher match: there is none of \"{list}\""))),
+        false => Ok(suites),
+    }
+}
+
+/// The names of a list of suites of TLS 1.3 that OpenSSL knows and that can't be had here.
+pub fn lacking_tls13(list: &str) -> Vec<&str> {
+    let lacks = |name: &&str| tls13_number(name).is_some_and(|number| by_number(number).is_none());
+    names(list).filter(lacks).collect()
+}
+
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(':').filter(|name| !name.is_empty())
+}
+
+/// The number of the suite of TLS 1.3 that OpenSSL calls `name` (RFC 8446, appendix B.4).
+fn tls13_number(name: &str) -> Option<u16> {
+    let known = SUITES.iter().find(|(number, known)| number >> 8 == 0x13 && *known == name);
+    known.map(|(number, _)| *number)
 }
 
 fn by_number(number: u16) -> Option<SupportedCipherSuite> {
@@ -282,6 +315,17 @@ pub fn signature_name(number: u16) -> &'static str {
     SIGNATURES.iter().find(|(n, _)| *n == number).map_or("", |(_, name)| name)
 }
 
+/// The number of the signature scheme of this name.
+pub(crate) fn signature_number(name: &str) -> Option<u16> {
+    SIGNATURES.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
+}
+
+/// The number of the first scheme whose name begins and ends so.
+pub(crate) fn signature_number_between(begin: &str, end: &str) -> Option<u16> {
+    let fits = |(_, name): &&(u16, &str)| name.starts_with(begin) && name.ends_with(end);
+    SIGNATURES.iter().find(fits).map(|(number, _)| *number)
+}
+
 const SIGNATURES: &[(u16, &str)] = &[
     (0x0403, "ecdsa_secp256r1_sha256"),
     (0x0503, "ecdsa_secp384r1_sha384"),
@@ -386,6 +430,38 @@ mod tests {
         );
         assert_eq!(names("!ECDSA:ALL").len(), 3);
         assert_eq!(select("RSA+AES128:ALL").expect("some").len(), 9, "TLS 1.3 stays");
+    }
+
+    #[test]
+    fn security_levels_that_would_not_be_kept_are_refused() {
+        for list in ["DEFAULT@SECLEVEL=2", "@SECLEVEL=0:ALL", "HIGH:@STRENGTH"] {
+            assert_eq!(names(list).len(), 6, "{list}");
+        }
+        for list in [
+            "DEFAULT@SECLEVEL=3",
+            "ALL:@SECLEVEL=5",
+            "ALL:@SECLEVEL=9",
+            "ALL:@SECLEVEL",
+            "ALL:@x",
+            "@SECLEVEL=2",
+        ] {
+            assert!(select(list).is_err(), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_suites_of_tls13_is_never_empty() {
+        let count = |list| select_tls13(list).map(|suites| suites.len()).ok();
+        assert_eq!(count("TLS_AES_128_CCM_SHA256:TLS_AES_256_GCM_SHA384"), Some(1));
+        assert_eq!(
+            lacking_tls13("TLS_AES_128_CCM_SHA256:TLS_AES_256_GCM_SHA384:x"),
+            ["TLS_AES_128_CCM_SHA256"]
+        );
+        for list in
+            ["", ":", "TLS_AES_128_CCM_SHA256", "x:TLS_AES_256_GCM_SHA384", "ECDHE-RSA-AES128-GCM-SHA256"]
+        {
+            assert_eq!(count(list), None, "{list}");
+        }
     }
 
     #[test]

@@ -1,30 +1,37 @@
 //! What rustls sees of a peer's certificate: that it is fine, if the peer has its key. Whether it is trusted is
 //! checked after the handshake ([`crate::chain`]), since nginx responds to requests of an untrusted client.
 
+use std::sync::Arc;
+
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::session::HandshakeNotes;
+use crate::signature_limits::{algorithms, allows};
 
 /// Takes any certificate of a client, or none.
 #[derive(Debug)]
 pub(crate) struct AnyClient {
     subjects: Vec<DistinguishedName>,
+    schemes: Option<Arc<[u16]>>,
 }
 
 impl AnyClient {
-    pub(crate) fn new(subjects: Vec<DistinguishedName>) -> AnyClient {
-        AnyClient { subjects }
+    /// `schemes`: the signatures that are taken, if not all that can be verified are.
+    pub(crate) fn new(subjects: Vec<DistinguishedName>, schemes: Option<Arc<[u16]>>) -> AnyClient {
+        AnyClient { subjects, schemes }
     }
 }
 
 /// Takes any certificate of a server.
 #[derive(Debug)]
-pub(crate) struct AnyServer;
+pub(crate) struct AnyServer {
+    /// The signatures that are taken, if not all that can be verified are.
+    pub(crate) schemes: Option<Arc<[u16]>>,
+}
 
 /// What both sides' verifiers do with signatures; the two traits of rustls ask for the same methods.
 macro_rules! signatures {
@@ -35,6 +42,7 @@ macro_rules! signatures {
             certificate: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
+            check_limit(self.schemes.as_ref(), signed.scheme)?;
             signature(message, certificate, signed, false)
         }
 
@@ -44,11 +52,14 @@ macro_rules! signatures {
             certificate: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
+            check_limit(self.schemes.as_ref(), signed.scheme)?;
             signature(message, certificate, signed, true)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            algorithms().supported_schemes()
+            let mut schemes = algorithms().supported_schemes();
+            schemes.retain(|scheme| allows(self.schemes.as_ref(), *scheme));
+            schemes
         }
     };
 }
@@ -89,9 +100,12 @@ impl ServerCertVerifier for AnyServer {
     signatures!();
 }
 
-/// The signatures that can be verified.
-pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
-    aws_lc_rs::default_provider().signature_verification_algorithms
+/// A peer that signs with a scheme that it was not offered is refused.
+fn check_limit(schemes: Option<&Arc<[u16]>>, scheme: SignatureScheme) -> Result<(), Error> {
+    match allows(schemes, scheme) {
+        true => Ok(()),
+        false => Err(Error::InvalidCertificate(CertificateError::BadSignature)),
+    }
 }
 
 /// Whether `signed` is a signature of `message` by the key of `certificate`, which may be of any version of X.509.

@@ -13,8 +13,8 @@ use weir_tls::chain::{self, CertificatePurpose};
 use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
     Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, HelloAcceptor,
-    ReceivedHello, ServerConfig, ServerHandshake, ServerSettings, SessionCache, SessionStep, TicketKeys,
-    TlsSession, TrustStore, VerifyProblem, certificate, key,
+    ReceivedHello, ServerConfig, ServerHandshake, ServerSettings, SessionCache, SessionStep, SignatureLimits,
+    TicketKeys, TlsSession, TrustStore, VerifyProblem, certificate, key,
 };
 
 /// A certificate with its key, for `name`.
@@ -40,6 +40,8 @@ fn settings(protocols: ProtocolVersions) -> ServerSettings {
         tickets: Some(TicketKeys::random(300).expect("random bytes").tickets(b"", 300)),
         early_data: 0,
         client_subjects: None,
+        signatures: SignatureLimits::default(),
+        tickets_sent: None,
     }
 }
 
@@ -53,6 +55,8 @@ fn client_settings(protocols: ProtocolVersions) -> ClientSettings {
         tell_name: true,
         sessions: 16,
         key_log: None,
+        signatures: SignatureLimits::default(),
+        session_tickets: true,
     }
 }
 

@@ -69,7 +69,7 @@ impl<T: PassTarget> Handler for PassHandler<T> {
         part(x).cached.clear();
         let Some(caching) = &self.caching else {
             return match self.target.chosen(x) {
-                Some(group) => match self.upstream.try_attempt(x, group) {
+                Some(local) => match self.upstream.try_attempt(x, local) {
                     Progress::Done(verdict) => verdict,
                     Progress::Wait(()) => Verdict::Wait,
                 },
@@ -101,7 +101,7 @@ impl<T: PassTarget> Handler for PassHandler<T> {
                 },
             };
             match self.target.choose(x).await {
-                Ok(group) => self.upstream.run(x, &group, fetch).await,
+                Ok(local) => self.upstream.run(x, &local, fetch).await,
                 Err(verdict) => verdict,
             }
         })

@@ -12,7 +12,7 @@ use weir_conf::{
 use crate::block::balancer_hook::UpstreamDraft;
 use crate::block::queue::RequestQueue;
 use crate::block::retry_budget::RetryBudget;
-use crate::block::upstream::Upstream;
+use crate::block::upstream::{Upstream, UpstreamOrigin};
 use crate::block::upstreams::Upstreams;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::dns::FollowedName;
@@ -53,7 +53,7 @@ impl Module for UpstreamModule {
             .doc(
                 "A server of the upstream: a host name, an IP address with an optional port (80), or a \
                  UNIX-domain socket (`unix:path`). With `resolve` the peers follow DNS at run time; see \
-                 docs/upstreams.md and docs/names.md for Weir's own parameters.",
+                 docs/reference/upstreams.md and docs/explanation/names.md for Weir's own parameters.",
             ),
         DirectiveRow::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
             .syntax("least_conn")
@@ -109,7 +109,7 @@ impl Module for UpstreamModule {
             .syntax("source kind place [parameter ...]")
             .doc(
                 "Where the list of peers is read from at run time: a file, a URL, etcd or Consul; see \
-                 docs/upstreams.md for the parameters.",
+                 docs/reference/upstreams.md for the parameters.",
             ),
         DirectiveRow::new("state", UPSTREAM, ONE, UpstreamConf::set_state).syntax("state file").doc(
             "File that stores the list of peers as changed at run time, so that it survives a \
@@ -120,7 +120,7 @@ impl Module for UpstreamModule {
             .doc(
                 "Checks the peers periodically. A peer that fails `fails` (1) checks in a row gets no \
                  requests until it has passed `passes` (1); the defaults are `interval=5s uri=/ \
-                 status=200-399`. See docs/upstreams.md.",
+                 status=200-399`. See docs/reference/upstreams.md.",
             ),
         DirectiveRow::new("outlier", UPSTREAM, ArgCount::range(1, 4), |c, l| {
             let outlier = OutlierLimits::parse(l)?;
@@ -178,7 +178,7 @@ impl Module for UpstreamModule {
         .syntax("resolver address ... [valid=time] [ipv4=on|off] [ipv6=on|off] [parameters]")
         .doc(
             "Name servers that resolve the names of this upstream's servers; by default those of \
-                 `http`. See docs/names.md.",
+                 `http`. See docs/explanation/names.md.",
         ),
         DirectiveRow::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
             .syntax("resolver_timeout time")
@@ -454,26 +454,27 @@ impl UpstreamConf {
             timeout: self.keepalive_timeout.unwrap_or(default.timeout),
         };
         let method = self.method.take().unwrap_or_default();
-        let mut group = Upstream::new(name, method, keep, UpstreamMembers::default(), false);
-        group.sticky = self.sticky.take();
-        group.queue = self.queue.take();
-        group.retry_budget = self.retry_budget;
-        group.outlier = self.outlier;
-        group.health_check = self.health_check.take();
-        group.names.place = Some(line.name.span);
-        group.names.own = self.resolver.take();
-        group.names.timeout = self.resolver_timeout;
-        group.source = self.source.take().map(Arc::new);
-        group.guide = draft.guide;
-        group.kept = self.kept.take().unwrap_or_else(|| {
+        let mut upstream =
+            Upstream::new(name, method, keep, UpstreamMembers::default(), UpstreamOrigin::Block);
+        upstream.sticky = self.sticky.take();
+        upstream.queue = self.queue.take();
+        upstream.retry_budget = self.retry_budget;
+        upstream.outlier = self.outlier;
+        upstream.health_check = self.health_check.take();
+        upstream.names.place = Some(line.name.span);
+        upstream.names.own = self.resolver.take();
+        upstream.names.timeout = self.resolver_timeout;
+        upstream.source = self.source.take().map(Arc::new);
+        upstream.guide = draft.guide;
+        upstream.kept = self.kept.take().unwrap_or_else(|| {
             // An upstream with a source has a list to keep, wherever that is.
-            let folder = Arc::new(registry.paths.prefix.join("upstream_lists"));
-            group.source.as_ref()?;
-            registry.shared::<TempPaths>().add(&folder);
-            Some(folder.join(format!("{}.json", file_name(name))))
+            let directory = Arc::new(registry.paths.prefix.join("upstream_lists"));
+            upstream.source.as_ref()?;
+            registry.shared::<TempPaths>().add(&directory);
+            Some(directory.join(format!("{}.json", file_name(name))))
         });
-        group.begin(std::mem::take(&mut self.servers));
-        registry.shared::<Upstreams>().define(group).map_err(fail)
+        upstream.begin(std::mem::take(&mut self.servers));
+        registry.shared::<Upstreams>().define(upstream).map_err(fail)
     }
 }
 

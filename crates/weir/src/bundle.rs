@@ -301,19 +301,19 @@ mod tests {
     #[test]
     fn a_record_gives_what_was_read() {
         let dir = weir_test::TempDir::new();
-        let folder = dir.path().join("conf");
-        std::fs::create_dir(&folder).expect("a fresh folder");
-        let (one, pattern) = (folder.join("one.conf"), folder.join("*.conf"));
+        let directory = dir.path().join("conf");
+        std::fs::create_dir(&directory).expect("a fresh folder");
+        let (one, pattern) = (directory.join("one.conf"), directory.join("*.conf"));
         std::fs::write(&one, "a;").expect("ours");
         let recorder = FileRecorder::default();
         let found = recorder.glob(&pattern).expect("there");
         assert_eq!(recorder.read(&one).expect("there"), b"a;");
-        assert!(recorder.read(&folder.join("two.conf")).is_err());
-        std::fs::remove_dir_all(&folder).expect("ours");
+        assert!(recorder.read(&directory.join("two.conf")).is_err());
+        std::fs::remove_dir_all(&directory).expect("ours");
         let record = recorder.finish(BuildFindings::default());
         assert_eq!(record.glob(&pattern).expect("recorded"), found);
         assert_eq!(record.read(&one).expect("recorded"), b"a;");
-        let missing = record.read(&folder.join("two.conf")).expect_err("not read");
+        let missing = record.read(&directory.join("two.conf")).expect_err("not read");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

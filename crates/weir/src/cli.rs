@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use weir_conf::nearest;
+
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandLine {
@@ -19,6 +21,20 @@ pub(crate) struct CommandLine {
     pub globals: Option<String>,
     /// True with `-q`: only errors are printed.
     pub quiet: bool,
+    /// The first word that is no option: a configuration file or a directory to serve, if there is one of that name.
+    pub word: Option<OsString>,
+    /// What is served without a configuration file.
+    pub embedded: EmbeddedConf,
+}
+
+/// A configuration that is part of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EmbeddedConf {
+    /// The welcome page, and the directory's files under `/files/`.
+    #[default]
+    Welcome,
+    /// The directory's files, on this address.
+    Directory(String),
 }
 
 /// One of the things the program does.
@@ -29,7 +45,7 @@ pub(crate) enum CommandAction {
     Run,
     /// `-h`, `-?`
     Help,
-    /// `--help`, `help`: to standard output, for a pager.
+    /// `--help`: to standard output, for a pager.
     LongHelp,
     /// `-v`
     Version,
@@ -58,51 +74,36 @@ pub(crate) enum SignalName {
     Reload,
 }
 
-/// Reads the arguments as nginx does: letters may share a dash, a value may be glued to its letter.
+/// Reads the arguments as nginx does: letters may share a dash, a value may be glued to its letter. One word may be no
+/// option, which nginx refuses: a file or a directory.
 ///
 /// # Errors
-/// nginx's words for what is wrong.
+/// nginx's words for what is wrong, and in a line of its own what was meant perhaps.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
     let mut line = CommandLine::default();
     let mut arguments = arguments.iter();
     while let Some(word) = arguments.next() {
-        let bytes = word.as_bytes();
-        match bytes {
-            b"--help" | b"help" => {
-                line.action = CommandAction::LongHelp;
-                continue;
+        match word.as_bytes().strip_prefix(b"-") {
+            Some(b"-help") => line.action = CommandAction::LongHelp,
+            Some(b"-version") => line.action = CommandAction::LongVersion,
+            Some(letters) if letters.starts_with(b"-") => {
+                let near = nearest(&word.to_string_lossy(), LONG_OPTIONS.into_iter());
+                let hint = near.map_or_else(
+                    || "try \"weir --help\"".to_owned(),
+                    |near| format!("did you mean \"{near}\"?"),
+                );
+                return Err(format!("invalid option: \"-\"\n{hint}"));
             }
-            b"--version" => {
-                line.action = CommandAction::LongVersion;
-                continue;
-            }
-            _ => {}
-        }
-        let Some(letters) = bytes.strip_prefix(b"-") else {
-            return Err(format!("invalid option: \"{}\"", word.to_string_lossy()));
-        };
-        let mut letters = letters;
-        while let Some((&letter, rest)) = letters.split_first() {
-            letters = rest;
-            match letter {
-                b'?' | b'h' => line.action = CommandAction::Help,
-                b'v' => line.action = CommandAction::Version,
-                b'V' => line.action = CommandAction::Configure,
-                b't' if line.action != CommandAction::Dump => line.action = CommandAction::Test,
-                b't' => {}
-                b'T' => line.action = CommandAction::Dump,
-                b'q' => line.quiet = true,
-                b'p' | b'c' | b'e' | b'g' | b's' => {
-                    let value = value(letter, rest, &mut arguments)?;
-                    line.set(letter, value)?;
-                    break;
-                }
-                other => return Err(format!("invalid option: \"{}\"", char::from(other))),
-            }
+            Some(letters) => line.letters(letters, &mut arguments)?,
+            None if line.word.is_none() => line.word = Some(word.clone()),
+            None => return Err(format!("invalid option: \"{}\"", word.to_string_lossy())),
         }
     }
     Ok(line)
 }
+
+/// Options that are words.
+const LONG_OPTIONS: [&str; 2] = ["--help", "--version"];
 
 /// The command among the arguments, and all others: options may precede it. A word that is the value of one of
 /// nginx's options is no command.
@@ -126,6 +127,31 @@ pub(crate) fn command(
 }
 
 impl CommandLine {
+    /// Options that share a dash.
+    fn letters<'a>(
+        &mut self,
+        mut letters: &[u8],
+        arguments: &mut impl Iterator<Item = &'a OsString>,
+    ) -> Result<(), String> {
+        while let Some((&letter, rest)) = letters.split_first() {
+            letters = rest;
+            match letter {
+                b'?' | b'h' => self.action = CommandAction::Help,
+                b'v' => self.action = CommandAction::Version,
+                b'V' => self.action = CommandAction::Configure,
+                b't' if self.action != CommandAction::Dump => {
+                    self.action = CommandAction::Test;
+                }
+                b't' => {}
+                b'T' => self.action = CommandAction::Dump,
+                b'q' => self.quiet = true,
+                b'p' | b'c' | b'e' | b'g' | b's' => return self.set(letter, value(letter, rest, arguments)?),
+                other => return Err(format!("invalid option: \"{}\"", char::from(other))),
+            }
+        }
+        Ok(())
+    }
+
     fn set(&mut self, letter: u8, value: OsString) -> Result<(), String> {
         match letter {
             b'p' => self.prefix = Some(value.into()),
@@ -187,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_found_behind_options() {
+    fn a_command_is_found_after_options() {
         let found = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let (name, rest) = command(&words, |word| word == "top" || word == "trace")?;
@@ -210,11 +236,8 @@ mod tests {
 
     #[test]
     fn long_words_are_known() {
-        for (word, action) in [
-            ("--help", CommandAction::LongHelp),
-            ("help", CommandAction::LongHelp),
-            ("--version", CommandAction::LongVersion),
-        ] {
+        for (word, action) in [("--help", CommandAction::LongHelp), ("--version", CommandAction::LongVersion)]
+        {
             assert_eq!(read(&[word]).map(|line| line.action), Ok(action), "{word}");
         }
     }
@@ -223,7 +246,9 @@ mod tests {
     fn mistakes_are_named_as_nginx_names_them() {
         for (words, message) in [
             (&["-x"][..], "invalid option: \"x\""),
-            (&["conf"], "invalid option: \"conf\""),
+            (&["a.conf", "conf"], "invalid option: \"conf\""),
+            (&["--hepl"], "invalid option: \"-\"\ndid you mean \"--help\"?"),
+            (&["--colours"], "invalid option: \"-\"\ntry \"weir --help\""),
             (&["-c"], "option \"-c\" requires file name"),
             (&["-p"], "option \"-p\" requires directory name"),
             (&["-g"], "option \"-g\" requires global directives"),

@@ -12,7 +12,7 @@
 //! # Ok::<(), weir::Error>(())
 //! ```
 //!
-//! `docs/embedding.md` describes the rest.
+//! `docs/guides/embedding.md` describes the rest.
 #![forbid(unsafe_code)]
 
 mod embed;

@@ -11,12 +11,12 @@ use weir_conf::{ConfFiles, ConfSource, ConfTree, LoadFailure, MemoryFiles, RealF
 use weir_engine::Configuration;
 use weir_engine::conf::build::build;
 use weir_engine::conf::lint::lint;
-use weir_engine::conf::main_core::MainConf;
 use weir_engine::conf::temp_path;
 use weir_engine::log::{self, LogLevel, LogTarget};
+use weir_engine::settings::main::MainConf;
 use weir_rt::net;
 
-use crate::cli::CommandLine;
+use crate::cli::{CommandLine, EmbeddedConf};
 use crate::{pid, settings};
 
 /// Which files are meant.
@@ -24,6 +24,8 @@ use crate::{pid, settings};
 pub(crate) struct ConfLocation {
     /// The configuration file; `None`: the embedded one.
     pub conf: Option<PathBuf>,
+    /// Which of the embedded configurations.
+    pub embedded: EmbeddedConf,
     /// Where relative paths begin.
     pub prefix: PathBuf,
     /// `-g`: lines outside of all blocks; `None` without it.
@@ -55,27 +57,31 @@ impl ConfLocation {
     /// called `conf`, as in nginx's own layout). Without both the embedded configuration serves the current directory.
     pub(crate) fn of(line: &CommandLine) -> ConfLocation {
         let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        let globals = line.globals.clone();
-        match (&line.conf, &line.prefix) {
-            (None, None) => ConfLocation { conf: None, prefix: here, globals },
+        let (conf, prefix) = match (&line.conf, &line.prefix) {
+            (None, Some(prefix)) if matches!(line.embedded, EmbeddedConf::Directory(_)) => {
+                (None, here.join(prefix))
+            }
+            (None, None) => (None, here),
             (None, Some(prefix)) => {
                 let prefix = here.join(prefix);
-                ConfLocation { conf: Some(prefix.join("conf/nginx.conf")), prefix, globals }
+                (Some(prefix.join("conf/nginx.conf")), prefix)
             }
             (Some(conf), Some(prefix)) => {
                 let prefix = here.join(prefix);
-                ConfLocation { conf: Some(prefix.join(conf)), prefix, globals }
+                (Some(prefix.join(conf)), prefix)
             }
             (Some(conf), None) => {
                 let conf = here.join(conf);
-                let folder = conf.parent().unwrap_or(Path::new("/")).to_path_buf();
-                let prefix = match folder.file_name() {
-                    Some(name) if name == "conf" => folder.parent().unwrap_or(&folder).to_path_buf(),
-                    _ => folder,
+                let directory = conf.parent().unwrap_or(Path::new("/")).to_path_buf();
+                let prefix = match directory.file_name() {
+                    Some(name) if name == "conf" => directory.parent().unwrap_or(&directory).to_path_buf(),
+                    _ => directory,
                 };
-                ConfLocation { conf: Some(conf), prefix, globals }
+                (Some(conf), prefix)
             }
-        }
+        };
+        let (embedded, globals) = (line.embedded.clone(), line.globals.clone());
+        ConfLocation { conf, embedded, prefix, globals }
     }
 
     /// The file's name in messages.
@@ -92,7 +98,11 @@ impl ConfLocation {
             None => {
                 // Not in the current directory: that one is served.
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
-                let text = DEFAULT.replace("  weir", &format!("  {elsewhere}"));
+                let text = match &self.embedded {
+                    EmbeddedConf::Welcome => WELCOME.to_owned(),
+                    EmbeddedConf::Directory(address) => DIRECTORY.replace("127.0.0.1:8080", address),
+                };
+                let text = text.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);
                 load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
             }
@@ -292,4 +302,6 @@ fn try_binding(configuration: &Configuration) -> Result<(), Vec<String>> {
 /// What the embedded configuration is called in messages.
 const EMBEDDED: &str = "/embedded/nginx.conf";
 /// The configuration of a start without arguments.
-const DEFAULT: &str = include_str!("../assets/nginx.conf");
+const WELCOME: &str = include_str!("../assets/nginx.conf");
+/// The configuration of `weir DIRECTORY`.
+const DIRECTORY: &str = include_str!("../assets/directory.conf");

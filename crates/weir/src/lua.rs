@@ -63,7 +63,7 @@ struct LuaCommandLine {
     help: bool,
     program: CliProgram,
     /// `-I`
-    folders: Vec<String>,
+    directories: Vec<String>,
     /// `--shdict`
     dicts: Vec<String>,
     /// `--http-conf`, `--http-include`
@@ -117,7 +117,7 @@ impl LuaCommandLine {
             "-i" => self.program.interactive = true,
             "-e" => self.program.codes.push(value()?),
             "-l" => self.program.modules.push(value()?),
-            "-I" => self.folders.push(value()?),
+            "-I" => self.directories.push(value()?),
             "-c" => self.connections = Some(value()?),
             "--shdict" => self.dicts.push(value()?),
             "--http-conf" => self.http.push(value()?),
@@ -137,8 +137,11 @@ impl LuaCommandLine {
     fn text(&self) -> String {
         let level = self.level.as_deref().unwrap_or("warn");
         let connections = self.connections.as_deref().unwrap_or("1024");
-        let path: String =
-            self.folders.iter().map(|folder| format!("{folder}/?.lua;{folder}/?/init.lua;")).collect();
+        let path: String = self
+            .directories
+            .iter()
+            .map(|directory| format!("{directory}/?.lua;{directory}/?/init.lua;"))
+            .collect();
         let nameservers =
             if self.nameservers.is_empty() { system_nameservers() } else { self.nameservers.clone() };
         let resolver = match nameservers.is_empty() {
@@ -215,8 +218,8 @@ that runs (\"weir lua gc --help\"); a file of that name is called ./gc.
 
   -e CODE              runs CODE (before FILE)
   -l MODULE            loads MODULE into a global of its name
-  -i                   reads and runs lines behind the rest
-  -I FOLDER            looks for modules in FOLDER
+  -i                   reads and runs lines after the rest
+  -I DIRECTORY         looks for modules in DIRECTORY
   -c N                 connections at a time; 1024
   --shdict 'NAME SIZE' a shared dictionary
   --ns ADDRESS         a name server, instead of the system's
@@ -225,4 +228,10 @@ that runs (\"weir lua gc --help\"); a file of that name is called ./gc.
   --http-conf TEXT     directives for http; --http-include FILE has them in a file
   --main-conf TEXT     directives for the outermost level; --main-include FILE has them in a file
   -joff                nothing is compiled
+
+examples:
+  weir lua -e 'print(ngx.md5(1))'
+      runs a line of Lua
+  weir lua job.lua x y
+      runs a program with two arguments
 ";

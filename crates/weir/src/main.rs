@@ -16,14 +16,17 @@ mod settings;
 mod signals;
 mod single;
 mod status;
+mod tools;
 mod trace;
 mod version;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cli::CommandAction;
+use cli::{CommandAction, CommandLine, EmbeddedConf};
+use run::ProgramPath;
 use weir_rt::Heap;
-use weir_see::commands;
+use weir_see::commands::TextStyle;
 
 #[global_allocator]
 static HEAP: Heap = Heap;
@@ -33,31 +36,60 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let arguments: Vec<_> = arguments.collect();
-    if let Some((name, rest)) = cli::command(&arguments, commands::is_command) {
+    if let Some((name, rest)) = cli::command(&arguments, tools::is_command) {
         return match name == "lua" && !lua::asks_a_server(&rest) {
             true => lua::run(&rest),
-            false => trace::command(name, &rest),
+            false => tools::run(name, &rest).unwrap_or_else(|| trace::command(name, &rest)),
         };
     }
-    let line = match cli::parse(&arguments) {
-        Ok(line) => line,
+    match cli::parse(&arguments).and_then(|line| with_word(line, |path| path.metadata().ok())) {
+        Ok(line) => act(&line, ProgramPath { name: called, arguments }),
         Err(message) => {
             eprintln!("weir: {message}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
+    }
+}
+
+/// Takes the word that is no option for what there is of that name: a configuration file, or a directory to serve.
+fn with_word(
+    mut line: CommandLine,
+    metadata: impl Fn(&Path) -> Option<std::fs::Metadata>,
+) -> Result<CommandLine, String> {
+    let Some(word) = line.word.take() else { return Ok(line) };
+    let path = PathBuf::from(&word);
+    match metadata(&path) {
+        Some(found) if found.is_dir() && line.conf.is_none() && line.prefix.is_none() => {
+            line.prefix = Some(path);
+            line.embedded = EmbeddedConf::Directory("127.0.0.1:8080".to_owned());
+        }
+        Some(found) if !found.is_dir() && tools::is_lua(&path) => {
+            let name = path.display();
+            return Err(format!(
+                "\"{name}\" is a Lua program, no configuration; \"weir lua {name}\" runs it"
+            ));
+        }
+        Some(found) if !found.is_dir() && line.conf.is_none() => line.conf = Some(path),
+        Some(_) => return Err(format!("invalid option: \"{}\"", word.to_string_lossy())),
+        None => return Err(tools::unknown_word(&word.to_string_lossy())),
+    }
+    Ok(line)
+}
+
+/// Does what the command line asks for.
+fn act(line: &CommandLine, program: ProgramPath) -> ExitCode {
     if matches!(line.action, CommandAction::Test | CommandAction::Dump | CommandAction::Run) {
-        load::open_error_log(&line);
+        load::open_error_log(line);
     }
     match line.action {
-        CommandAction::Help => version::help(&mut std::io::stderr()),
-        CommandAction::LongHelp => version::help(&mut std::io::stdout()),
+        CommandAction::Help => tools::print_program_help(&mut std::io::stderr(), TextStyle::Plain),
+        CommandAction::LongHelp => tools::print_program_help(&mut std::io::stdout(), TextStyle::of_stdout()),
         CommandAction::Version => version::short(&mut std::io::stderr()),
         CommandAction::LongVersion => version::short(&mut std::io::stdout()),
         CommandAction::Configure => version::long(),
-        CommandAction::Test => load::test(&line),
-        CommandAction::Dump => load::dump(&line),
-        CommandAction::Signal(signal) => signals::send(&line, signal),
-        CommandAction::Run => run::run(&line, run::ProgramPath { name: called, arguments }),
+        CommandAction::Test => load::test(line),
+        CommandAction::Dump => load::dump(line),
+        CommandAction::Signal(signal) => signals::send(line, signal),
+        CommandAction::Run => run::run(line, program),
     }
 }

@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn companions_move_and_go_with_the_file() {
         let dir = weir_test::TempDir::new();
-        let folder = dir.path().join("run");
-        std::fs::create_dir(&folder).expect("a fresh folder");
-        let path = folder.join("a.pid");
+        let directory = dir.path().join("run");
+        std::fs::create_dir(&directory).expect("a fresh folder");
+        let path = directory.join("a.pid");
         probe(&path).expect("ours");
         assert!(!path.exists(), "a probe leaves nothing");
         let mut file = PidFile::write(path.clone()).expect("ours");
@@ -132,14 +132,14 @@ mod tests {
         file.rename(oldbin(&path)).expect("ours");
         assert!(!path.exists() && !status(&path).exists() && status(&oldbin(&path)).exists());
         drop(file);
-        std::fs::remove_dir(&folder).expect("empty again");
-        std::fs::create_dir(&folder).expect("once more");
+        std::fs::remove_dir(&directory).expect("empty again");
+        std::fs::create_dir(&directory).expect("once more");
         let file = PidFile::write(path.clone()).expect("ours");
         std::fs::write(&path, "1\n").expect("ours");
         std::fs::write(socket(&path), "").expect("ours");
         drop(file);
         assert!(path.exists() && socket(&path).exists(), "another has them now");
-        std::fs::remove_dir_all(&folder).expect("ours");
+        std::fs::remove_dir_all(&directory).expect("ours");
         assert!(probe(&path).is_err());
     }
 }

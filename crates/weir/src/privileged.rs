@@ -41,8 +41,8 @@ impl PrivilegedLink {
     /// The errno of socketpair(2).
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (calls, asked) = UnixStream::pair()?;
-        let (heard, told) = UnixStream::pair()?;
-        Ok((PrivilegedLink { calls, heard }, PrivilegedLink { calls: asked, heard: told }))
+        let (heard, reported) = UnixStream::pair()?;
+        Ok((PrivilegedLink { calls, heard }, PrivilegedLink { calls: asked, heard: reported }))
     }
 }
 

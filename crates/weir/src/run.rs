@@ -92,9 +92,20 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     };
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
+    // A file that reaches RLIMIT_FSIZE is an error of its write (EFBIG), as a full disk is, and not the end of the process.
+    signal::ignore(signal::SIGXFSZ).map_err(failed("sigaction(SIGXFSZ) failed"))?;
     log::start(configuration.main.error_log_open.as_ref(), &configuration.prefix)
         .map_err(|error| vec![error])?;
-    let sockets = open(&configuration, &import(inherited)?, |line| log::startup(&line))?;
+    let sockets =
+        open(&configuration, &import(inherited)?, |line| log::startup(&line)).map_err(|mut lines| {
+            if paths.conf.is_none() && lines.iter().any(|line| line.contains("(98: ")) {
+                lines.push(
+                    "another program listens there: \"weir serve --listen 8081\" takes another port"
+                        .to_owned(),
+                );
+            }
+            lines
+        })?;
     let predecessor = upgrade.then(process::parent);
     Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
 }

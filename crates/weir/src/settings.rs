@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 
-use weir_engine::conf::main_core::MainConf;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::settings::main::MainConf;
 use weir_rt::process::{self, ResourceLimit};
 
 /// Applies limits, environment, priority and directory, before any thread starts; as in nginx only `TZ` and what `env`
@@ -44,12 +44,12 @@ pub(crate) fn apply(main: &MainConf) {
     }
     let (threads, nice) = main.key_pool();
     weir_rt::blocking::set_computing(threads, nice);
-    if let Some(folder) = &main.working_directory
-        && let Err(error) = std::env::set_current_dir(folder)
+    if let Some(directory) = &main.working_directory
+        && let Err(error) = std::env::set_current_dir(directory)
     {
         log::cycle(
             LogLevel::Alert,
-            &format_args!("chdir(\"{}\") failed ({})", folder.display(), reason(&error)),
+            &format_args!("chdir(\"{}\") failed ({})", directory.display(), reason(&error)),
         );
     }
 }

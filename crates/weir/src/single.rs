@@ -11,6 +11,7 @@ use weir_rt::signal::{self, Signals};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{Server, ServerOptions};
 
+use crate::cli::EmbeddedConf;
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
 use crate::pid::PidFile;
@@ -51,7 +52,16 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     announce();
     if paths.conf.is_none() {
         for address in server.addresses() {
-            println!("Weir serves on http://{address}/ and this folder on http://{address}/files/");
+            match &paths.embedded {
+                EmbeddedConf::Welcome => {
+                    println!(
+                        "Weir serves a welcome page on http://{address}/ and this directory on http://{address}/files/"
+                    );
+                }
+                EmbeddedConf::Directory(_) => {
+                    println!("Weir serves {} on http://{address}/ until Ctrl-C", paths.prefix.display());
+                }
+            }
         }
     }
     if let Err(error) = log::lead_stderr() {

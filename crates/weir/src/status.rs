@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn outcomes_read_back() {
-        let folder = TempDir::new();
-        let pid = folder.path().join("nginx.pid");
+        let directory = TempDir::new();
+        let pid = directory.path().join("nginx.pid");
         for result in [Ok(()), Err(vec!["one\n  ^^^".to_owned(), "two: \"x\"".to_owned()])] {
             let outcome = ReloadOutcome { began: 17, result };
             outcome.write(&pid).expect("ours");
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_this_signal_counts() {
-        let folder = TempDir::new();
-        let pid = folder.path().join("nginx.pid");
+        let directory = TempDir::new();
+        let pid = directory.path().join("nginx.pid");
         assert_eq!(ReloadWaiter::new(&pid).wait(&pid, || true), Ok(()), "no Weir");
         ReloadOutcome { began: 0, result: Ok(()) }.write(&pid).expect("ours");
         let waiter = ReloadWaiter::new(&pid);

@@ -1,4 +1,4 @@
-//! `-v`, `-V` and `-h`.
+//! `-v` and `-V`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,15 +29,9 @@ pub(crate) fn long() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn product() -> String {
+/// The first line of `-v`, `-V` and `-h`, in nginx's form.
+pub(crate) fn product() -> String {
     format!("nginx version: nginx/{NGINX} (weir {})", env!("CARGO_PKG_VERSION"))
-}
-
-/// `-h`, `--help`
-pub(crate) fn help(out: &mut dyn Write) -> ExitCode {
-    let commands = weir_see::commands::summary();
-    let text = format!("{}\n{HELP}\n\nCommands (each has --help):\n{}", product(), commands.trim_end());
-    written(writeln!(out, "{text}"))
 }
 
 /// What is built in and no default of nginx's.
@@ -59,22 +53,3 @@ const WITH: [&str; 16] = [
     "http_dav_module",
     "http_slice_module",
 ];
-const HELP: &str = "\
-Usage: weir [-?hvVtTq] [-s signal] [-p prefix]
-            [-e filename] [-c filename] [-g directives]
-       weir [-c filename] [-p prefix] COMMAND   asks a running server
-
-Options:
-  -?,-h,--help  : this help
-  -v,--version  : show version and exit
-  -V            : show version and configure options then exit
-  -t            : test configuration and exit
-  -T            : test configuration, dump it and exit
-  -q            : suppress non-error messages during configuration testing
-  -s signal     : send signal to a running server: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: the folder of the configuration file)
-  -e filename   : set error log file
-  -c filename   : set configuration file
-  -g directives : set global directives out of configuration file
-
-Without any argument Weir serves a welcome page on http://127.0.0.1:8080 and the current folder under /files/.";

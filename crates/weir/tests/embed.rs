@@ -115,12 +115,12 @@ both_drivers! {
 
     /// Two servers in one process: each has its addresses, its configuration, its log; one's end is not the other's.
     fn two_servers_know_nothing_of_each_other(driver_name) {
-        let (folder, ports) = (TempDir::new(), free_ports(2));
+        let (directory, ports) = (TempDir::new(), free_ports(2));
         let conf = |name: &str, word: &str| format!(
             "worker_processes 2; error_log {0}/{name}.log notice; events {{ worker_connections 2; }}
             http {{ access_log {0}/{name}.access; client_body_temp_path {0}/{name}.bodies;
             server {{ listen 127.0.0.1:{1}; server_name {name}; location / {{ return 200 {word}; }} location /own {{ handler own; }} }} }}",
-            folder.path().display(), if name == "one" { ports[0] } else { ports[1] }
+            directory.path().display(), if name == "one" { ports[0] } else { ports[1] }
         );
         let start = |name: &'static str| {
             let own = move |_: &Request<'_>, response: &mut Response| { response.body(name); };
@@ -131,15 +131,15 @@ both_drivers! {
         assert_eq!((get(&one, "/own").text(), get(&two, "/own").text()), ("one".into(), "two".into()));
         one.reload(&conf("one", "v1")).expect("valid");
         assert_eq!((get(&one, "/").text(), get(&two, "/").text()), ("v1".into(), "v0".into()));
-        let exited = |name: &str| folder.read(&format!("{name}.log")).matches("exited with code 0").count();
+        let exited = |name: &str| directory.read(&format!("{name}.log")).matches("exited with code 0").count();
         wait_for("two workers", || (exited("one") == 2).then_some(()));
         assert_eq!(exited("two"), 0);
         let gone = address(&one);
         one.stop();
         assert!(TcpStream::connect(gone).is_err());
         assert_eq!(get(&two, "/").text(), "v0");
-        wait_for("access log", || folder.read("two.access").contains("GET / ").then_some(()));
-        assert!(!folder.read("two.access").contains("v1"));
+        wait_for("access log", || directory.read("two.access").contains("GET / ").then_some(()));
+        assert!(!directory.read("two.access").contains("v1"));
         two.quit();
         two.join();
         assert_eq!(exited("two"), 2);
@@ -148,9 +148,9 @@ both_drivers! {
     /// Errors are reported with their place, and changes nothing.
     fn a_wrong_text_is_an_error(driver_name) {
         let own = |_: &Request<'_>, response: &mut Response| { response.body("own"); };
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let text = "events { }\nhttp { access_log off; client_body_temp_path BODIES; server { listen 127.0.0.1:0; location / { handler own; } } }";
-        let text = &text.replace("BODIES", &folder.path().join("bodies").display().to_string());
+        let text = &text.replace("BODIES", &directory.path().join("bodies").display().to_string());
         let builder = || Server::builder().driver(driver()).handler("own", own);
         let server = builder().conf(text.as_str()).start().expect("starts");
         let error = server.reload(&text.replace("handler own", "handler other")).expect_err("no such handler");
@@ -186,13 +186,13 @@ both_drivers! {
 
 /// Files of a directory, and the end of all threads.
 #[test]
-fn a_folder_is_served_and_no_thread_is_left() {
-    let folder = TempDir::new();
-    folder.write("a.html", "<p>");
+fn a_directory_is_served_and_no_thread_is_left() {
+    let directory = TempDir::new();
+    directory.write("a.html", "<p>");
     // More workers than other tests have, so that these threads can be identified.
     let more = std::thread::available_parallelism().map_or(1, |count| count.get()) + 5;
     let last = format!("weir worker {more}");
-    let server = Server::builder().root(folder.path()).workers(more + 1).start().expect("starts");
+    let server = Server::builder().root(directory.path()).workers(more + 1).start().expect("starts");
     let response = get(&server, "/a.html");
     assert_eq!((response.text().as_str(), response.field("content-type")), ("<p>", Some("text/html")));
     // A thread gives itself its name.

@@ -26,8 +26,8 @@ fn started(driver: Driver) -> Running {
     let server = "server { listen %%ADDRESS%%; act; index index.txt;
         location /broken { error_page 404 /gone.txt; } }";
     let running = Running::start(driver, &MODULES, "", server);
-    running.folder.write("index/index.txt", "the index");
-    running.folder.write("gone.txt", "not there");
+    running.directory.write("index/index.txt", "the index");
+    running.directory.write("gone.txt", "not there");
     running
 }
 

@@ -33,7 +33,7 @@ fn started(driver: Driver) -> Running {
     let server =
         "server { listen %%ADDRESS%%; act; location /burn { } location /sleep { } location /block { } }";
     let inside = inside::Running::start(driver, &MODULES, "", server);
-    let socket = inside.folder.path().join("control.sock");
+    let socket = inside.directory.path().join("control.sock");
     let source = ServerSource::new(&inside.server);
     control_server::serve(UnixListener::bind(&socket).expect("binds"), source).expect("a thread");
     Running { inside, socket }

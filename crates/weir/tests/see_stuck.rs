@@ -34,7 +34,7 @@ fn started(driver: Driver) -> Running {
     let server = "server { listen %%ADDRESS%%; location /burn { act; } }";
     let inside = inside::Running::start(driver, &MODULES, &format!("admin {admin};"), server);
     let source = ServerSource::new(&inside.server);
-    let socket = inside.folder.path().join("control.sock");
+    let socket = inside.directory.path().join("control.sock");
     control_server::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
     let doors = BoundListeners::new(&inside.server.configuration(), None).open(&source);
     Running { inside, admin, socket, _admin: doors }

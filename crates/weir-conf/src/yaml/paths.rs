@@ -17,7 +17,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
     };
     let mut settings = level.lines;
     settings.extend(level.logs.into_iter().filter(|_| own));
-    let folder = if written.ends_with('/') { written.to_owned() } else { format!("{written}/") };
+    let directory = if written.ends_with('/') { written.to_owned() } else { format!("{written}/") };
     let bare = (!written.ends_with('/')).then_some(written);
     let location = |modifier: Option<&str>, path: &str, content: Vec<DirectiveLine>| {
         let mut args: Vec<_> = modifier.map(|modifier| (modifier, key.span)).into_iter().collect();
@@ -27,12 +27,13 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
     match what.text()? {
         "file.dir" => {
             let root = value.plain()?;
-            let name = if folder == "/" { "root" } else { "alias" };
+            let name = if directory == "/" { "root" } else { "alias" };
             let root =
-                if folder == "/" || root.ends_with('/') { root.to_owned() } else { format!("{root}/") };
-            let mut all = vec![location(None, &folder, vec![line(name, what.span, &[(&root, value.span)])])];
+                if directory == "/" || root.ends_with('/') { root.to_owned() } else { format!("{root}/") };
+            let mut all =
+                vec![location(None, &directory, vec![line(name, what.span, &[(&root, value.span)])])];
             all.extend(bare.map(|bare| {
-                let to = format!("{folder}$is_args$args");
+                let to = format!("{directory}$is_args$args");
                 location(
                     Some("="),
                     bare,
@@ -50,13 +51,13 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
             // Without a path it is `/`, and what follows the location's path comes after it.
             let url = if url.ends_with('/') { url.to_owned() } else { format!("{url}/") };
             let pass = || vec![line("proxy_pass", what.span, &[(&url, value.span)])];
-            let mut all = vec![location(None, &folder, pass())];
+            let mut all = vec![location(None, &directory, pass())];
             all.extend(bare.map(|bare| location(Some("="), bare, pass())));
             Ok(all)
         }
         _ => {
-            let content = redirect(what, value, &folder)?;
-            let mut all = vec![location(None, &folder, content.clone())];
+            let content = redirect(what, value, &directory)?;
+            let mut all = vec![location(None, &directory, content.clone())];
             all.extend(bare.map(|bare| location(Some("="), bare, content)));
             Ok(all)
         }
@@ -64,7 +65,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
 }
 
 /// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put after the URL.
-fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<DirectiveLine>> {
+fn redirect(key: &YamlNode, value: &YamlNode, directory: &str) -> Result<Vec<DirectiveLine>> {
     let (mut url, mut status) = (value, None);
     if let YamlValue::Map(entries) = &value.value {
         for (name, value) in entries {
@@ -82,11 +83,11 @@ fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<Direct
     }
     let text = url.plain()?;
     let redirect_to = |to: &str| line("return", key.span, &[(code, at), (to, url.span)]);
-    if folder == "/" {
+    if directory == "/" {
         return Ok(vec![redirect_to(&format!("{}$request_uri", text.trim_end_matches('/')))]);
     }
     // The target as it was sent, so that nothing decoded gets into a header.
-    let pattern = format!("^{}/?([^?]*))", escaped(folder.trim_end_matches('/')));
+    let pattern = format!("^{}/?([^?]*))", escaped(directory.trim_end_matches('/')));
     let condition = [("($request_uri", key.span), ("~", key.span), (pattern.as_str(), key.span)];
     let rest = redirect_to(&format!("{text}$1$is_args$args"));
     Ok(vec![block("if", key.span, &condition, vec![rest]), redirect_to(text)])

@@ -167,29 +167,29 @@ fn values(text: impl Into<Vec<u8>>) -> Conf {
 
 #[test]
 fn the_file_system_reads_as_memory_does() {
-    let folder = std::env::temp_dir().join(format!("weir-conf-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("sites")).unwrap();
+    let directory = std::env::temp_dir().join(format!("weir-conf-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("sites")).unwrap();
     for (name, text) in [
         ("n.conf", "include sites/*.conf; include m;"),
         ("sites/b.conf", "b;"),
         ("sites/a.conf", "a;"),
         ("m", "m;"),
     ] {
-        std::fs::write(folder.join(name), text).unwrap();
+        std::fs::write(directory.join(name), text).unwrap();
     }
-    let tree = load("n.conf".as_ref(), &folder, &RealFiles, |_| false, None).unwrap();
+    let tree = load("n.conf".as_ref(), &directory, &RealFiles, |_| false, None).unwrap();
     assert_eq!(show(&tree.lines), "[a][b][m]");
-    assert_eq!(tree.paths.conf_prefix, folder);
+    assert_eq!(tree.paths.conf_prefix, directory);
 
     let shown = |main: &str| {
-        let failure = load(main.as_ref(), &folder, &RealFiles, |_| false, None).unwrap_err();
+        let failure = load(main.as_ref(), &directory, &RealFiles, |_| false, None).unwrap_err();
         failure.errors.render(&failure.tree.source)
     };
-    let (missing, sites) = (folder.join("missing"), folder.join("sites"));
+    let (missing, sites) = (directory.join("missing"), directory.join("sites"));
     assert_eq!(
         shown("missing"),
         format!("open() \"{}\" failed (2: No such file or directory)\n", missing.display())
     );
     assert_eq!(shown("sites"), format!("pread() \"{}\" failed (21: Is a directory)\n", sites.display()));
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }

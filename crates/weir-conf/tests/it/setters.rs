@@ -40,7 +40,7 @@ fn names_and_texts() {
 }
 
 #[test]
-fn paths_have_their_own_folders() {
+fn paths_have_their_own_directories() {
     assert_eq!(http("root html;").root, Some("/etc/html".into()));
     assert_eq!(http("root /srv;").root, Some("/srv".into()));
     let files = MemoryFiles::new().with("/srv/conf/n.conf", "http { root html; ssl_certificate_key key; }");

@@ -1,5 +1,5 @@
 //! What nginx or a well-known module for it has and Weir does not: files of modules that `load_module` may name,
-//! directives whose error says more than that they are unknown, and variables. `docs/not-in-weir.md` is made from it.
+//! directives whose error says more than that they are unknown, and variables. `docs/reference/differences.md` is made from it.
 
 mod features;
 mod modules;

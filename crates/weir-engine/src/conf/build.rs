@@ -1,22 +1,25 @@
 //! From a tree of lines to a [`Configuration`]: directives to their modules, blocks inside blocks, inheritance.
 
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_conf::{
     ArgCount, Block, ConfTree, Contexts, DirectiveLine, DirectiveSignature, Error, Errors, LineCx,
 };
 use weir_http::Method;
 
-use super::main_core::MainConf;
 use super::registry::ConfRegistry;
 use super::server_core::ServerCoreConf;
 use super::{
     Configuration, LocationConf, LocationMatcher, ServerConf, absent, http_core::HttpCoreConf, listen,
 };
-use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, UnnamedBlock};
+use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, ModuleList, UnnamedBlock};
+use crate::plan::blocks::HttpBlocks;
 use crate::regex::{LetterCase, RegexPattern};
+use crate::settings::main::MainConf;
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -42,6 +45,7 @@ pub fn build_with(
 ) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = ConfigurationBuilder::new(&tree, modules.clone());
+    builder.registry.shared::<ModuleList>().0.clone_from(&modules);
     lend(&mut builder.registry);
     let (servers, nobody) = builder.main(&tree.lines).unzip();
     let servers = servers.unwrap_or_default();
@@ -55,22 +59,15 @@ pub fn build_with(
     let ConfigurationBuilder { mut registry, mut errors, mut warnings, .. } = builder;
     warnings.append(&mut registry.warnings);
     let main = registry.main.clone();
-    let (tables, unknown) = registry.finish();
+    let (tables, mut shared, unknown) = registry.finish();
+    let blocks = HttpBlocks { servers, nobody, tables: Arc::new(tables) };
+    shared.insert(TypeId::of::<HttpBlocks>(), Box::new(blocks));
     errors.extend(unknown);
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let configuration = Configuration {
-        main,
-        servers,
-        nobody,
-        addresses,
-        tables,
-        modules,
-        source: tree.source,
-        prefix,
-        agent: Default::default(),
-    };
+    let configuration =
+        Configuration { main, addresses, shared, source: tree.source, prefix, agent: Default::default() };
     (Ok(configuration), warnings)
 }
 

@@ -7,6 +7,7 @@ use weir_http::Version;
 use crate::exchange::Exchange;
 use crate::inherit;
 use crate::module::Module;
+use crate::settings::http2::Http2Settings;
 use crate::text::Text;
 use crate::variable::Variable;
 
@@ -39,20 +40,6 @@ pub struct Http2Conf {
     pub chunk_size: Option<u64>,
     pool_size: Option<u64>,
     streams_index_size: Option<u64>,
-}
-
-/// The settings of a server, resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Http2Settings {
-    /// `http2`: connections to the server's address may be HTTP/2.
-    pub on: bool,
-    /// Number of streams that a client may have open at a time (`http2_max_concurrent_streams`).
-    pub max_concurrent_streams: u32,
-    /// `http2_body_preread_size`: bytes of a request body that are accepted before it is read.
-    pub body_preread_size: u32,
-    /// `http2_recv_buffer_size`: bytes of a request body that may be in flight (the flow-control window) while it is
-    /// read.
-    pub recv_buffer_size: u32,
 }
 
 impl Http2Conf {
@@ -243,7 +230,7 @@ mod tests {
         let text =
             "events {} http { http2 on; http2_chunk_size 20m; server { http2_max_concurrent_streams 3; } }";
         let conf = load(text, &CORE_MODULES).expect("a good configuration");
-        let own = conf.servers[0].confs.get::<Http2Conf>();
+        let own = conf.servers()[0].confs.get::<Http2Conf>();
         assert!(own.settings().on && own.settings().max_concurrent_streams == 3);
         assert_eq!((own.settings().body_preread_size, own.settings().recv_buffer_size), (65_536, 262_144));
         assert_eq!(own.chunk(), (1 << 24) - 1);

@@ -15,11 +15,7 @@ use weir_conf::{BufferSizes, Directive, Error};
 use weir_http::mime::MediaTypeTable;
 
 use super::LocationMatcher;
-use super::core::{
-    AliasedPart, CoreSettings, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly,
-    LingeringClose, ServerTokens,
-};
-use super::location_settings::location_settings;
+use super::http2::Http2Conf;
 use super::registry::ConfRegistry;
 pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
@@ -27,6 +23,11 @@ use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
 use crate::plan::InsertedInstruction;
 use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
+use crate::settings::location::{
+    AliasedPart, CoreSettings, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly,
+    LingeringClose, ServerTokens,
+};
+use crate::settings::location_list::location_settings;
 use crate::variable::{ValueScript, Variable};
 
 /// The module of the core's directives in `http`, `server` and `location`.
@@ -58,8 +59,8 @@ impl Module for HttpCore {
             path: Arc::new(prefix.join("client_body_temp")),
             levels: [0; 3],
         });
-        let folder = temp.path.clone();
-        registry.shared::<TempPaths>().add(&folder);
+        let directory = temp.path.clone();
+        registry.shared::<TempPaths>().add(&directory);
         conf.open_error_log(registry)
     }
 }

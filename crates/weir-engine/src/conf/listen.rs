@@ -1,7 +1,7 @@
 //! `listen`: its parameters, the addresses of a configuration, and the servers that serve each.
 //!
 //! A line gives one address or several (a host name, a range of ports). [`collect`](collect()) puts those of all servers
-//! together: one [`ListenAddress`] for each, with the servers that share it, and reports what contradicts itself.
+//! together: one [`ListenAddress`](crate::settings::listen::ListenAddress) for each, with the servers that share it, and reports what contradicts itself.
 
 mod address;
 mod collect;
@@ -15,29 +15,6 @@ use weir_rt::net::{ListenOptions, SockAddr};
 
 pub(crate) use address::parse as parse_address;
 pub use collect::collect;
-pub use names::ServerName;
-
-/// An address that is listened on.
-#[derive(Clone, Debug)]
-pub struct ListenAddress {
-    /// The address and port, or the path.
-    pub addr: SockAddr,
-    /// How its socket is set up; those of the line that sets any.
-    pub options: ListenOptions,
-    /// The servers that serve it, by their index in the file, in that order; never empty.
-    pub servers: Vec<usize>,
-    /// Index of the default server: it serves hosts that no `server_name` matches.
-    pub default: usize,
-    /// `proxy_protocol`: connections begin with a PROXY protocol header.
-    pub proxy_protocol: bool,
-    /// True with `ssl`: connections begin with a TLS handshake.
-    pub ssl: bool,
-    /// True with `http2`: HTTP/2 is offered.
-    pub http2: bool,
-    /// The address of the same port that takes this one's connections: it has no socket of its own, and its servers
-    /// are found by a connection's local address.
-    pub wildcard_of: Option<usize>,
-}
 
 /// One `listen` line as written: the addresses and the options of the socket.
 #[derive(Clone, Debug, Default)]

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use weir_conf::Error;
 
-use super::core::CoreSettings;
 use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
-use super::server::ConfigurationLink;
 use crate::module::{ModuleConfs, ModuleDef, UnnamedBlock};
 use crate::plan::{ContentHandler, NestedPlans, Plan, PlanBuilder, PlanLevel};
+use crate::settings::location::CoreSettings;
 use crate::worker::Worker;
+use crate::worker::generation::ConfigurationLink;
 
 /// Makes the plans of one server's blocks.
 pub(super) struct PlanMaker<'m> {
@@ -22,7 +22,7 @@ pub(super) struct PlanMaker<'m> {
 impl<'m> PlanMaker<'m> {
     /// For one server on `worker`.
     pub(super) fn new(worker: &'m Rc<Worker>, link: &'m Rc<ConfigurationLink>) -> Self {
-        PlanMaker { modules: &link.configuration.modules, worker, link }
+        PlanMaker { modules: link.configuration.modules(), worker, link }
     }
 
     /// The plan of a server or location, and of the blocks without a name inside it.

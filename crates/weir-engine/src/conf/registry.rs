@@ -1,6 +1,6 @@
 //! What the modules of one configuration share while it is read: variables, and anything else by its type.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use weir_conf::{Contexts, Error, Span};
 
 use crate::conf::absent;
 use crate::module::ModuleDef;
+use crate::plan::tables::RequestTables;
+use crate::plan::variable::{Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable};
 use crate::plan::{InsertedInstruction, MakeInstruction};
-use crate::variable::{
-    VarIndex, Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable,
-};
+use crate::variable_index::VarIndex;
+use crate::worker::configuration::SharedValues;
 
 /// Lent to setters through `LineCx::ext`.
 pub struct ConfRegistry {
@@ -21,7 +22,7 @@ pub struct ConfRegistry {
     declared: Vec<bool>,
     plain: HashMap<&'static str, &'static Variable>,
     prefixes: Vec<&'static Variable>,
-    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    shared: SharedValues,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
     /// What is to be reported of what was found when blocks were settled; the configuration is used.
@@ -41,7 +42,7 @@ pub struct ConfRegistry {
     /// Where relative paths begin.
     pub paths: weir_conf::ConfPaths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
-    pub main: crate::conf::main_core::MainConf,
+    pub main: crate::settings::main::MainConf,
 }
 
 impl ConfRegistry {
@@ -246,8 +247,8 @@ impl ConfRegistry {
         }
     }
 
-    /// The finished tables, and an error for each variable that was used but not declared.
-    pub(crate) fn finish(self) -> (RequestTables, Vec<Error>) {
+    /// The finished tables, what modules share, and an error for each variable that was used but not declared.
+    pub(crate) fn finish(self) -> (RequestTables, SharedValues, Vec<Error>) {
         let unknown = self.declared.iter().zip(&self.used).zip(&self.table.definitions);
         let errors = unknown
             .filter(|((declared, used), _)| !**declared && used.is_some())
@@ -260,37 +261,7 @@ impl ConfRegistry {
                 }
             })
             .collect();
-        let tables = RequestTables {
-            variables: self.table,
-            plain: self.plain,
-            prefixes: self.prefixes,
-            shared: self.shared,
-        };
-        (tables, errors)
-    }
-}
-
-/// What requests need of a [`ConfRegistry`].
-pub struct RequestTables {
-    /// The variables that the configuration uses.
-    pub variables: VariableTable,
-    pub(crate) plain: HashMap<&'static str, &'static Variable>,
-    pub(crate) prefixes: Vec<&'static Variable>,
-    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-}
-
-impl RequestTables {
-    /// The value of type `T` that modules share while the configuration is read; `None` if no module has made one.
-    pub fn shared<T: 'static>(&self) -> Option<&T> {
-        self.shared.get(&TypeId::of::<T>())?.downcast_ref()
-    }
-
-    /// A module's variable by name, whether or not the configuration uses it.
-    pub(crate) fn module_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
-        if let Some(variable) = self.plain.get(name) {
-            return Some((variable.get, ""));
-        }
-        let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
-        Some((variable.get, &name[variable.name.len()..]))
+        let tables = RequestTables { variables: self.table, plain: self.plain, prefixes: self.prefixes };
+        (tables, self.shared, errors)
     }
 }

@@ -2,13 +2,14 @@
 
 use weir_conf::names::*;
 use weir_conf::{BufferSizes, Directive, Error, LineCx, Result, Span};
-use weir_http::h1::HeadLimits;
 
-use super::listen::{ListenLine, ServerName};
+use super::listen::ListenLine;
 use super::registry::ConfRegistry;
 use crate::inherit;
 use crate::module::Module;
 use crate::regex::{LetterCase, RegexPattern};
+use crate::settings::server::{InvalidValues, ServerProduct, ServerSettings, server_settings};
+use crate::settings::server_name::ServerName;
 
 /// The module of the core's directives in `http` and `server`.
 pub struct ServerCore;
@@ -19,20 +20,7 @@ impl Module for ServerCore {
     const DIRECTIVES: &'static [Directive<ServerCoreConf>] = TABLE;
 
     fn inherit(conf: &mut ServerCoreConf, parent: &ServerCoreConf) {
-        inherit!(
-            conf,
-            parent,
-            client_header_timeout,
-            client_header_buffer_size,
-            large_client_header_buffers,
-            max_headers,
-            ignore_invalid_headers,
-            underscores_in_headers,
-            invalid_header_values,
-            merge_slashes,
-            connection_pool_size,
-            product
-        );
+        conf.inherit_settings(parent);
     }
 
     fn resolve(conf: &mut ServerCoreConf, _registry: &mut ConfRegistry) -> Result {
@@ -54,82 +42,60 @@ impl Module for ServerCore {
     }
 }
 
-/// What becomes of a field whose value holds control bytes (RFC 9110 section 5.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InvalidValues {
-    /// It is taken, as in nginx.
-    Off,
-    /// The field is left out.
-    Drop,
-    /// The request is refused.
-    Reject,
+macro_rules! make_conf {
+    (
+        plain { $($(#[$plain_doc:meta])* $plain:ident: $plain_type:ty = $default:expr,)* }
+        written { $($(#[$written_doc:meta])* $written:ident: $written_type:ty,)* }
+    ) => {
+        /// The settings of one block as written; `None` where nothing was. Times are milliseconds, sizes bytes.
+        #[derive(Default)]
+        pub struct ServerCoreConf {
+            /// The `server` word of the block, set by the builder; `None` for `http` and locations.
+            pub span: Option<Span>,
+            /// `listen`, in order.
+            pub listens: Vec<ListenLine>,
+            /// True when there is a `listen` line, also an invalid one: no address is implied.
+            pub listening: bool,
+            /// The first `listen ... quic`, and whether there is another `listen` beside.
+            quic: Option<Span>,
+            over_tcp: bool,
+            /// `server_name`, all names in order.
+            pub names: Vec<ServerName>,
+            /// How each of the names is written, in letters as nginx keeps them, and where.
+            pub written: Vec<(Vec<u8>, Span)>,
+            /// A `tunnel_pass` is in the server.
+            pub(crate) accepts_connect: bool,
+            /// Directives without effect here, recorded to refuse a second one.
+            pub accepted: AcceptedServerCore,
+            $($(#[$plain_doc])* pub $plain: Option<$plain_type>,)*
+            $($(#[$written_doc])* pub $written: Option<$written_type>,)*
+        }
+
+        impl ServerCoreConf {
+            fn inherit_settings(&mut self, parent: &ServerCoreConf) {
+                inherit!(self, parent, $($plain,)* $($written,)*);
+            }
+
+            /// The settings with nginx's defaults where nothing was written.
+            pub fn settings(&self) -> ServerSettings {
+                let large = self.large_client_header_buffers.unwrap_or(LARGE_BUFFERS);
+                ServerSettings {
+                    name: self.name().to_vec(),
+                    names: self.names.clone(),
+                    large_client_header_buffers: (large.number, large.size),
+                    invalid_received: self.invalid_header_values.unwrap_or(InvalidValues::Off),
+                    invalid_made: self.invalid_header_values.unwrap_or(InvalidValues::Drop),
+                    judges_controls: self.invalid_header_values.is_some(),
+                    accepts_connect: self.accepts_connect,
+                    product: self.product.clone().unwrap_or_default(),
+                    $($plain: self.$plain.unwrap_or($default),)*
+                }
+            }
+        }
+    };
 }
 
-impl InvalidValues {
-    const NAMES: &[(&str, InvalidValues)] =
-        &[("off", InvalidValues::Off), ("drop", InvalidValues::Drop), ("reject", InvalidValues::Reject)];
-}
-
-/// Whether a field's value holds control bytes other than the tab.
-pub(crate) fn has_control(value: &[u8]) -> bool {
-    value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
-}
-
-/// Whether a value holds what ends a field, or is read as its end (RFC 9110 section 5.5).
-pub(crate) fn ends_field(value: &[u8]) -> bool {
-    value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
-}
-
-/// Whether a value has no other control bytes than folds: each line end is followed by a tab, as `$ssl_client_cert` has
-/// them. Without a colon what follows is no field even for a server that takes no notice of the tab.
-pub(crate) fn is_folded(value: &[u8]) -> bool {
-    let mut lines = value.split(|byte| *byte == b'\n');
-    let is_plain = |line: &[u8]| !has_control(line);
-    lines.next().is_some_and(is_plain)
-        && lines.all(|line| line.first() == Some(&b'\t') && is_plain(line) && !line.contains(&b':'))
-}
-
-/// The settings of one block as written; `None` where nothing was. Times are milliseconds, sizes bytes.
-#[derive(Default)]
-pub struct ServerCoreConf {
-    /// The `server` word of the block, set by the builder; `None` for `http` and locations.
-    pub span: Option<Span>,
-    /// `listen`, in order.
-    pub listens: Vec<ListenLine>,
-    /// True when there is a `listen` line, also an invalid one: no address is implied.
-    pub listening: bool,
-    /// The first `listen ... quic`, and whether there is another `listen` beside.
-    quic: Option<Span>,
-    over_tcp: bool,
-    /// `server_name`, all names in order.
-    pub names: Vec<ServerName>,
-    /// How each of the names is written, in letters as nginx keeps them, and where.
-    pub written: Vec<(Vec<u8>, Span)>,
-    /// `client_header_timeout`, in milliseconds.
-    pub client_header_timeout: Option<u64>,
-    /// `client_header_buffer_size`, in bytes.
-    pub client_header_buffer_size: Option<u64>,
-    /// `large_client_header_buffers`: number, and bytes of each.
-    pub large_client_header_buffers: Option<BufferSizes>,
-    /// `max_headers`: maximum number of fields of a request.
-    pub max_headers: Option<usize>,
-    /// `ignore_invalid_headers`: whether fields with invalid names are left out.
-    pub ignore_invalid_headers: Option<bool>,
-    /// `underscores_in_headers`: whether underscores are valid in names.
-    pub underscores_in_headers: Option<bool>,
-    /// `invalid_header_values`: what becomes of fields with control bytes in their values.
-    pub invalid_header_values: Option<InvalidValues>,
-    /// `merge_slashes`: whether adjacent slashes of a URI are merged.
-    pub merge_slashes: Option<bool>,
-    /// `connection_pool_size`, in bytes; only checked.
-    pub connection_pool_size: Option<u64>,
-    /// A `tunnel_pass` is in the server.
-    pub(crate) accepts_connect: bool,
-    /// `server_product`: the name in the `Server` field.
-    pub product: Option<ServerProduct>,
-    /// Directives without effect here, recorded to refuse a second one.
-    pub accepted: AcceptedServerCore,
-}
+server_settings!(make_conf);
 
 /// What is checked as nginx does, and then has no effect; the reasons are in the table.
 #[derive(Default)]
@@ -142,94 +108,7 @@ pub struct AcceptedServerCore {
     pub variables_hash_bucket_size: Option<u64>,
 }
 
-/// What a server needs before a request's location is known, resolved. Times are milliseconds, sizes bytes.
-#[derive(Clone)]
-pub struct ServerSettings {
-    /// `$server_name`: the first name; empty without one.
-    pub name: Vec<u8>,
-    /// `server_name`, all names in order.
-    pub names: Vec<ServerName>,
-    /// `client_header_timeout`, in milliseconds.
-    pub client_header_timeout: u64,
-    /// `client_header_buffer_size`, in bytes.
-    pub client_header_buffer_size: u64,
-    /// `large_client_header_buffers`: number and size.
-    pub large_client_header_buffers: (u64, u64),
-    /// `max_headers`: how many fields a request may have.
-    pub max_headers: usize,
-    /// True when fields with invalid names are left out (`ignore_invalid_headers`).
-    pub ignore_invalid_headers: bool,
-    /// True when underscores are valid in names (`underscores_in_headers`).
-    pub underscores_in_headers: bool,
-    /// `invalid_header_values` for fields of clients.
-    pub invalid_received: InvalidValues,
-    /// What becomes of control bytes in values that the configuration's variables make, as
-    /// [`ServerSettings::invalid_received`] for the client's.
-    pub invalid_made: InvalidValues,
-    /// True when the directive was written: all control bytes count in such values; else only those that end a field.
-    pub judges_controls: bool,
-    /// True when adjacent slashes of a URI are merged (`merge_slashes`).
-    pub merge_slashes: bool,
-    /// True when requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
-    pub accepts_connect: bool,
-    /// The name in the `Server` field (`server_product`).
-    pub product: ServerProduct,
-}
-
-/// What the server calls itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerProduct {
-    /// Without version: `weir`.
-    pub name: String,
-    /// With version: `weir/0.1.0`.
-    pub full: String,
-    /// The `Server` field with version, line end included.
-    pub line_on: Vec<u8>,
-    /// The `Server` field without version, line end included.
-    pub line_off: Vec<u8>,
-}
-
-impl ServerProduct {
-    /// From `name` or `name/version`.
-    pub fn new(full: &str) -> ServerProduct {
-        let name = full.split_once('/').map_or(full, |(name, _)| name);
-        ServerProduct {
-            name: name.to_owned(),
-            full: full.to_owned(),
-            line_on: format!("Server: {full}\r\n").into_bytes(),
-            line_off: format!("Server: {name}\r\n").into_bytes(),
-        }
-    }
-}
-
-impl Default for ServerProduct {
-    fn default() -> ServerProduct {
-        ServerProduct::new(concat!("weir/", env!("CARGO_PKG_VERSION")))
-    }
-}
-
 impl ServerCoreConf {
-    /// The settings with nginx's defaults where nothing was written.
-    pub fn settings(&self) -> ServerSettings {
-        let large = self.large_client_header_buffers.unwrap_or(LARGE_BUFFERS);
-        ServerSettings {
-            name: self.name().to_vec(),
-            names: self.names.clone(),
-            client_header_timeout: self.client_header_timeout.unwrap_or(60_000),
-            client_header_buffer_size: self.client_header_buffer_size.unwrap_or(1024),
-            large_client_header_buffers: (large.number, large.size),
-            max_headers: self.max_headers.unwrap_or(1000),
-            ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
-            underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
-            invalid_received: self.invalid_header_values.unwrap_or(InvalidValues::Off),
-            invalid_made: self.invalid_header_values.unwrap_or(InvalidValues::Drop),
-            judges_controls: self.invalid_header_values.is_some(),
-            merge_slashes: self.merge_slashes.unwrap_or(true),
-            accepts_connect: self.accepts_connect,
-            product: self.product.clone().unwrap_or_default(),
-        }
-    }
-
     /// The server's names; without `server_name` it is the empty one, for requests that have no host.
     pub fn names(&self) -> &[ServerName] {
         if self.names.is_empty() { &NAMELESS } else { &self.names }
@@ -244,20 +123,6 @@ impl ServerCoreConf {
     pub fn name(&self) -> &[u8] {
         let first = self.written.first().map_or(&b""[..], |(name, _)| name);
         first.strip_prefix(b".").unwrap_or(first)
-    }
-}
-
-impl ServerSettings {
-    /// What the parser of request heads is bound by. A line is as long as the larger buffer; a head may fill the
-    /// first buffer and all large ones.
-    pub fn limits(&self) -> HeadLimits {
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (number, large) = self.large_client_header_buffers;
-        HeadLimits {
-            max_line: size(large.max(self.client_header_buffer_size)),
-            max_head: size(number.saturating_mul(large).saturating_add(self.client_header_buffer_size)),
-            max_fields: self.max_headers,
-        }
     }
 }
 

@@ -63,7 +63,7 @@ impl TempPaths {
 /// # Errors
 /// What nginx says of the first that can't be made: `mkdir() "/path" failed (2: No such file or directory)`.
 pub fn create(configuration: &Configuration) -> std::result::Result<(), String> {
-    let Some(paths) = configuration.tables.shared::<TempPaths>() else { return Ok(()) };
+    let Some(paths) = configuration.shared::<TempPaths>() else { return Ok(()) };
     let owner = configuration.main.run_as().map(|(user, _)| user.uid);
     for path in &paths.0 {
         make(path)?;
@@ -113,9 +113,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_made_private_and_only_one_deep() {
-        let folder = TempDir::new();
-        let base = folder.path().join("base");
+    fn directories_are_made_private_and_only_one_deep() {
+        let directory = TempDir::new();
+        let base = directory.path().join("base");
         make(&base).expect("nothing there");
         make(&base).expect("it is there");
         assert_eq!(fs::metadata(&base).expect("made").permissions().mode() & 0o777, 0o700);
@@ -125,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_becomes_usable_for_its_owner() {
-        let folder = TempDir::new();
-        let base = folder.path().join("base");
+    fn a_directory_becomes_usable_for_its_owner() {
+        let directory = TempDir::new();
+        let base = directory.path().join("base");
         make(&base).expect("nothing there");
         let uid = fs::metadata(&base).expect("made").uid();
         fs::set_permissions(&base, fs::Permissions::from_mode(0o500)).expect("ours");

@@ -48,7 +48,8 @@ fn build(tree: ConfTree, modules: &'static [ModuleDef]) -> (Result<Configuration
 /// When the configuration has no error.
 pub fn headlines(text: &str, modules: &'static [ModuleDef]) -> Vec<String> {
     let Err(errors) = load(text, modules) else { panic!("no error in {text}") };
-    let folder = Path::new(FILE).parent().map_or_else(String::new, |folder| format!("{}/", folder.display()));
-    let place = format!(" in {folder}");
+    let directory =
+        Path::new(FILE).parent().map_or_else(String::new, |directory| format!("{}/", directory.display()));
+    let place = format!(" in {directory}");
     errors.lines().filter(|line| line.contains(&place)).map(|line| line.replace(&place, " in ")).collect()
 }

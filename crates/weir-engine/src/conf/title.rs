@@ -26,18 +26,18 @@ pub(super) struct ServerTitle<'t> {
 impl ServerTitles {
     pub(super) fn new(configuration: &Configuration) -> ServerTitles {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
-        for name in configuration.servers.iter().map(|server| server.confs.get::<ServerCoreConf>().name()) {
+        for name in configuration.servers().iter().map(|server| server.confs.get::<ServerCoreConf>().name()) {
             if !seen.insert(name) {
                 shared.insert(String::from_utf8_lossy(name).into_owned());
             }
         }
-        let locations = configuration.servers.iter().map(|server| &server.locations[..]);
+        let locations = configuration.servers().iter().map(|server| &server.locations[..]);
         ServerTitles { shared, several: several(locations) }
     }
 
     /// Those of the server with this index in the file.
     pub(super) fn of(&self, index: usize, configuration: &Configuration) -> ServerTitle<'_> {
-        let name = configuration.servers[index].confs.get::<ServerCoreConf>().name();
+        let name = configuration.servers()[index].confs.get::<ServerCoreConf>().name();
         let name = String::from_utf8_lossy(name).into_owned();
         let alone = !self.shared.contains(&name);
         let prefix =
@@ -112,7 +112,7 @@ mod tests {
             let locations = server.locations.iter().map(|location| title.location(location.matcher.name()));
             (title.server().to_owned(), locations.collect())
         };
-        conf.servers.iter().enumerate().map(names).collect()
+        conf.servers().iter().enumerate().map(names).collect()
     }
 
     fn expect(http: &str, expected: &[(&str, &[&str])]) {

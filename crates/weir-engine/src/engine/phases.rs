@@ -327,7 +327,7 @@ fn unmatched(x: &mut Exchange) -> Verdict {
 
 /// Finds the location of the URI and takes over its plan; a response when the location itself has one.
 fn find_config(x: &mut Exchange) -> Option<Verdict> {
-    let end = crate::conf::location::find(x);
+    let end = crate::plan::location::find(x);
     let site = Site::phase(Phase::FindConfig as u8);
     if std::mem::take(&mut x.opening) {
         x.trace().mark_and_pass(

@@ -1,16 +1,19 @@
 //! Exchanges of no request: what runs by itself (a timer, a hook of a handshake) has its lines in the error log, its
 //! trace and its place among what is in flight as requests have.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::{Rc, Weak};
 
 use weir_trace::Site;
 
 use super::Exchange;
 use super::role::ExchangeRole;
-use crate::conf::server::VirtualServer;
 use crate::plan::Plan;
+use crate::plan::server::VirtualServer;
 use crate::transport::ClientConnection;
 use crate::worker::BackgroundEntry;
+use crate::worker::generation::ConfigurationLink;
 
 /// What an exchange is that is not of a request.
 pub struct StandaloneRun {
@@ -33,7 +36,7 @@ impl StandaloneRun {
 #[derive(Clone)]
 pub struct RunOrigin {
     /// The client's connection, or that of no client
-    /// ([`ConfigurationLink::nobody`](crate::conf::server::ConfigurationLink::nobody)).
+    /// ([`ConfigurationLink::nobody`](crate::worker::generation::ConfigurationLink::nobody)).
     pub connection: Rc<ClientConnection>,
     /// The virtual server.
     pub server: Rc<VirtualServer>,
@@ -46,6 +49,27 @@ impl RunOrigin {
     pub fn of(connection: &Rc<ClientConnection>) -> RunOrigin {
         let server = connection.server();
         RunOrigin { connection: connection.clone(), plan: server.plan.clone(), server }
+    }
+}
+
+/// The origin of what no client has caused; a value that a worker keeps with its configuration.
+#[derive(Default)]
+pub(crate) struct NobodysOrigin(RefCell<Weak<RunOrigin>>);
+
+impl ConfigurationLink {
+    /// The origin of what no client has caused: the settings of `http`. `None` once nothing may begin there any more.
+    pub fn nobody(&self) -> Option<Rc<RunOrigin>> {
+        self.nobodys().0.borrow().upgrade()
+    }
+
+    /// Makes `origin` what [`ConfigurationLink::nobody`] gives, as long as it is held elsewhere.
+    pub(crate) fn set_nobody(&self, origin: &Rc<RunOrigin>) {
+        self.nobodys().0.replace(Rc::downgrade(origin));
+    }
+
+    fn nobodys(&self) -> Rc<NobodysOrigin> {
+        let Ok(origin) = self.local(|| Ok::<_, Infallible>(Rc::default()));
+        origin
     }
 }
 

@@ -17,8 +17,11 @@ impl Exchange {
         }
         let core = &self.plan.core;
         let exten = self.arena.get(self.request.exten);
-        let known =
-            if exten.is_empty() { None } else { self.worker.kinds.borrow_mut().find(&core.types, exten) };
+        let known = if exten.is_empty() {
+            None
+        } else {
+            self.server.caches.kinds.borrow_mut().find(&core.types, exten)
+        };
         self.response.content_type = match known {
             Some(kind) => Some(kind),
             None if core.default_type.is_empty() => None,

@@ -4,10 +4,10 @@
 use weir_http::{Field, KnownField, classify, date};
 
 use super::{Exchange, HeaderName, ResponseHeader};
-use crate::conf::server_core::{InvalidValues, ends_field, has_control, is_folded};
 use crate::log::LogLevel;
+use crate::settings::server::{InvalidValues, ends_field, has_control, is_folded};
 use crate::text::{Span, Text};
-use crate::variable::ValueScript;
+use crate::value_script::ValueScript;
 
 /// Which fields are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

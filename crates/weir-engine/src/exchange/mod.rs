@@ -5,6 +5,7 @@
 //! one of them waits is in [`SharedPart`].
 
 mod alone;
+pub(crate) mod body_file;
 mod boundary;
 mod common;
 mod content_type;
@@ -18,8 +19,11 @@ pub(crate) mod paths;
 mod request;
 pub(crate) mod request_body;
 mod response;
+pub(crate) mod reuse;
 mod role;
 mod shared;
+mod value;
+mod variables;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,18 +41,20 @@ pub use request_body::{RequestBody, TempFile};
 pub use response::{HeaderName, Response, ResponseHeader};
 pub(crate) use role::{ExchangeRole, ResponseDelivery};
 pub use shared::SharedPart;
+pub use variables::RegexCaptures;
+pub(crate) use variables::{ChangedVariables, VariableValues};
 use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
 
 use crate::body::ResponseBody;
-use crate::conf::server::VirtualServer;
 use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
+use crate::plan::server::VirtualServer;
 use crate::text::{Arena, Span, Text};
 use crate::transport::{ClientConnection, Transport};
 use crate::typed_values::TypedValues;
-use crate::variable::{RegexCaptures, VarIndex, VariableValues};
+use crate::variable_index::VarIndex;
 use crate::worker::Worker;
 
 /// One request, its response, and everything in between.
@@ -338,7 +344,7 @@ impl Exchange {
 
     /// The value of a variable; `None` where nginx has "not found".
     pub fn variable(&mut self, index: VarIndex) -> Option<Text> {
-        crate::variable::value(self, index)
+        variables::value(self, index)
     }
 
     /// Awaits `future`, accounted as waiting.

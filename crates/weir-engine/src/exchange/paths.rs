@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 
 use super::Exchange;
-use crate::conf::core::AliasedPart;
 use crate::log::LogLevel;
+use crate::settings::location::AliasedPart;
 use crate::text::{Arena, Span, Text};
 
 /// A path in the arena of a request.

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use weir_http::h1::{BadChunk, ChunkedDecoder};
 use weir_rt::file::FileHandle;
 
+use super::body_file::BodyFileWriter;
+
 /// The state of a request's body.
 #[derive(Default)]
 pub struct RequestBody {
@@ -25,6 +27,8 @@ pub struct RequestBody {
     pub(crate) named: bool,
     pub(crate) memory: Vec<u8>,
     pub(crate) file: Option<TempFile>,
+    /// What is on its way into the file.
+    pub(crate) writer: Option<Box<BodyFileWriter>>,
 }
 
 /// How the end of the body is known.
@@ -53,7 +57,22 @@ pub(crate) struct FramedBytes {
     pub(crate) last: bool,
 }
 
+/// A body of which more than this many bytes are to come, or have come in chunks, is received long pieces at a time.
+const LONG_BODY: u64 = 32 * 1024;
+/// Bytes of such a piece at most.
+const LONG_PIECE: u64 = 64 * 1024;
+
 impl BodyFraming {
+    /// How many bytes to receive at once where many are expected, of a body of which `received` have come; `None`: few.
+    pub(crate) fn long_receive(&self, received: u64) -> Option<usize> {
+        match self {
+            // No more than the body has: what follows it is another request.
+            BodyFraming::Length(left) if *left > LONG_BODY => Some(LONG_PIECE.min(*left) as usize),
+            BodyFraming::Chunked(_) if received > LONG_BODY => Some(LONG_PIECE as usize),
+            _ => None,
+        }
+    }
+
     /// Takes what it can of `bytes`, which are not empty; `None`: they are not of this body.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<Result<FramedBytes, BadChunk>> {
         match self {
@@ -78,7 +97,7 @@ pub struct TempFile {
     pub handle: Rc<FileHandle>,
     /// Its name (`$request_body_file`); `None` for a file without a name.
     pub path: Option<std::path::PathBuf>,
-    /// Bytes written to it.
+    /// Bytes that are in it, once the body was read.
     pub len: u64,
     pub(crate) remove: bool,
     /// Its name is still there.

@@ -32,8 +32,8 @@ impl Folder {
     }
 }
 
-fn file(folder: &Folder, name: &str) -> Rc<OpenFile> {
-    match open(folder.path(name).as_bytes(), SymlinkPolicy::Follow) {
+fn file(directory: &Folder, name: &str) -> Rc<OpenFile> {
+    match open(directory.path(name).as_bytes(), SymlinkPolicy::Follow) {
         Ok(FoundPath::File(file)) => file,
         other => panic!("{other:?}"),
     }
@@ -41,13 +41,13 @@ fn file(folder: &Folder, name: &str) -> Rc<OpenFile> {
 
 #[test]
 fn a_small_body_is_read_once() {
-    let folder = Folder::new();
-    folder.replace("f", "hello");
-    let open = file(&folder, "f");
-    std::fs::write(folder.path("f"), "HELLO").expect("in place");
+    let directory = Folder::new();
+    directory.replace("f", "hello");
+    let open = file(&directory, "f");
+    std::fs::write(directory.path("f"), "HELLO").expect("in place");
     let body = open.body().expect("small");
     assert_eq!(&*body, b"HELLO", "what is there when it is first wanted");
-    std::fs::write(folder.path("f"), "again").expect("in place");
+    std::fs::write(directory.path("f"), "again").expect("in place");
     assert!(Rc::ptr_eq(&body, &open.body().expect("kept")));
     assert_eq!((open.size(), open.meta().size), (5, 5));
     let etag = format!("\"{:x}-5\"", open.mtime());
@@ -56,31 +56,31 @@ fn a_small_body_is_read_once() {
 
 #[test]
 fn empty_large_and_truncated_bodies() {
-    let folder = Folder::new();
-    folder.replace("empty", "");
-    assert_eq!(file(&folder, "empty").body().as_deref(), Some(&b""[..]));
-    folder.replace("large", &"x".repeat(SMALL as usize + 1));
-    assert_eq!(file(&folder, "large").body(), None);
-    folder.replace("limit", &"x".repeat(SMALL as usize));
-    assert_eq!(file(&folder, "limit").body().map(|body| body.len()), Some(SMALL as usize));
-    folder.replace("cut", "0123456789");
-    let cut = file(&folder, "cut");
-    std::fs::write(folder.path("cut"), "01").expect("in place");
+    let directory = Folder::new();
+    directory.replace("empty", "");
+    assert_eq!(file(&directory, "empty").body().as_deref(), Some(&b""[..]));
+    directory.replace("large", &"x".repeat(SMALL as usize + 1));
+    assert_eq!(file(&directory, "large").body(), None);
+    directory.replace("limit", &"x".repeat(SMALL as usize));
+    assert_eq!(file(&directory, "limit").body().map(|body| body.len()), Some(SMALL as usize));
+    directory.replace("cut", "0123456789");
+    let cut = file(&directory, "cut");
+    std::fs::write(directory.path("cut"), "01").expect("in place");
     assert_eq!(cut.body(), None, "whoever sends the file finds that it is short");
 }
 
 #[test]
 fn kinds_and_errors() {
-    let folder = Folder::new();
-    folder.replace("f", "x");
-    let at = |name: &str| open(folder.path(name).as_bytes(), SymlinkPolicy::Follow);
+    let directory = Folder::new();
+    directory.replace("f", "x");
+    let at = |name: &str| open(directory.path(name).as_bytes(), SymlinkPolicy::Follow);
     assert!(matches!(at(""), Ok(FoundPath::Dir { .. })));
     assert!(matches!(open(b"/dev/null", SymlinkPolicy::Follow), Ok(FoundPath::Other)));
     assert_eq!(at("gone").err(), Some(ENOENT));
     assert_eq!(at("f/x").err(), Some(ENOTDIR));
     assert_eq!(at(&"n".repeat(300)).err(), Some(ENAMETOOLONG));
     assert_eq!(at("f\0.html").err(), Some(ENOENT));
-    std::os::unix::fs::symlink("loop", folder.path("loop")).expect("fresh");
+    std::os::unix::fs::symlink("loop", directory.path("loop")).expect("fresh");
     assert_eq!(at("loop").err(), Some(ELOOP));
 }
 
@@ -137,26 +137,26 @@ fn looked_up(x: &mut Exchange) -> Result<String, i32> {
     }
 }
 
-fn with_root(folder: &Folder, settings: &str, test: impl AsyncFnOnce(&mut Exchange)) {
-    let root = folder.path("");
+fn with_root(directory: &Folder, settings: &str, test: impl AsyncFnOnce(&mut Exchange)) {
+    let root = directory.path("");
     let http = format!("server {{ listen 80; location / {{ root {root}; {settings} }} }}");
     testing::run(&http, "GET /f HTTP/1.1\r\nHost: h\r\n\r\n", test);
 }
 
 #[test]
 fn a_result_is_shared_within_a_turn_and_not_beyond() {
-    let folder = Folder::new();
-    folder.replace("f", "old");
-    with_root(&folder, "", async |x| {
+    let directory = Folder::new();
+    directory.replace("f", "old");
+    with_root(&directory, "", async |x| {
         assert_eq!(looked_up(x).as_deref(), Ok("old"));
-        folder.replace("f", "new");
+        directory.replace("f", "new");
         assert_eq!(looked_up(x).as_deref(), Ok("old"), "the same turn");
         weir_rt::sleep(std::time::Duration::from_millis(1)).await;
         assert_eq!(looked_up(x).as_deref(), Ok("new"));
-        folder.remove("f");
+        directory.remove("f");
         weir_rt::sleep(std::time::Duration::from_millis(1)).await;
         assert_eq!(looked_up(x), Err(ENOENT));
-        folder.replace("f", "back");
+        directory.replace("f", "back");
         weir_rt::sleep(std::time::Duration::from_millis(1)).await;
         assert_eq!(looked_up(x).as_deref(), Ok("back"));
     });
@@ -164,9 +164,9 @@ fn a_result_is_shared_within_a_turn_and_not_beyond() {
 
 #[test]
 fn an_idle_worker_holds_no_file() {
-    let folder = Folder::new();
-    folder.replace("f", "x");
-    with_root(&folder, "", async |x| {
+    let directory = Folder::new();
+    directory.replace("f", "x");
+    with_root(&directory, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
         let Ok(FoundPath::File(file)) = lookup(x, path) else { panic!("not a file") };
         let handle = file.handle();
@@ -180,11 +180,11 @@ fn an_idle_worker_holds_no_file() {
 
 #[test]
 fn open_file_cache_keeps_files_over_turns() {
-    let folder = Folder::new();
-    folder.replace("f", "old");
-    with_root(&folder, "open_file_cache max=10;", async |x| {
+    let directory = Folder::new();
+    directory.replace("f", "old");
+    with_root(&directory, "open_file_cache max=10;", async |x| {
         assert_eq!(looked_up(x).as_deref(), Ok("old"));
-        folder.replace("f", "new");
+        directory.replace("f", "new");
         weir_rt::sleep(std::time::Duration::from_millis(1)).await;
         assert_eq!(looked_up(x).as_deref(), Ok("old"));
         x.worker.files.clear();
@@ -194,12 +194,12 @@ fn open_file_cache_keeps_files_over_turns() {
 
 #[test]
 fn symbolic_links_by_location() {
-    let folder = Folder::new();
-    folder.replace("real", "x");
-    std::os::unix::fs::symlink("real", folder.path("f")).expect("fresh");
+    let directory = Folder::new();
+    directory.replace("real", "x");
+    std::os::unix::fs::symlink("real", directory.path("f")).expect("fresh");
     let status = |settings: &str| {
         let mut result = Ok(String::new());
-        with_root(&folder, settings, async |x| {
+        with_root(&directory, settings, async |x| {
             result = looked_up(x).map_err(|errno| {
                 let path = map_uri(x).expect("no alias of a changed URI");
                 i32::from(failed(x, path, errno))
@@ -211,15 +211,15 @@ fn symbolic_links_by_location() {
     assert_eq!(status("disable_symlinks on;"), Err(403));
     assert_eq!(status("disable_symlinks on; open_file_cache max=10;"), Err(403));
     assert_eq!(status("disable_symlinks if_not_owner;").as_deref(), Ok("x"), "our own link");
-    let from = format!("disable_symlinks on from={};", folder.path("f"));
+    let from = format!("disable_symlinks on from={};", directory.path("f"));
     assert_eq!(status(&from).as_deref(), Ok("x"), "all of the path is trusted");
     assert_eq!(status("disable_symlinks on from=$document_root;"), Err(403));
 }
 
 #[test]
 fn statuses_of_errors() {
-    let folder = Folder::new();
-    with_root(&folder, "", async |x| {
+    let directory = Folder::new();
+    with_root(&directory, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
         for (errno, status) in
             [(ENOENT, 404), (ENOTDIR, 404), (ENAMETOOLONG, 404), (EACCES, 403), (ELOOP, 403), (EIO, 500)]
@@ -231,14 +231,14 @@ fn statuses_of_errors() {
 
 #[test]
 fn parts_of_files_are_read() {
-    let folder = Folder::new();
-    folder.replace("f", &"0123456789".repeat(20_000));
-    with_root(&folder, "", async |x| {
+    let directory = Folder::new();
+    directory.replace("f", &"0123456789".repeat(20_000));
+    with_root(&directory, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
         let Ok(FoundPath::File(file)) = lookup(x, path) else { panic!("not a file") };
         let part = x.read_file(&file, 100_003, 70_000).await.expect("resident or not");
         assert_eq!((part.len(), &part[..4]), (70_000, &b"3456"[..]));
-        std::fs::write(folder.path("f"), "short").expect("in place");
+        std::fs::write(directory.path("f"), "short").expect("in place");
         assert_eq!(x.read_file(&file, 100_003, 10).await, Err(EngineError::file(None)));
         assert_eq!(x.read_file(&file, 2, 10).await, Err(EngineError::file(None)));
     });

@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn a_given_descriptor_takes_the_place_of_the_path() {
         let dir = TempDir::new();
-        let folder = dir.path();
-        let (named, real) = (folder.join("no/such/folder"), folder.join("real"));
+        let directory = dir.path();
+        let (named, real) = (directory.join("no/such/folder"), directory.join("real"));
         let target = LogTarget::File(named.clone());
         assert!(LogFile::open(&target, None).is_err());
         let fd = OwnedFd::from(fs::File::create(&real).expect("ours"));
@@ -110,7 +110,7 @@ mod tests {
         assert!(opened().expect("descriptors").iter().any(|(path, _)| *path == named));
         drop(given);
         assert!(log.0.reopen(None).is_err(), "the path leads nowhere");
-        let second = folder.join("second");
+        let second = directory.join("second");
         let given = give(vec![(named, OwnedFd::from(fs::File::create(&second).expect("ours")))]);
         log.0.reopen(None).expect("given");
         log.0.write(b"two\n").expect("room");
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn an_owner_gets_what_is_not_his() {
-        let folder = TempDir::new();
-        let path = folder.path().join("file");
+        let directory = TempDir::new();
+        let path = directory.path().join("file");
         let file = fs::File::create(&path).expect("ours");
         let handle = FileHandle::from(OwnedFd::from(file));
         use std::os::unix::fs::MetadataExt;

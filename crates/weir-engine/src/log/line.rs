@@ -20,9 +20,9 @@ thread_local! {
 /// Lines that `tell` logs on this thread may have this many bytes instead of [`LONGEST`].
 pub fn up_to<T>(longest: usize, tell: impl FnOnce() -> T) -> T {
     let before = LIMIT.replace(longest);
-    let told = tell();
+    let reported = tell();
     LIMIT.set(before);
-    told
+    reported
 }
 
 /// Composes a line; `context` appends what follows the message, which nothing does at the level `debug`, as in nginx.

@@ -135,7 +135,7 @@ struct SenderState {
     /// The task was started.
     runs: bool,
     /// It was notified that there is something to do, and has not looked since.
-    told: bool,
+    reported: bool,
     /// The server can't be reached.
     down: bool,
     /// How often it could not be reached in a row.
@@ -185,7 +185,7 @@ impl SenderHandle {
         }
         state.bytes += bytes.len();
         state.queue.push_back(bytes.to_vec());
-        if !std::mem::replace(&mut state.told, true) {
+        if !std::mem::replace(&mut state.reported, true) {
             sender::wake(&self.0);
         }
         Ok(())

@@ -238,11 +238,11 @@ mod tests {
     fn look(
         cache: &mut OpenFileCache,
         conf: &FileCache,
-        folder: &Folder,
+        directory: &Folder,
         name: &str,
         now: u64,
     ) -> Result<Vec<u8>, i32> {
-        match cache.lookup(conf, folder.path(name).as_bytes(), SymlinkPolicy::Follow, now)? {
+        match cache.lookup(conf, directory.path(name).as_bytes(), SymlinkPolicy::Follow, now)? {
             FoundPath::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
             other => panic!("{other:?}"),
         }
@@ -250,25 +250,25 @@ mod tests {
 
     #[test]
     fn a_file_is_looked_at_again_when_it_is_no_longer_valid() {
-        let folder = Folder::new();
-        folder.replace("f", "old");
+        let directory = Folder::new();
+        directory.replace("f", "old");
         let mut cache = OpenFileCache::new(10);
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
-        folder.replace("f", "new!");
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 9_999).as_deref(), Ok(&b"old"[..]));
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 10_000).as_deref(), Ok(&b"new!"[..]));
-        folder.remove("f");
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 19_999).as_deref(), Ok(&b"new!"[..]));
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 20_000), Err(ENOENT));
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 0).as_deref(), Ok(&b"old"[..]));
+        directory.replace("f", "new!");
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 9_999).as_deref(), Ok(&b"old"[..]));
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 10_000).as_deref(), Ok(&b"new!"[..]));
+        directory.remove("f");
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 19_999).as_deref(), Ok(&b"new!"[..]));
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 20_000), Err(ENOENT));
         assert_eq!(cache.index.len(), 0, "errors are not kept");
     }
 
     #[test]
     fn an_unchanged_file_stays_open() {
-        let folder = Folder::new();
-        folder.replace("f", "x");
+        let directory = Folder::new();
+        directory.replace("f", "x");
         let mut cache = OpenFileCache::new(10);
-        let path = folder.path("f");
+        let path = directory.path("f");
         let mut at = |now| match cache.lookup(&CONF, path.as_bytes(), SymlinkPolicy::Follow, now) {
             Ok(FoundPath::File(file)) => file,
             other => panic!("{other:?}"),
@@ -280,28 +280,28 @@ mod tests {
 
     #[test]
     fn errors_are_kept_if_wanted() {
-        let folder = Folder::new();
+        let directory = Folder::new();
         let conf = FileCache { errors: true, ..CONF };
         let mut cache = OpenFileCache::new(10);
-        assert_eq!(look(&mut cache, &conf, &folder, "f", 0), Err(ENOENT));
-        folder.replace("f", "x");
-        assert_eq!(look(&mut cache, &conf, &folder, "f", 5_000), Err(ENOENT));
+        assert_eq!(look(&mut cache, &conf, &directory, "f", 0), Err(ENOENT));
+        directory.replace("f", "x");
+        assert_eq!(look(&mut cache, &conf, &directory, "f", 5_000), Err(ENOENT));
         // A location of the same cache without errors does not believe it.
-        assert_eq!(look(&mut cache, &CONF, &folder, "f", 5_000).as_deref(), Ok(&b"x"[..]));
+        assert_eq!(look(&mut cache, &CONF, &directory, "f", 5_000).as_deref(), Ok(&b"x"[..]));
     }
 
     #[test]
     fn rare_files_are_closed() {
-        let folder = Folder::new();
-        folder.replace("f", "old");
+        let directory = Folder::new();
+        directory.replace("f", "old");
         let conf = FileCache { min_uses: 2, ..CONF };
         let mut cache = OpenFileCache::new(10);
-        assert_eq!(look(&mut cache, &conf, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
-        folder.replace("f", "new");
-        assert_eq!(look(&mut cache, &conf, &folder, "f", 1).as_deref(), Ok(&b"new"[..]));
-        folder.replace("f", "newer");
+        assert_eq!(look(&mut cache, &conf, &directory, "f", 0).as_deref(), Ok(&b"old"[..]));
+        directory.replace("f", "new");
+        assert_eq!(look(&mut cache, &conf, &directory, "f", 1).as_deref(), Ok(&b"new"[..]));
+        directory.replace("f", "newer");
         assert_eq!(
-            look(&mut cache, &conf, &folder, "f", 2).as_deref(),
+            look(&mut cache, &conf, &directory, "f", 2).as_deref(),
             Ok(&b"new"[..]),
             "kept from the second on"
         );
@@ -309,28 +309,28 @@ mod tests {
 
     #[test]
     fn the_oldest_and_the_unused_go() {
-        let folder = Folder::new();
+        let directory = Folder::new();
         let mut cache = OpenFileCache::new(3);
         let conf = FileCache { max: 3, ..CONF };
         for name in ["a", "b", "c", "d"] {
-            folder.replace(name, name);
+            directory.replace(name, name);
         }
         let has = |cache: &mut OpenFileCache, name: &str| {
-            let path = folder.path(name);
+            let path = directory.path(name);
             cache.find(hash(path.as_bytes()), path.as_bytes()).is_some()
         };
         for (now, name) in [(0, "a"), (1, "b"), (2, "c"), (3, "a"), (4, "d")] {
-            look(&mut cache, &conf, &folder, name, now).expect("there");
+            look(&mut cache, &conf, &directory, name, now).expect("there");
         }
         assert_eq!(["a", "b", "c", "d"].map(|name| has(&mut cache, name)), [true, false, true, true]);
-        look(&mut cache, &conf, &folder, "d", 60_003).expect("there");
+        look(&mut cache, &conf, &directory, "d", 60_003).expect("there");
         assert_eq!(
             ["a", "c", "d"].map(|name| has(&mut cache, name)),
             [true, false, true],
             "c was used at 2, a at 3"
         );
-        look(&mut cache, &conf, &folder, "b", 60_003).expect("there");
-        look(&mut cache, &conf, &folder, "c", 60_003).expect("there");
+        look(&mut cache, &conf, &directory, "b", 60_003).expect("there");
+        look(&mut cache, &conf, &directory, "c", 60_003).expect("there");
         assert_eq!(cache.index.len(), 3);
         assert_eq!(cache.entries.len(), 3, "places are used again");
     }

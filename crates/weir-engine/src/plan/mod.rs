@@ -1,11 +1,19 @@
-//! The compiled plan of one location: only what is configured is in it, so what is not costs nothing. Beside it what
-//! it is made of: handlers of phases and filters, and what these give, bodies and redirects.
+//! What a request goes by: its virtual server, and the compiled plan of its location. Only what is configured is in a plan,
+//! so what is not costs nothing. Beside it what it is made of: handlers of phases and filters, variables, and what these
+//! give, bodies and redirects; and the blocks of a configuration as read, which servers and locations are built of.
 
+pub mod blocks;
 pub mod body;
 pub mod filter;
+pub mod hosts;
 pub(crate) mod included;
+pub(crate) mod location;
+pub(crate) mod module_confs;
 pub mod phase;
 pub mod redirect;
+pub mod server;
+pub mod tables;
+pub mod variable;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,14 +21,13 @@ use std::sync::Arc;
 use weir_conf::Error;
 use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 
-use crate::conf::core::CoreSettings;
-use crate::conf::server::ConfigurationLink;
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderEntry, HeaderFilter};
-use crate::module::UnnamedBlock;
 use crate::phase::{Handler, HandlerEntry, Phase, Verdict};
+use crate::settings::location::CoreSettings;
 use crate::typed_values::TypedValues;
 use crate::worker::Worker;
+use crate::worker::generation::ConfigurationLink;
 
 /// What runs for a request in one location, on one worker.
 pub struct Plan {
@@ -106,6 +113,15 @@ impl Plan {
     pub(crate) fn auto_redirect(&self) -> bool {
         self.auto_redirect
     }
+}
+
+/// A block without a name of its own inside another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnnamedBlock {
+    /// `if`, in a server or a location.
+    If,
+    /// `limit_except`
+    LimitExcept,
 }
 
 /// Which kind of block a plan is made for.

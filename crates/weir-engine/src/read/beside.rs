@@ -144,7 +144,8 @@ impl BodyRest {
             if let Some(taken) = self.take(wire) {
                 return Poll::Ready(taken);
             }
-            let Poll::Ready(received) = wire.stream.poll_recv(cx, None) else { return Poll::Pending };
+            let long = self.framing.long_receive(self.progress.received.get());
+            let Poll::Ready(received) = wire.poll_body(cx, None, long) else { return Poll::Pending };
             let RecvOutcome::Data(buf) = received else {
                 return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
             };
@@ -167,8 +168,10 @@ impl BodyRest {
                     errno: None,
                 }));
             };
-            let piece = bytes[taken.content].to_vec();
-            input.consume(taken.used);
+            let piece = input.take_content(&taken);
+            if taken.last {
+                wire.stream.end_long();
+            }
             self.progress.framed.set(self.progress.framed.get() + taken.used as u64);
             if taken.last || !piece.is_empty() {
                 return Some(Ok((piece, taken.last)));

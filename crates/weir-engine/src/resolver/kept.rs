@@ -21,8 +21,8 @@ use crate::log::{self, LogLevel};
 pub struct CacheFolder(pub Option<Arc<PathBuf>>);
 
 /// From here on resolvers keep what they know in `folder`.
-pub fn keep_in(folder: Option<Arc<PathBuf>>) {
-    *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = folder;
+pub fn keep_in(directory: Option<Arc<PathBuf>>) {
+    *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = directory;
 }
 
 /// That of the configuration that came into force last: resolvers are the process', not a configuration's.
@@ -30,10 +30,10 @@ static FOLDER: Mutex<Option<Arc<PathBuf>>> = Mutex::new(None);
 
 /// The file of the resolver with this configuration, if there is a directory.
 fn file(config: &ResolverConfig) -> Option<PathBuf> {
-    let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    let directory = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
     // The same in each process: this hasher has no key.
     let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{config:?}"));
-    Some(folder.join(format!("{number:016x}.names")))
+    Some(directory.join(format!("{number:016x}.names")))
 }
 
 /// Gives the engine what was stored for it. Once for each resolver, before its first question.

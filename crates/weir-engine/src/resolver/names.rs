@@ -18,7 +18,7 @@ pub struct NameWatch {
     /// Milliseconds a look-up may take.
     pub timeout: u64,
     /// Receives what was found, or why nothing was; `false`: the result is no longer wanted.
-    pub told: Box<dyn Fn(LookupResult) -> bool + Send>,
+    pub reported: Box<dyn Fn(LookupResult) -> bool + Send>,
 }
 
 /// Milliseconds between look-ups that fail.
@@ -61,5 +61,5 @@ fn tell(watch: &NameWatch, found: LookupResult) -> bool {
         let (name, number) = (&watch.name, failure.number());
         log::cycle(LogLevel::Error, &format_args!("{name} could not be resolved ({number}: {failure})"));
     }
-    (watch.told)(found)
+    (watch.reported)(found)
 }

@@ -73,7 +73,7 @@ pub(super) fn start(shared: Arc<ResolverShared>) -> io::Result<RuntimeHandle> {
 async fn run(shared: &Arc<ResolverShared>, here: Rc<ResolverLoop>) {
     let (mut files, mut keeper) = (SystemFiles::default(), ResolverWriter::default());
     while !shared.over.load(Relaxed) {
-        shared.told.store(false, Relaxed);
+        shared.reported.store(false, Relaxed);
         let (transmits, next) = {
             let now = clock::monotonic_ms();
             let mut state = shared.lock();

@@ -8,12 +8,12 @@ use weir_http::Method;
 use super::{
     ParentShare, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, captured, child,
 };
+use crate::exchange::ChangedVariables;
 use crate::exchange::family::{AliveCount, ChildOutlet, ChildTurn, RunningChild, SubrequestFamily};
 use crate::exchange::{Exchange, FamilyState};
 use crate::phase::{LocalFuture, Phase};
 use crate::plan::included::{CapturedResponse, IncludedRequest, PendingCapture};
 use crate::transport::Transport;
-use crate::variable::ChangedVariables;
 
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
 type FinishedChild = Rc<RefCell<Option<Box<Exchange>>>>;
@@ -200,7 +200,7 @@ impl Exchange {
 pub(crate) struct AwaitedInclude {
     done: Rc<Cell<bool>>,
     left: FinishedChild,
-    before: Option<(crate::variable::VariableValues, u32)>,
+    before: Option<(crate::exchange::VariableValues, u32)>,
 }
 
 impl AwaitedInclude {

@@ -3,7 +3,7 @@
 //! `conf::profile`, what is known of each request in flight in `presence`.
 //!
 //! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
-//! (`conf::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
+//! (`plan::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
 
 pub(crate) mod probes;
 mod queues;

@@ -5,8 +5,8 @@ use std::io::Write;
 use weir_http::h1::{content_length, field, known_field, status_line};
 use weir_http::{KnownField, Version};
 
-use crate::conf::core::ServerTokens;
 use crate::exchange::{Exchange, HeaderName};
+use crate::settings::location::ServerTokens;
 use crate::text::Text;
 
 /// Appends the head of `x.response`. Nothing is formatted: every line is a constant, a copy, or a number. What it depends

@@ -29,7 +29,7 @@ struct ComposedHead {
     /// Up to the date.
     before: Box<[u8]>,
     /// After the date.
-    behind: Box<[u8]>,
+    after: Box<[u8]>,
 }
 
 /// What a head is made of.
@@ -56,15 +56,15 @@ impl HeadCache {
 /// Appends the head of `x.response`, from memory where it was composed before.
 pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     let Some(length) = plain(x) else { return encode::head(x, out) };
-    let mut heads = x.worker.heads.borrow_mut();
+    let mut heads = x.server.caches.heads.borrow_mut();
     let place = place(&mut heads.composed, &x.response, length);
     if let Some(head) = place
         && head.facts.fits(x, length)
     {
-        out.reserve(head.before.len() + head.behind.len() + DATE);
+        out.reserve(head.before.len() + head.after.len() + DATE);
         out.extend_from_slice(&head.before);
         x.worker.dates(|dates| out.extend_from_slice(dates.line()));
-        out.extend_from_slice(&head.behind);
+        out.extend_from_slice(&head.after);
         return;
     }
     let start = out.len();
@@ -76,7 +76,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
 /// more than [`HeadFacts`] has.
 pub(crate) fn number(x: &Exchange) -> u32 {
     let Some(length) = plain(x) else { return 0 };
-    let mut heads = x.worker.heads.borrow_mut();
+    let mut heads = x.server.caches.heads.borrow_mut();
     let HeadCache { numbered, last, .. } = &mut *heads;
     let place = place(numbered, &x.response, length);
     if let Some(known) = place
@@ -168,9 +168,9 @@ impl HeadFacts {
 /// What is to be cached of `bytes`, which were just composed; the date is where `encode` writes it.
 fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
-    let (before, behind) = bytes.split_at(at);
+    let (before, after) = bytes.split_at(at);
     let facts = HeadFacts::of(x, length)?;
-    Some(Box::new(ComposedHead { facts, before: before.into(), behind: behind.get(DATE..)?.into() }))
+    Some(Box::new(ComposedHead { facts, before: before.into(), after: after.get(DATE..)?.into() }))
 }
 
 /// Bytes of the line `Date: ...`.

@@ -2,6 +2,8 @@
 
 use weir_rt::RecvBuf;
 
+use crate::exchange::request_body::FramedBytes;
+
 /// The unread input of a connection: the pooled buffer of the last receive, or, when a head or line does not end
 /// in it, bytes copied out so that the pooled buffer goes back. An idle connection holds neither.
 #[derive(Default)]
@@ -59,14 +61,30 @@ impl WireInput {
         }
     }
 
+    /// Takes what the body's framing found: the content, without a copy where that is all there is.
+    pub(crate) fn take_content(&mut self, found: &FramedBytes) -> Vec<u8> {
+        if found.content == (0..self.bytes().len()) {
+            return self.take();
+        }
+        let content = self.bytes()[found.content.clone()].to_vec();
+        self.consume(found.used);
+        content
+    }
+
     /// Replaces the input, which must be empty, by `bytes`.
     pub fn give(&mut self, bytes: Vec<u8>) {
         self.release();
         self.held = bytes;
     }
 
-    /// Takes all bytes out, as a copy, and gives the memory back.
+    /// Takes all bytes out: a copy, unless they are what a long receive brought, or were held. Gives other memory back.
     pub fn take(&mut self) -> Vec<u8> {
+        if self.at == 0 {
+            return match self.buf.take() {
+                Some(buf) => buf.into_vec(),
+                None => std::mem::take(&mut self.held),
+            };
+        }
         let bytes = self.bytes().to_vec();
         self.release();
         bytes

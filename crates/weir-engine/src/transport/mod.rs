@@ -7,7 +7,9 @@ pub(crate) mod heads;
 pub mod input;
 pub mod keepalive;
 mod nobody;
+mod open;
 mod rate;
+mod slots;
 pub mod tls;
 pub mod wire;
 pub mod write;
@@ -20,10 +22,12 @@ use std::task::{Context, Poll};
 use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
 
-use crate::conf::server::{AddressServers, VirtualServer, WorkerGeneration};
 use crate::exchange::family::ChildOutlet;
+use crate::plan::hosts::AddressServers;
 use crate::plan::included::ResponseCapture;
+use crate::plan::server::VirtualServer;
 use crate::worker::Worker;
+use crate::worker::generation::WorkerGeneration;
 use tls::ConnectionTls;
 
 pub use client::ClientSide;
@@ -175,12 +179,12 @@ impl ClientConnection {
     /// A connection to a wildcard listener belongs to the servers of the very address it came to, if that has any.
     pub fn narrow(&self, generation: &WorkerGeneration) {
         let here = self.hosts.borrow().clone();
-        let at = generation.hosts.iter().position(|hosts| Rc::ptr_eq(hosts, &here));
+        let at = generation.hosts().iter().position(|hosts| Rc::ptr_eq(hosts, &here));
         let special = generation.configuration.addresses.iter().position(|address| {
             address.wildcard_of.is_some() && address.wildcard_of == at && address.addr == *self.local()
         });
         if let Some(index) = special {
-            *self.hosts.borrow_mut() = generation.hosts[index].clone();
+            *self.hosts.borrow_mut() = generation.hosts()[index].clone();
         }
     }
 
@@ -229,7 +233,7 @@ impl ClientConnection {
     fn successor(&self, generation: &WorkerGeneration) -> Option<Rc<AddressServers>> {
         let here = self.hosts.borrow();
         let same = |hosts: &&Rc<AddressServers>| hosts.addr == here.addr && hosts.protocols == here.protocols;
-        generation.hosts.iter().find(same).cloned()
+        generation.hosts().iter().find(same).cloned()
     }
 }
 

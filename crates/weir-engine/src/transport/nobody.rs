@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_rt::net::SockAddr;
 
 use super::ClientConnection;
-use crate::conf::server::AddressServers;
+use crate::plan::hosts::AddressServers;
 use crate::worker::Worker;
 
 impl ClientConnection {

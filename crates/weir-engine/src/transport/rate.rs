@@ -13,7 +13,7 @@ use super::write::drained;
 use crate::body::BodyBuf;
 use crate::error::EngineError;
 use crate::exchange::Exchange;
-use crate::variable::ValueScript;
+use crate::value_script::ValueScript;
 
 /// Whether a rate may be set for the body of `x`.
 #[inline]

@@ -1,8 +1,9 @@
 //! The socket of an HTTP/1 connection, and what is composed for it and not handed over yet.
 
 use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll};
 
-use weir_rt::{OutputChunk, Stream, Timer};
+use weir_rt::{OutputChunk, RecvOutcome, Stream, Timer};
 
 use super::input::WireInput;
 use crate::body::BodyBuf;
@@ -85,6 +86,19 @@ impl ClientWire {
         self.sent_before + self.stream.sent()
     }
 
+    /// The next bytes of a request's body; `long`: up to this many at once.
+    pub(crate) fn poll_body(
+        &self,
+        cx: &mut Context<'_>,
+        timer: Option<&Timer>,
+        long: Option<usize>,
+    ) -> Poll<RecvOutcome> {
+        match long {
+            Some(most) => self.stream.poll_recv_long(cx, timer, most),
+            None => self.stream.poll_recv(cx, timer),
+        }
+    }
+
     /// Hands over what was composed.
     pub fn flush(&self) {
         let mut out = self.out.borrow_mut();
@@ -94,6 +108,7 @@ impl ClientWire {
     }
 
     /// Composes into the output; the bytes leave with the next [`ClientWire::flush`]. Returns how many there are.
+    #[inline]
     pub fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut out = self.out.borrow_mut();
         if out.capacity() == 0 {

@@ -303,12 +303,12 @@ struct FoundMatch<'m> {
 impl FoundMatch<'_> {
     /// A match after these literals.
     #[inline]
-    fn add(&mut self, behind: &[u8], len: usize, distance: usize) {
-        count(self.literals, behind);
+    fn add(&mut self, after: &[u8], len: usize, distance: usize) {
+        count(self.literals, after);
         let (length, symbol) = ((len - SHORTEST) as u8, distance_symbol(distance));
         self.literals[usize::from(LENGTHS[usize::from(length)].0)] += 1;
         self.distances[symbol & 31] += 1;
-        let literals = behind.len() as u16;
+        let literals = after.len() as u16;
         self.sequences.push(MatchSequence {
             literals,
             length,

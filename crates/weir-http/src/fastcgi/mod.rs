@@ -13,6 +13,15 @@ mod write;
 pub use read::{BadRecord, RecordEvent, RecordReader, RecordWriter, pairs};
 pub use write::{begin, finish, pair, record, record_head};
 
+/// What becomes of the connection after the response (`FCGI_KEEP_CONN`, section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastcgiConnection {
+    /// The application closes it.
+    Closed,
+    /// It serves another request.
+    Kept,
+}
+
 /// What a record holds (section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {

@@ -96,6 +96,6 @@ fn wrong_heads_have_nginx_s_words() {
 #[test]
 fn a_request_begins_as_nginx_begins_it() {
     let mut wire = Vec::new();
-    begin(&mut wire, true);
+    begin(&mut wire, FastcgiConnection::Kept);
     assert_eq!(wire, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
 }

@@ -1,11 +1,11 @@
 //! Writing: the records of a request and of a response.
 
-use super::RecordKind;
+use super::{FastcgiConnection, RecordKind};
 
-/// Appends the record that begins a request for a responder; `keep`: the application leaves the connection open.
-pub fn begin(out: &mut Vec<u8>, keep: bool) {
+/// Appends the record that begins a request for a responder.
+pub fn begin(out: &mut Vec<u8>, connection: FastcgiConnection) {
     head(out, RecordKind::Begin, 8, 0);
-    out.extend_from_slice(&[0, 1, u8::from(keep), 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&[0, 1, u8::from(connection == FastcgiConnection::Kept), 0, 0, 0, 0, 0]);
 }
 
 /// Appends a record with `content`, padded to a multiple of eight bytes; of more than 65,535 bytes several.

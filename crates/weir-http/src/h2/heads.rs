@@ -5,6 +5,7 @@ use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, PRIORITY_FLAG, kind
 use super::guard::H2Abuse;
 use super::message::{H2Message, MessagePart};
 use super::recv::{FrameOutcome, H2Event, protocol, size};
+use super::send::StreamEnd;
 use super::state::StreamState;
 use super::store::StreamKey;
 use super::{ErrorCode, H2Failure};
@@ -14,7 +15,7 @@ use crate::hpack;
 #[derive(Debug)]
 pub(super) struct HeaderBlock {
     pub(super) stream: u32,
-    end: bool,
+    end: StreamEnd,
     bytes: Vec<u8>,
     frames: u32,
 }
@@ -79,7 +80,7 @@ impl H2Connection {
             }
             block = rest;
         }
-        let end = head.has(END_STREAM);
+        let end = StreamEnd::last_if(head.has(END_STREAM));
         if head.has(END_HEADERS) {
             return self.block(head.stream, end, block, out);
         }
@@ -112,7 +113,7 @@ impl H2Connection {
     }
 
     /// A header block that is whole.
-    fn block(&mut self, id: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
+    fn block(&mut self, id: u32, end: StreamEnd, block: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         self.decode(block)?;
         self.block_len = block.len();
         match (self.store.find(id), self.role) {
@@ -144,7 +145,7 @@ impl H2Connection {
     }
 
     /// A stream that the peer opens.
-    fn opened(&mut self, id: u32, end: bool, out: &mut Vec<u8>) -> FrameOutcome {
+    fn opened(&mut self, id: u32, end: StreamEnd, out: &mut Vec<u8>) -> FrameOutcome {
         if id.is_multiple_of(2) {
             return Err(protocol("sent HEADERS frame with incorrect identifier"));
         }
@@ -168,7 +169,10 @@ impl H2Connection {
             remember(&mut self.reset, id, RESET);
             return Ok(None);
         }
-        let mut stream = self.stream(id, if end { StreamState::HalfClosedRemote } else { StreamState::Open });
+        let mut stream = self.stream(
+            id,
+            if end == StreamEnd::Last { StreamState::HalfClosedRemote } else { StreamState::Open },
+        );
         stream.head = true;
         if !self.read.request {
             self.malformed = H2Message::read(&self.section, MessagePart::Request, &mut self.message).err();
@@ -190,17 +194,20 @@ impl H2Connection {
         {
             stream.priority = priority;
         }
-        if end && self.message.content_length.is_some_and(|length| length > 0) && self.malformed.is_none() {
+        if end == StreamEnd::Last
+            && self.message.content_length.is_some_and(|length| length > 0)
+            && self.malformed.is_none()
+        {
             self.malformed = Some(super::MalformedMessage::ContentLength);
             // Of a block that comes again, with content, this is not true.
             self.read.request = false;
         }
         let key = self.store.insert(stream);
-        Ok(Some(H2Event::Head { key, end }))
+        Ok(Some(H2Event::Head { key, end: end == StreamEnd::Last }))
     }
 
     /// Headers on a stream that is there: a response's, or trailers.
-    fn more_headers(&mut self, key: StreamKey, id: u32, end: bool, out: &mut Vec<u8>) -> FrameOutcome {
+    fn more_headers(&mut self, key: StreamKey, id: u32, end: StreamEnd, out: &mut Vec<u8>) -> FrameOutcome {
         let ours = self.is_ours(id);
         let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
         if !stream.state.receives() {
@@ -217,8 +224,8 @@ impl H2Connection {
         let interim = first && self.message.status.is_some_and(|status| status < 200);
         let wrong = match (first, interim) {
             _ if read.is_err() => Some("sent malformed headers"),
-            (true, true) if end => Some("sent interim response that ends its stream"),
-            (false, _) if !end => Some("sent trailers that do not end their stream"),
+            (true, true) if end == StreamEnd::Last => Some("sent interim response that ends its stream"),
+            (false, _) if end == StreamEnd::More => Some("sent trailers that do not end their stream"),
             (false, _) if stream.expected.is_some_and(|expected| expected != stream.received) => {
                 Some("sent content of another length than \"Content-Length\"")
             }
@@ -233,12 +240,16 @@ impl H2Connection {
         if first {
             stream.head = true;
             // The length of the response to HEAD, or of a 304, is not that of its content.
-            stream.expected = if end { None } else { self.message.content_length };
+            stream.expected = if end == StreamEnd::Last { None } else { self.message.content_length };
         }
-        if end {
+        if end == StreamEnd::Last {
             stream.state = stream.state.end_in();
         }
-        Ok(Some(if first { H2Event::Head { key, end } } else { H2Event::Trailers { key } }))
+        Ok(Some(if first {
+            H2Event::Head { key, end: end == StreamEnd::Last }
+        } else {
+            H2Event::Trailers { key }
+        }))
     }
 }
 

@@ -330,8 +330,8 @@ impl H2Connection {
     /// Whether a stream is one of those that the peer opened before it knew of our GOAWAY frame. What comes on it is ignored
     /// (RFC 9113 section 6.8): other streams, which GOAWAY promised to finish, must not end with it.
     pub(super) fn is_late(&self, id: u32) -> bool {
-        let told = self.ending != ConnectionEnding::No && self.role == H2Role::Server;
-        told && id > self.last && !id.is_multiple_of(2)
+        let reported = self.ending != ConnectionEnding::No && self.role == H2Role::Server;
+        reported && id > self.last && !id.is_multiple_of(2)
     }
 
     /// A frame that is ignored; no honest peer sends many of them before the GOAWAY frame has come.

@@ -82,14 +82,14 @@ fn put(room: &mut std::slice::IterMut<'_, u8>, symbol: u8) -> Result<(), BadText
 /// Puts up to four bytes after the `have` bits that are there; `have` is 32 at most.
 #[inline(always)]
 fn refill(rest: &mut &[u8], bits: &mut u64, have: &mut u32) {
-    if let Some((word, behind)) = rest.split_first_chunk::<4>() {
+    if let Some((word, after)) = rest.split_first_chunk::<4>() {
         *bits |= u64::from(u32::from_be_bytes(*word)) << (32 - *have);
-        (*have, *rest) = (*have + 32, behind);
+        (*have, *rest) = (*have + 32, after);
         return;
     }
-    while let Some((byte, behind)) = rest.split_first() {
+    while let Some((byte, after)) = rest.split_first() {
         *bits |= u64::from(*byte) << (56 - *have);
-        (*have, *rest) = (*have + 8, behind);
+        (*have, *rest) = (*have + 8, after);
     }
 }
 

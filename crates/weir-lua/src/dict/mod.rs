@@ -195,7 +195,7 @@ impl SharedDict {
     }
 
     /// What an observer outside sees.
-    pub(crate) fn told(&self) -> DictFigures {
+    pub(crate) fn reported(&self) -> DictFigures {
         let ZoneUsage { used, size, full } = self.usage();
         DictFigures {
             capacity: size,

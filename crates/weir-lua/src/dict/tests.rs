@@ -325,7 +325,7 @@ fn a_write_waits_for_no_other_writer() {
     assert!(written.is_some(), "a writer waits for one that is stopped");
     dict.flush_all();
     dict.flush_expired(usize::MAX);
-    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.reported().entries), (0, 0));
 }
 
 fn all_kinds_of_writes(dict: &SharedDict) {
@@ -425,7 +425,7 @@ fn no_increment_is_lost() {
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(10000.0)"));
     dict.flush_all();
     dict.flush_expired(usize::MAX);
-    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.reported().entries), (0, 0));
 }
 
 /// A list is part of the dictionary's size, and nothing goes for it: without room it stays as it was.
@@ -474,5 +474,5 @@ fn lists_lose_nothing() {
         .collect();
     let sum: f64 = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
     assert_eq!(sum, 4.0 * f64::from(2_000 * 1_999 / 2));
-    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.reported().entries), (0, 0));
 }

@@ -41,7 +41,7 @@ pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
         let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::TrimCount::default())))?;
         plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::MallocTrim::new(every, count));
     }
-    let balances = plan.link.configuration.tables.shared::<HasBalancers>().is_some_and(|any| any.0);
+    let balances = plan.link.configuration.shared::<HasBalancers>().is_some_and(|any| any.0);
     if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
         return Ok(());
     }

@@ -341,8 +341,8 @@ macro_rules! scripts {
             })
             .syntax("lua_ssl_conf_command name value")
             .doc(
-                "Sets an OpenSSL command for `sslhandshake`: `Ciphersuites`, `Groups` or \
-                 `Curves`, `CipherString`.",
+                "Sets an OpenSSL command for `sslhandshake`, as `proxy_ssl_conf_command` does for \
+                 servers of `proxy_pass`.",
             ),
             LuaRow::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
                 .syntax("lua_socket_connect_timeout time")

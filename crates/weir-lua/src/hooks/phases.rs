@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
+use weir_engine::error::FaultSide;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_engine::redirect::InternalRedirect;
@@ -189,8 +190,12 @@ impl PhaseScript {
         }
         prepare(x, default_type);
         chain.last = !run.ended;
-        if !run.ended && !run.raw && Box::pin(x.send(chain)).await.is_err() {
-            return Verdict::Close(499);
+        if !run.ended
+            && !run.raw
+            && let Err(error) = Box::pin(x.send(chain)).await
+        {
+            let left = error.side == FaultSide::Client;
+            return Verdict::Close(if left { 499 } else { x.response.status });
         }
         Verdict::Done
     }

@@ -45,11 +45,10 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
 /// A thread can't start.
 pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
     let (configuration, workers) = (server.configuration(), server.crew());
-    let zones =
-        configuration.tables.shared::<SharedZones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
+    let zones = configuration.shared::<SharedZones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
     let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(SharedDict::new))).collect();
     let (sender, published) = channel();
-    let told = Arc::new(AgentEvents(Mutex::new(sender)));
+    let reported = Arc::new(AgentEvents(Mutex::new(sender)));
     let tell = move || {
         // The other thread sees that the agent is gone.
         let _ = tell(&heard, &published);
@@ -58,7 +57,7 @@ pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Resul
     let open = OpenAgent::new();
     let answer = move || {
         let _open = open;
-        let host = AgentHost { dicts, workers, told };
+        let host = AgentHost { dicts, workers, reported };
         while let Ok(Some(question)) = receive(&calls) {
             let Some(reply) = host.answer(&question) else {
                 log::cycle(LogLevel::Alert, &"the privileged agent asks nonsense");
@@ -137,7 +136,7 @@ fn tell(heard: &UnixStream, published: &Receiver<Arc<WorkerEvent>>) -> io::Resul
 struct AgentHost {
     dicts: HashMap<String, Arc<SharedDict>>,
     workers: WorkerThreads,
-    told: Arc<AgentEvents>,
+    reported: Arc<AgentEvents>,
 }
 
 impl AgentHost {
@@ -151,7 +150,7 @@ impl AgentHost {
                 Some(from.whole(call)?.perform(self.dicts.get(name)?))
             }
             JOIN => {
-                events::admit(self.told.clone());
+                events::admit(self.reported.clone());
                 Some(DictReply::default())
             }
             LEAVE => {
@@ -177,8 +176,8 @@ impl AgentHost {
     }
 
     fn leave(&self) {
-        let told: Arc<dyn EventListener> = self.told.clone();
-        events::dismiss(&told);
+        let reported: Arc<dyn EventListener> = self.reported.clone();
+        events::dismiss(&reported);
     }
 }
 
@@ -211,7 +210,7 @@ mod tests {
         let host = AgentHost {
             dicts: HashMap::new(),
             workers: WorkerThreads::default(),
-            told: Arc::new(AgentEvents(Mutex::new(sender))),
+            reported: Arc::new(AgentEvents(Mutex::new(sender))),
         };
         assert!(host.answer(b"").is_none());
         assert!(host.answer(&9u64.to_le_bytes()).is_none());

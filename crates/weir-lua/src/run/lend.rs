@@ -169,10 +169,10 @@ pub(crate) fn doing(phase: ScriptPhase) -> &'static str {
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: LogLevel, message: &dyn std::fmt::Display) {
     let doing = if level == LogLevel::Debug { "" } else { doing(phase()) };
-    let told = weir_engine::log::up_to(LONGEST, || {
+    let reported = weir_engine::log::up_to(LONGEST, || {
         any_exchange(|x| x.log(level, &format_args!("{message}{doing}")))
     });
-    if told.is_err() {
+    if reported.is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
         match phase() {
             other if level != LogLevel::Debug && !matches!(other, ScriptPhase::Init) => {

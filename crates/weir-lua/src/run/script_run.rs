@@ -193,7 +193,7 @@ impl ScriptRun {
             }
             Some(ThreadOp::Threads(list)) => ThreadWait::Threads(list),
             Some(ThreadOp::Wait(wait)) => ThreadWait::Wait(wait),
-            Some(ThreadOp::Sleep(ms, told)) => ThreadWait::Sleep(self.sleepers.add(at, ms), told),
+            Some(ThreadOp::Sleep(ms, reported)) => ThreadWait::Sleep(self.sleepers.add(at, ms), reported),
             Some(ThreadOp::Body) => ThreadWait::Body,
             Some(ThreadOp::Append(piece, limit)) => ThreadWait::Append(piece, limit),
             Some(ThreadOp::Pieces(ms, pieces)) => ThreadWait::pieces(ms, pieces),
@@ -525,11 +525,11 @@ impl ScriptRun {
 
     /// Lets the coroutine go on that sleeps until `due`, if it still does.
     fn wake(&mut self, at: usize, due: u64) {
-        if let ThreadStatus::Waiting(ThreadWait::Sleep(until, told)) = self.threads[at].status()
+        if let ThreadStatus::Waiting(ThreadWait::Sleep(until, reported)) = self.threads[at].status()
             && *until == due
         {
-            if let Some(told) = told {
-                weir_engine::log::cycle(LogLevel::Debug, told);
+            if let Some(reported) = reported {
+                weir_engine::log::cycle(LogLevel::Debug, reported);
             }
             self.go_on(at, |_| 0);
         }

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use weir_engine::conf::server::ConfigurationLink;
 use weir_engine::log::LogLevel;
 use weir_engine::worker::AGENT;
+use weir_engine::worker::generation::ConfigurationLink;
 use weir_engine::{Exchange, Text};
 
 use crate::agent;

@@ -8,9 +8,9 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine::conf::server::ConfigurationLink;
 use weir_engine::variable::VariableSource;
 use weir_engine::worker::AGENT;
+use weir_engine::worker::generation::ConfigurationLink;
 
 use crate::dict::SharedDict;
 use crate::luajit::state::LuaState;

@@ -31,7 +31,7 @@ pub(crate) struct PatternCache {
     most: usize,
     /// `lua_regex_match_limit`; 0 for the matcher's own.
     limit: u32,
-    told: Cell<bool>,
+    reported: Cell<bool>,
     log: fn(LogLevel, &dyn std::fmt::Display),
 }
 
@@ -53,7 +53,7 @@ impl PatternCache {
             matcher: RefCell::default(),
             most,
             limit,
-            told: Cell::new(false),
+            reported: Cell::new(false),
             log,
         }
     }
@@ -80,7 +80,7 @@ impl PatternCache {
     /// Whether one more pattern is cached; the first that is not is logged.
     fn has_room(&self) -> bool {
         let room = self.known.borrow().len() < self.most;
-        if !room && !self.told.replace(true) {
+        if !room && !self.reported.replace(true) {
             let most = self.most;
             (self.log)(LogLevel::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
         }

@@ -148,14 +148,14 @@ impl DirectoryLister {
             // Without its slash, as nginx names it in messages.
             path.span.end -= 1;
         }
-        let folder = path.bytes(&x.arena).to_vec();
+        let directory = path.bytes(&x.arena).to_vec();
         let asks_head = x.request.head.method == Method::Head;
         let entries = match x
             .waiting_for(
                 WaitKind::ThreadPool,
                 Box::pin(weir_rt::blocking(move || match asks_head {
-                    true => list::open(&folder).map(|_| Vec::new()),
-                    false => list::read(&folder),
+                    true => list::open(&directory).map(|_| Vec::new()),
+                    false => list::read(&directory),
                 })),
             )
             .await

@@ -35,7 +35,7 @@ impl Module for Index {
                 "Files that are tried, in order, for request URIs that end with a slash; \
                  names may contain variables, and the last may be an absolute path.",
             )
-            .example("index index.$lang.html index.html /index.php;")];
+            .example("index index.$cookie_lang.html index.html /index.php;")];
 
     fn inherit(conf: &mut IndexConf, parent: &IndexConf) {
         inherit!(conf, parent, index);
@@ -80,18 +80,18 @@ impl IndexHandler {
         {
             return Verdict::Passed;
         }
-        let mut folder = None;
-        let mut folder_tested = false;
+        let mut directory = None;
+        let mut directory_tested = false;
         for name in &*self.names {
             let name = text(x, name);
             if x.arena.get(name).starts_with(b"/") {
                 return InternalRedirect::Uri { uri: name, args: x.request.args }.into();
             }
-            let folder = match *folder.get_or_insert_with(|| file::map_uri(x)) {
-                Ok(folder) => folder,
+            let directory = match *directory.get_or_insert_with(|| file::map_uri(x)) {
+                Ok(directory) => directory,
                 Err(status) => return Verdict::Status(status),
             };
-            let path = join(x, folder.span, name);
+            let path = join(x, directory.span, name);
             match file::test(x, path) {
                 Ok(_) => {
                     let uri = join(x, x.request.uri, name);
@@ -102,10 +102,10 @@ impl IndexHandler {
                     return Verdict::Status(missing(x, path, errno));
                 }
                 Err(errno) => {
-                    if !folder_tested && let Err(status) = test_folder(x, folder, path) {
+                    if !directory_tested && let Err(status) = test_directory(x, directory, path) {
                         return Verdict::Status(status);
                     }
-                    folder_tested = true;
+                    directory_tested = true;
                     if errno != ENOENT {
                         return Verdict::Status(file::failed(x, path, errno));
                     }
@@ -141,11 +141,11 @@ fn join(x: &mut Exchange, first: Span, second: Span) -> Span {
 }
 
 /// Before the second name is tried: is the directory there? If not, the first name's path is what is missing.
-fn test_folder(x: &mut Exchange, folder: PathText, first: Span) -> Result<(), u16> {
-    let Span { start, end } = folder.span;
+fn test_directory(x: &mut Exchange, directory: PathText, first: Span) -> Result<(), u16> {
+    let Span { start, end } = directory.span;
     let bare = Span {
         start,
-        end: if end > start + 1 && folder.bytes(&x.arena).ends_with(b"/") { end - 1 } else { end },
+        end: if end > start + 1 && directory.bytes(&x.arena).ends_with(b"/") { end - 1 } else { end },
     };
     match file::test(x, bare) {
         Ok(FileKind::Dir) => Ok(()),

@@ -73,9 +73,9 @@ async fn draw(x: &mut Exchange) -> Verdict {
         // Without its slash, as nginx names it in messages.
         path.span.end -= 1;
     }
-    let folder = path.bytes(&x.arena).to_vec();
+    let directory = path.bytes(&x.arena).to_vec();
     let mut entries = match x
-        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&folder))))
+        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&directory))))
         .await
     {
         Ok(entries) => entries,

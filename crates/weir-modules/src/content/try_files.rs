@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, SERVER, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result, parse_number};
-use weir_engine::conf::core::AliasedPart;
 use weir_engine::file::{self, PathText};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
+use weir_engine::settings::location::AliasedPart;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
 use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};

@@ -339,7 +339,7 @@ mod tests {
     fn added(http: &str) -> Vec<String> {
         let text = format!("events {{ }} http {{ {http} }}");
         let configuration = conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let server = &configuration.servers[0];
+        let server = &configuration.servers()[0];
         let confs =
             [&server.confs].into_iter().chain(server.locations.iter().map(|l: &LocationConf| &l.confs));
         let value = |addition: &HeaderAddition| {

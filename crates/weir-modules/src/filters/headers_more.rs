@@ -289,7 +289,7 @@ mod tests {
         let text = "events { } http { more_set_headers 'A: 1'; server {
             more_set_headers -s '404 500' -t 'text/plain text/html' -a 'B: $uri' C: 'D'; location / { more_clear_headers 'E*'; } } }";
         let configuration = conf::test::load(text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let location: &LocationConf = &configuration.servers[0].locations[0];
+        let location: &LocationConf = &configuration.servers()[0].locations[0];
         let commands = &location.confs.get::<HeadersMoreConf>().output;
         let actions: Vec<_> = commands.iter().map(|command| command.action).collect();
         assert_eq!(actions, [FieldAction::Set, FieldAction::Add, FieldAction::Clear]);

@@ -3,9 +3,9 @@
 //! Its setting, `if_modified_since`, is one of the core's.
 
 use weir_conf::Directive;
-use weir_engine::conf::core::IfModifiedSince;
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::settings::location::IfModifiedSince;
 use weir_engine::{Exchange, Module, Verdict};
 use weir_http::{KnownField, etag};
 

@@ -36,12 +36,15 @@ impl Module for Slice {
                  splitting.",
             )
             .example(
-                "location /video/ {\n\
-                 \x20   slice 1m;\n\
-                 \x20   proxy_cache videos;\n\
-                 \x20   proxy_cache_key $uri$slice_range;\n\
-                 \x20   proxy_set_header Range $slice_range;\n\
-                 \x20   proxy_pass http://127.0.0.1:8080;\n\
+                "proxy_cache_path cache keys_zone=videos:10m;\n\
+                 server {\n\
+                 \x20   location /video/ {\n\
+                 \x20       slice 1m;\n\
+                 \x20       proxy_cache videos;\n\
+                 \x20       proxy_cache_key $uri$slice_range;\n\
+                 \x20       proxy_set_header Range $slice_range;\n\
+                 \x20       proxy_pass http://127.0.0.1:8080;\n\
+                 \x20   }\n\
                  }",
             )];
     const VARIABLES: &'static [Variable] = &[Variable::new("slice_range", slice_range).volatile()];

@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn files_stay_open_after_enough_uses() {
-        let folder = TempDir::new();
-        let path = folder.path().join("uses.log");
+        let directory = TempDir::new();
+        let path = directory.path().join("uses.log");
         let cache = cache(10, 2);
         open(&cache, &path, 0);
         assert_eq!(kept(&cache), 0);
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_and_what_is_not_used() {
-        let folder = TempDir::new();
-        let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
+        let directory = TempDir::new();
+        let paths = ["a", "b", "c"].map(|name| directory.path().join(name));
         let cache = cache(2, 1);
         for (path, now) in paths.iter().zip([0, 10, 20]) {
             open(&cache, path, now);

@@ -74,7 +74,7 @@ fn any_log_of_a_block_replaces_those_around() {
             location /own/ { access_log /dev/null short if=$arg_a; location /own/in/ { } }
         }",
     );
-    let server = &configuration.servers[0];
+    let server = &configuration.servers()[0];
     assert_eq!(logs(&server.confs), 2);
     let counts = server.locations.iter().map(|location| logs(&location.confs));
     assert_eq!(counts.collect::<Vec<_>>(), [2, 0, 1]);
@@ -86,7 +86,7 @@ fn any_log_of_a_block_replaces_those_around() {
 #[test]
 fn the_usual_log_is_opened_for_servers_without_one_only() {
     let own = load("server { access_log /dev/null; }");
-    assert_eq!(logs(&own.servers[0].confs), 1);
+    assert_eq!(logs(&own.servers()[0].confs), 1);
     let Err(errors) = test::load("error_log stderr; events { } http { server { } }", &MODULES) else {
         panic!("the folder of the usual log is not there")
     };
@@ -97,7 +97,7 @@ fn the_usual_log_is_opened_for_servers_without_one_only() {
 fn logs_to_one_file_share_it_and_its_buffer() {
     let configuration =
         load("server { access_log /dev/null; location / { access_log /dev/null combined buffer=8k; } }");
-    let server = &configuration.servers[0];
+    let server = &configuration.servers()[0];
     let file = |confs: &weir_engine::module::ModuleConfs| match &confs
         .get::<LogConf>()
         .open

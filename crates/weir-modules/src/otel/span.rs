@@ -198,7 +198,7 @@ mod tests {
         trace.end(2_000);
         let record = RequestRecord { start: 1_000, total: 1_000, ..RequestRecord::default() };
         let found = stretches(&KeptRequest::new(KeepReason::Asked, &record, &trace));
-        let told: Vec<_> = found
+        let reported: Vec<_> = found
             .iter()
             .map(|one| (&*one.name, one.parent, one.start, one.end, one.run, one.names.join(" "), one.failed))
             .collect();
@@ -210,7 +210,7 @@ mod tests {
             ("upstream 127.0.0.1:9", Some(2), 1_110, 1_200, 10, names("127.0.0.1:9"), Some(111)),
             ("upstream 127.0.0.1:9", Some(2), 1_210, 1_900, 10, names("127.0.0.1:9"), None),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(found[4].waits, [(WaitKind::UpstreamFirstByte, 680)]);
     }
 

@@ -128,7 +128,7 @@ mod tests {
     fn denied(http: &str, server: &str, client: &str) -> Option<bool> {
         let loaded =
             conf::test::load(&text(http, server), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let conf: &AccessConf = loaded.servers[0].confs.get();
+        let conf: &AccessConf = loaded.servers()[0].confs.get();
         let client: SocketAddr = client.parse().expect("an address");
         AccessCheck { rules: conf.rules.clone()?.into() }
             .effect_on(&client.into())

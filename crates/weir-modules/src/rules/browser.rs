@@ -167,9 +167,9 @@ impl BrowserConf {
         for modern in &self.modern {
             let kind = &KINDS[modern.kind];
             if let Some(rest) = find(agent.get(kind.skip..).unwrap_or_default(), kind.mark)
-                && let Some(told) = rest.get(kind.ahead..).filter(|told| !told.is_empty())
+                && let Some(reported) = rest.get(kind.ahead..).filter(|reported| !reported.is_empty())
             {
-                let (version, _) = version(told, |so_far| so_far > modern.version);
+                let (version, _) = version(reported, |so_far| so_far > modern.version);
                 return version >= modern.version;
             }
         }
@@ -272,7 +272,7 @@ mod tests {
 
     fn conf(lines: &str) -> BrowserConf {
         let loaded = conf::test::load(&text(lines), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        loaded.servers[0].confs.get::<BrowserConf>().clone()
+        loaded.servers()[0].confs.get::<BrowserConf>().clone()
     }
 
     #[test]

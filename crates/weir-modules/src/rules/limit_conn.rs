@@ -46,15 +46,15 @@ impl Module for LimitConn {
                  requests are rejected with `limit_conn_status`. In HTTP/2 each stream counts \
                  as a request.",
             ),
-        LimitConnRow::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+        LimitConnRow::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.refusal.set_log_level(line))
             .syntax("limit_conn_log_level info | notice | warn | error")
             .default("error")
             .doc("Log level for rejected requests."),
-        LimitConnRow::new("limit_conn_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+        LimitConnRow::new("limit_conn_status", ANY, ONE, |conf, line| conf.refusal.set_status(line))
             .syntax("limit_conn_status code")
             .default("503")
             .doc("Status of rejected requests, 400 to 599."),
-        LimitConnRow::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+        LimitConnRow::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.refusal.set_dry_run(line))
             .syntax("limit_conn_dry_run on | off")
             .default("off")
             .doc(
@@ -68,7 +68,7 @@ impl Module for LimitConn {
         if conf.limits.is_empty() {
             conf.limits = parent.limits.clone();
         }
-        conf.answer.inherit(&parent.answer);
+        conf.refusal.inherit(&parent.refusal);
     }
 
     fn resolve(conf: &mut LimitConnConf, _registry: &mut ConfRegistry) -> Result {
@@ -79,8 +79,8 @@ impl Module for LimitConn {
     fn install(conf: &LimitConnConf, plan: &mut PlanBuilder<'_>) -> Result {
         let limits: Vec<ConnLimit> = conf.limits.iter().filter_map(WrittenConnLimit::install).collect();
         if !limits.is_empty() {
-            let answer = &conf.answer;
-            let (level, status, dry_run) = (answer.level(), answer.refusal(), answer.is_dry());
+            let refusal = &conf.refusal;
+            let (level, status, dry_run) = (refusal.level(), refusal.refusal(), refusal.is_dry());
             plan.handler(Phase::Preaccess, Self::NAME, ConnLimits { limits, level, status, dry_run });
         }
         Ok(())
@@ -95,7 +95,7 @@ type LimitConnRow = Directive<LimitConnConf>;
 pub struct LimitConnConf {
     /// Own limits, or the parent's.
     limits: Vec<WrittenConnLimit>,
-    answer: RefusalConf,
+    refusal: RefusalConf,
     /// The zones that this very block names, and where.
     written: Vec<(Arc<SharedZone>, Span)>,
 }

@@ -55,15 +55,15 @@ impl Module for LimitReq {
                  for the first `delay` of them, or none with `nodelay`. Others are rejected \
                  with `limit_req_status`.",
             ),
-        LimitReqRow::new("limit_req_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+        LimitReqRow::new("limit_req_log_level", ANY, ONE, |conf, line| conf.refusal.set_log_level(line))
             .syntax("limit_req_log_level info | notice | warn | error")
             .default("error")
             .doc("Log level for rejected requests; delays are logged one level lower."),
-        LimitReqRow::new("limit_req_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+        LimitReqRow::new("limit_req_status", ANY, ONE, |conf, line| conf.refusal.set_status(line))
             .syntax("limit_req_status code")
             .default("503")
             .doc("Status of rejected requests, 400 to 599."),
-        LimitReqRow::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+        LimitReqRow::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.refusal.set_dry_run(line))
             .syntax("limit_req_dry_run on | off")
             .default("off")
             .doc(
@@ -77,7 +77,7 @@ impl Module for LimitReq {
         if conf.limits.is_empty() {
             conf.limits = parent.limits.clone();
         }
-        conf.answer.inherit(&parent.answer);
+        conf.refusal.inherit(&parent.refusal);
     }
 
     fn resolve(conf: &mut LimitReqConf, _registry: &mut ConfRegistry) -> Result {
@@ -88,7 +88,8 @@ impl Module for LimitReq {
     fn install(conf: &LimitReqConf, plan: &mut PlanBuilder<'_>) -> Result {
         let limits: Vec<RateLimit> = conf.limits.iter().filter_map(WrittenRateLimit::install).collect();
         if !limits.is_empty() {
-            let (level, status, dry_run) = (conf.answer.level(), conf.answer.refusal(), conf.answer.is_dry());
+            let (level, status, dry_run) =
+                (conf.refusal.level(), conf.refusal.refusal(), conf.refusal.is_dry());
             let delay_level = below(level);
             plan.handler(
                 Phase::Preaccess,
@@ -108,7 +109,7 @@ type LimitReqRow = Directive<LimitReqConf>;
 pub struct LimitReqConf {
     /// Own limits, or the parent's.
     limits: Vec<WrittenRateLimit>,
-    answer: RefusalConf,
+    refusal: RefusalConf,
     /// The zones that this very block names, and where.
     written: Vec<(Arc<SharedZone>, Span)>,
 }

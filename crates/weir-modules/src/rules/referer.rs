@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, MORE, ONE, SERVER};
 use weir_conf::{Directive, Error, LineCx, Result, Span};
-use weir_engine::conf::listen::ServerName;
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::{LetterCase, RegexPattern};
+use weir_engine::settings::server_name::ServerName;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::KnownField;

@@ -169,13 +169,13 @@ pub(crate) fn rest(uri: &[u8], secret: &[u8]) -> Option<(u32, u32)> {
     if rest - 1 - hash != 2 * DIGEST || rest == uri.len() {
         return None;
     }
-    let mut told = [0; DIGEST];
-    for (byte, digits) in told.iter_mut().zip(uri[hash..].chunks(2)) {
+    let mut reported = [0; DIGEST];
+    for (byte, digits) in reported.iter_mut().zip(uri[hash..].chunks(2)) {
         let digit = |at: usize| char::from(digits[at]).to_digit(16);
         *byte = (digit(0)? << 4 | digit(1)?) as u8;
     }
     let expected = Md5::new().chain_update(&uri[rest..]).chain_update(secret).finalize();
-    same(&expected, &told).then_some((rest as u32, uri.len() as u32))
+    same(&expected, &reported).then_some((rest as u32, uri.len() as u32))
 }
 
 /// Bytes of an MD5.

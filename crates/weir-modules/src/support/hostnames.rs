@@ -1,6 +1,6 @@
 //! Values by host name: exact names and such with a star at an end, as `map` and `valid_referers` have them.
 
-use weir_engine::conf::names::NameMap;
+use weir_engine::name_map::NameMap;
 
 /// A table of names; the longest wildcard counts, those at the start of a name before those at its end.
 pub(crate) struct HostTable<V> {

@@ -11,7 +11,7 @@ use weir_test::{Client, Response, TempDir};
 /// The server; it stops with the test.
 pub(crate) struct Site {
     /// Its directory; the root is `root` in it, the log `error.log`, bodies lie in `temp`.
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     /// Where it listens.
     pub(crate) address: SocketAddr,
     _server: Server,
@@ -25,25 +25,25 @@ impl Site {
 
     /// `http` is in the http block, `inside` in the server block.
     pub(crate) fn with(modules: &'static [ModuleDef], http: &str, inside: &str) -> Site {
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
-        let root = folder.path().display();
+        let root = directory.path().display();
         let text = format!(
             "error_log {root}/error.log info; worker_processes 1; events {{ }}
             http {{ client_body_temp_path {root}/temp; {http}
                 server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
         );
         for name in ["root", "temp"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a fresh folder");
+            std::fs::create_dir(directory.path().join(name)).expect("a fresh folder");
         }
         let configuration = weir_engine::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
-        Site { folder, address, _server: server }
+        Site { directory, address, _server: server }
     }
 
     /// Puts a file into the root.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        std::fs::write(self.folder.path().join("root").join(name), content).expect("writable");
+        std::fs::write(self.directory.path().join("root").join(name), content).expect("writable");
     }
 
     /// GET with these lines as further fields, each ended by CRLF.

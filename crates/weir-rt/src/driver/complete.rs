@@ -69,7 +69,7 @@ impl WorkerIo {
             OperationKind::Hangup => self.on_hangup(state, i, result),
         }
         if !matches!(kind, OperationKind::Nothing | OperationKind::Accept) {
-            self.told(state, i);
+            self.reported(state, i);
         }
         false
     }

@@ -7,6 +7,7 @@ use crate::layer::{OpenOutcome, SealOutcome, SocketLayer, StreamLayer};
 use crate::loop_state::LoopState;
 use crate::output::OutputChunk;
 use crate::output::SendError;
+use crate::pool::BUFFER_SIZE;
 use crate::socket::{SendState, SocketSlot};
 
 use super::send::PumpOutcome;
@@ -19,21 +20,34 @@ impl WorkerIo {
         slot.layer = Some(Box::new(SocketLayer::new(layer, early)));
     }
 
-    /// The next bytes that the layer makes of what the socket receives.
-    pub(super) fn recv_opened(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
+    /// The next bytes that the layer makes of what the socket receives; `most`: of a long receive, this many of the
+    /// socket's at once.
+    pub(super) fn recv_opened(
+        &mut self,
+        state: &LoopState,
+        i: u32,
+        most: Option<usize>,
+    ) -> Option<ReceivedInput> {
         if let Some(layered) = &mut self.sockets.slot(i).layer
             && !layered.early.is_empty()
         {
             return Some(ReceivedInput::Opened(std::mem::take(&mut layered.early)));
         }
         loop {
-            let received = match self.recv_raw(state, i)? {
-                ReceivedInput::Data(received) => received,
+            let received = match most {
+                Some(most) => self.recv_long_raw(state, i, most),
+                None => self.recv_raw(state, i),
+            };
+            let raw = match received? {
+                ReceivedInput::Data(received) => {
+                    let mut raw = self.sockets.spares.take();
+                    self.sockets.pool.copy_to(received, &mut raw);
+                    self.sockets.pool.give(received.id);
+                    raw
+                }
+                ReceivedInput::Opened(raw) => raw,
                 ended => return Some(ended),
             };
-            let mut raw = self.sockets.spares.take();
-            self.sockets.pool.copy_to(received, &mut raw);
-            self.sockets.pool.give(received.id);
             let plain = self.unwrap(i, &raw);
             self.sockets.spares.give(raw);
             if !plain.is_empty() {
@@ -46,7 +60,9 @@ impl WorkerIo {
     /// Hands `raw` to the layer; what it wants sent is queued.
     fn unwrap(&mut self, i: u32, raw: &[u8]) -> Vec<u8> {
         let (slot, _, spares) = self.sockets.parts(i);
-        let (mut plain, mut out) = (spares.take(), spares.take());
+        // A vector that grows by doubling would copy a long receive's bytes twice.
+        let mut plain = if raw.len() > BUFFER_SIZE { spares.take_long() } else { spares.take() };
+        let mut out = spares.take();
         let Some(layered) = &mut slot.layer else { return plain };
         match layered.layer.open(raw, &mut plain, &mut out) {
             OpenOutcome::More => (),

@@ -20,16 +20,24 @@ const COPIED: usize = LONG / 4;
 impl WorkerIo {
     /// As [`WorkerIo::recv`], of up to `most` bytes at once.
     pub(crate) fn recv_long(&mut self, state: &LoopState, i: u32, most: usize) -> Option<ReceivedInput> {
+        if self.sockets.slot(i).layer.is_some() {
+            return self.recv_opened(state, i, Some(most));
+        }
+        self.recv_long_raw(state, i, most)
+    }
+
+    /// As [`WorkerIo::recv_long`], of what the socket itself brings.
+    pub(super) fn recv_long_raw(&mut self, state: &LoopState, i: u32, most: usize) -> Option<ReceivedInput> {
         let slot = self.sockets.slot(i);
-        if slot.layer.is_some() || slot.received.len() == 1 {
-            return self.recv(state, i);
+        if slot.received.len() == 1 {
+            return self.recv_raw(state, i);
         }
         if !slot.received.is_empty() {
             return Some(ReceivedInput::Opened(self.gather_received(i)));
         }
         let slot = self.sockets.slot(i);
         if slot.recv_error != 0 || slot.eof || matches!(self.backend, DriverBackend::Shut) {
-            return self.recv(state, i);
+            return self.recv_raw(state, i);
         }
         slot.long = true;
         if let DriverBackend::Uring(uring) = &mut self.backend {
@@ -43,6 +51,17 @@ impl WorkerIo {
             return None;
         }
         self.recv_polled(state, i, most)
+    }
+
+    /// What follows is short again: received by the driver's usual way, once the poll has ended.
+    pub(crate) fn end_long(&mut self, i: u32) {
+        let slot = self.sockets.slot(i);
+        slot.long = false;
+        if let DriverBackend::Uring(uring) = &mut self.backend
+            && slot.receiving == ReceiveState::Polled
+        {
+            uring.end_poll(slot, i);
+        }
     }
 
     /// recv(2) of up to `most` bytes, if a poll has said that there is something.
@@ -105,6 +124,11 @@ impl WorkerIo {
         if slot.closing {
             return self.release(state, i);
         }
+        // Ended by `end_long`: what waits for the peer's departure waits for another operation.
+        if !more && slot.watcher.is_some() {
+            self.watch(i);
+        }
+        let slot = self.sockets.slot(i);
         if result > 0 {
             slot.readable = true;
             if result & i32::from(libc::POLLERR) != 0 && slot.reset == 0 {

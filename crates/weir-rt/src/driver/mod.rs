@@ -192,7 +192,7 @@ impl WorkerIo {
     #[inline]
     pub(crate) fn recv(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         if self.sockets.slot(i).layer.is_some() {
-            return self.recv_opened(state, i);
+            return self.recv_opened(state, i, None);
         }
         self.recv_raw(state, i)
     }

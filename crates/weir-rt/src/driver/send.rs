@@ -323,7 +323,7 @@ impl WorkerIo {
                     return self.release(state, i);
                 }
                 self.fail_send(state, i, SendError::Closed(-e));
-                return self.told(state, i);
+                return self.reported(state, i);
             }
         };
         if slot.closing {
@@ -341,11 +341,11 @@ impl WorkerIo {
         if self.sockets.slot(i).unsent() > 0 {
             self.start_send(state, i);
         }
-        self.told(state, i);
+        self.reported(state, i);
     }
 
     /// A task that waits to take a socket away is woken when the last operation on it has ended.
-    pub(super) fn told(&mut self, state: &LoopState, i: u32) {
+    pub(super) fn reported(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if slot.detaching && slot.ops.is_empty() {
             state.sched.notify(&mut slot.writer);

@@ -120,6 +120,12 @@ impl UringBackend {
         slot.receiving = ReceiveState::Pausing;
     }
 
+    /// Ends the poll of a socket that is received from by recv(2); its completion still comes.
+    pub(crate) fn end_poll(&mut self, slot: &mut SocketSlot, i: u32) {
+        self.cancel(tag(OperationKind::Readable, slot.generation, i));
+        slot.receiving = ReceiveState::Pausing;
+    }
+
     /// Sends the gathered front of the slot's output, which has departed: it stays where it is until the completion.
     pub(crate) fn send(&mut self, slot: &mut SocketSlot, i: u32, gathered: GatheredOutput) {
         let (fd, data) = (Fd(slot.fd), tag(OperationKind::Send, slot.generation, i));

@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn links_are_refused_where_they_are_not_trusted() {
-        let folder = Dir::new("links");
-        let dir = &folder.0;
+        let directory = Dir::new("links");
+        let dir = &directory.0;
         std::fs::create_dir_all(dir.join("real/sub")).expect("a fresh folder");
         std::fs::write(dir.join("real/sub/f"), "x").expect("writable");
         symlink("real", dir.join("dirlink")).expect("fresh");

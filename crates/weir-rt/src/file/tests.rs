@@ -11,8 +11,8 @@ pub(super) struct Dir(pub(super) PathBuf);
 impl Dir {
     pub(super) fn new(name: &str) -> Dir {
         // Without links, which some tests are about.
-        let folder = std::env::temp_dir().canonicalize().expect("there is one");
-        let dir = folder.join(format!("weir-rt-file-{}-{name}", process::pid()));
+        let directory = std::env::temp_dir().canonicalize().expect("there is one");
+        let dir = directory.join(format!("weir-rt-file-{}-{name}", process::pid()));
         // A killed process of the same number may have left one.
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("temporary directory is writable");

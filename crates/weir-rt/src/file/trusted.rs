@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn folder(name: &str) -> PathBuf {
+    fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("weir-trusted-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("a fresh folder");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_link_of_another_user_is_not_followed() {
-        let dir = folder("links");
+        let dir = directory("links");
         let (victim, link) = (dir.join("victim"), dir.join("link"));
         std::fs::write(&victim, "as it was").expect("ours");
         symlink("victim", &link).expect("ours");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_draft_is_made_new_whatever_was_there() {
-        let dir = folder("draft");
+        let dir = directory("draft");
         let (victim, draft, path) = (dir.join("victim"), dir.join("draft"), dir.join("file"));
         std::fs::write(&victim, "as it was").expect("ours");
         symlink(&victim, &draft).expect("ours");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_private_socket_has_its_mode_from_the_beginning() {
-        let dir = folder("socket");
+        let dir = directory("socket");
         let path = dir.join("socket");
         let listener = bind_private(&path, Some(effective_user())).expect("ours");
         let meta = std::fs::symlink_metadata(&path).expect("bound");

@@ -108,8 +108,8 @@ impl GuestPassage {
         let (_, step, found) = &call;
         let count = (step.count as usize).min(step.frames.len());
         let went_on = step.frames[..count].iter().all(|frame| emit(*frame));
-        let behind = WalkRegisters { ip: step.ip, sp: step.sp, fp: step.fp, base: 0, pc: 0 };
-        (ended && went_on && *found != 0).then_some(behind)
+        let after = WalkRegisters { ip: step.ip, sp: step.sp, fp: step.fp, base: 0, pc: 0 };
+        (ended && went_on && *found != 0).then_some(after)
     }
 }
 

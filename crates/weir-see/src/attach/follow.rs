@@ -84,13 +84,13 @@ impl<'a> ProcessFollower<'a> {
         }
     }
 
-    /// Whether a hit forgets the request at `key`, or makes another one there.
-    pub(super) fn ends(&self, hit: &ProbeHit, key: u64) -> bool {
+    /// The request that a hit forgets, or in whose place it makes another one.
+    pub(super) fn ended_by(&self, hit: &ProbeHit) -> Option<u64> {
         let role = self.spots.get(hit.number as usize).map(|spot| spot.role);
-        match hit.what {
-            RecordKind::Entry => role == Some(FunctionRole::Free) && hit.first == key,
-            RecordKind::Return => role == Some(FunctionRole::Create) && hit.result == key,
-            _ => false,
+        match (hit.what, role) {
+            (RecordKind::Entry, Some(FunctionRole::Free)) => Some(hit.first),
+            (RecordKind::Return, Some(FunctionRole::Create)) => Some(hit.result),
+            _ => None,
         }
     }
 

@@ -13,6 +13,7 @@ mod memory;
 mod modules;
 mod request;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
@@ -210,7 +211,7 @@ impl RequestReader<'_> {
     ) -> Vec<(u64, RequestTexts)> {
         let unknown = follower.requests.iter().filter(|(_, request)| request.said.method.is_empty());
         let ended = ended.iter().map(|(key, ..)| *key).filter(|key| !follower.requests.contains_key(key));
-        let keys: Vec<u64> = ended.chain(unknown.map(|(key, _)| *key)).collect();
+        let keys: Vec<u64> = ended.chain(unknown.map(|(key, _)| *key)).take(MOST_READ).collect();
         keys.into_iter().filter_map(|key| Some((key, self.layout.read(key, self.memory)?))).collect()
     }
 
@@ -222,8 +223,9 @@ impl RequestReader<'_> {
         ended: &mut [(u64, ProbedRequest, u64)],
         later: &[ProbeHit],
     ) {
+        let reused: HashSet<u64> = later.iter().filter_map(|hit| follower.ended_by(hit)).collect();
         for (key, said) in said {
-            let reused = later.iter().any(|hit| follower.ends(hit, key));
+            let reused = reused.contains(&key);
             let request = match follower.requests.get_mut(&key) {
                 Some(request) => Some(request),
                 None => {
@@ -283,6 +285,8 @@ fn refused(spot: &ProbeSpot, error: &io::Error) -> String {
 
 /// What is missing where the kernel says no.
 const RIGHTS: &str = " (weir attach needs root, or CAP_PERFMON and CAP_SYS_PTRACE)";
+/// Requests whose memory is read at a time: while it is, hits pile up, and a process that ends none would be read for ever.
+const MOST_READ: usize = 4096;
 /// How often hits are fetched.
 const CALM: Duration = Duration::from_millis(2);
 const SOON: Duration = Duration::from_micros(100);

@@ -96,7 +96,17 @@ pub(super) fn find(images: &[CodeImage], memory: &ProcessMemory) -> Result<Found
     finder.other_handlers();
     finder.upstream();
     finder.has_code_left()?;
+    check_count(finder.found.spots.len())?;
     Ok(finder.found)
+}
+
+/// The kernel takes up to a tenth of a second to take each probe away, which nothing can interrupt: a process with tables of
+/// thousands of functions would keep its observer for minutes.
+fn check_count(spots: usize) -> Result<(), String> {
+    match spots > MOST_SPOTS {
+        true => Err(format!("more than {MOST_SPOTS} functions to probe, which no nginx has")),
+        false => Ok(()),
+    }
 }
 
 struct SpotFinder<'a> {
@@ -460,6 +470,8 @@ const LOG: u8 = 10;
 const MOST_MODULES: usize = 512;
 const MOST_COMMANDS: u64 = 512;
 const MOST_HANDLERS: usize = 256;
+/// Functions that are probed: nginx with its hundred modules has some eighty.
+const MOST_SPOTS: usize = 256;
 /// Bytes of code that are read: nginx with its hundred modules has a thirtieth of it.
 const MOST_CODE: usize = 8 << 20;
 /// From `ngx_http_upstream_init` to what sets the connection's handlers: by way of the request's, and connecting.
@@ -471,6 +483,13 @@ const MOST_CALLBACKS: usize = 24;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_functions_are_probed_than_an_nginx_has() {
+        assert!(check_count(MOST_SPOTS).is_ok());
+        let error = check_count(MOST_SPOTS + 1).expect_err("too many");
+        assert_eq!(error, "more than 256 functions to probe, which no nginx has");
+    }
 
     #[test]
     fn modules_have_the_names_of_weirs_trees() {

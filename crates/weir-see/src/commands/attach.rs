@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use weir_trace::{AverageWatch, KeptRequest, SiteTable, TraceWatch, render};
 
 use super::control_calls::print;
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::attach::{self, AttachOutcome, AttachedProbes, ProbeTarget, RequestNaming};
 use crate::filter::{RequestFilter, duration_ns};

@@ -1,7 +1,8 @@
 //! `weir blocked`: stalls, with names for the addresses in their stacks.
 
 use super::control_calls::{client, note, print, with_form};
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::questions::options;
 use super::selector::LocateSocket;
 use crate::control::protocol::{ControlQuestion, FrameKind};

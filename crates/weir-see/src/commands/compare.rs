@@ -10,8 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::control_calls::note;
 use super::diff::{FAIL_OVER, SAME, WAIT, finish};
+use super::help::CommandOption;
 use super::load::{LoadConnection, LoadUrl};
-use super::options::{CommandLine, CommandOption};
+use super::options::CommandLine;
 use super::questions::MATCH;
 use super::selector::{LocateSocket, ServerSelector};
 use crate::compare::{MeasuredNode, SideName, SideNames};
@@ -284,8 +285,8 @@ mod tests {
         let locate = |place: &ServerSelector| Ok(place.prefix.clone().unwrap_or_default().join("socket"));
         assert_eq!(server("/no/such/path", &locate), Ok(None));
         assert_eq!(server("/", &locate), Ok(None));
-        let folder = std::env::temp_dir();
-        let word = folder.to_str().expect("text").trim_end_matches('/').to_owned();
+        let directory = std::env::temp_dir();
+        let word = directory.to_str().expect("text").trim_end_matches('/').to_owned();
         assert_eq!(server(&word, &locate), Ok(Some(Path::new(&word).join("socket"))));
         assert_eq!(server(&format!("{word}/"), &locate), Ok(None));
         let paths = ["/a".to_owned(), "location=/b/".to_owned()];

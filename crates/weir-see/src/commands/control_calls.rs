@@ -64,8 +64,11 @@ pub(super) fn print(bytes: &[u8]) -> io::Result<()> {
     print_as_is(visible(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
-/// A reader that has gone (`| head`) has enough: that is the end, and no failure.
-pub(super) fn print_as_is(bytes: &[u8]) -> io::Result<()> {
+/// Writes to standard output. A reader that has gone (`| head`) has enough: that is the end, and no failure.
+///
+/// # Errors
+/// Those of writing.
+pub fn print_as_is(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),

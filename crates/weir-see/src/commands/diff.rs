@@ -1,7 +1,8 @@
 //! `weir diff`: two saved averages, and whether the second is too much dearer for a build to pass.
 
 use super::control_calls::print;
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, json, text};
 
@@ -107,8 +108,16 @@ mod tests {
             (share("3%"), share("0.5"), share("-1").is_err(), share("x%").is_err()),
             (Ok(0.03), Ok(0.005), true, true)
         );
+        let command = super::super::help::CommandHelp {
+            name: "diff",
+            words: "",
+            about: "",
+            options: CHOICES,
+            asks_server: false,
+            examples: &[],
+        };
         let asked = |words: &[&str]| {
-            CommandLine::parse(&words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>(), CHOICES)
+            CommandLine::parse(&words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>(), &command)
                 .expect("options")
         };
         let pairs = same(&asked(&["--same", "sub=subs,a=b"])).expect("pairs");

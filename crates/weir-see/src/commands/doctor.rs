@@ -4,7 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::control_calls::{client, print};
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 use weir_http::json::JsonWriter;

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use super::control_calls::{gather, print};
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::questions::{MATCH, options};
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;

@@ -1,7 +1,8 @@
 //! Commands that ask one question and print what comes.
 
 use super::control_calls::{gather, print, show};
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::compare::MeasuredNode;
 use crate::control::protocol::ControlQuestion;

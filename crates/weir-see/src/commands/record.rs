@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::control_calls::gather;
-use super::options::{CommandLine, CommandOption};
+use super::help::CommandOption;
+use super::options::CommandLine;
 use super::questions::{MATCH, matching, options};
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
@@ -13,7 +14,7 @@ pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption {
         name: "--next",
         value: "",
-        about: "every request of the time to come, instead of those that were kept of the time before",
+        about: "every request of the time to come, instead of those that were retained of the time before",
     },
     CommandOption {
         name: "-o",

@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use super::control_calls::{client, print, print_as_is, with_form};
-use super::options::{CommandLine, CommandOption};
+use super::help::{CommandOption, TextStyle};
+use super::options::CommandLine;
 use super::selector::LocateSocket;
 use super::visible::{visible, visible_line};
 use crate::control::protocol::{ControlQuestion, FrameKind};
@@ -35,7 +36,7 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     };
     let question = with_form(asked, &question);
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        FrameKind::Out if live => print_as_is(&drawn(view, bytes)),
+        FrameKind::Out if live => print_as_is(&drawn(view, bytes, TextStyle::of_stdout())),
         FrameKind::Out => print(bytes),
         _ => Ok(()),
     })?;
@@ -43,10 +44,11 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
 }
 
 /// The table in place of the one before: cursor home, each line cleared after its end, then all below.
-fn drawn(view: &str, table: &[u8]) -> Vec<u8> {
+fn drawn(view: &str, table: &[u8], style: TextStyle) -> Vec<u8> {
     let (table, view) = (String::from_utf8_lossy(table), visible_line(view));
     let text = visible(&table);
-    let mut out = format!("\x1b[H\x1b[1mweir top {view}\x1b[0m   (Ctrl-C ends)\x1b[K\n\x1b[K\n");
+    let heading = style.heading(&format!("weir top {view}"));
+    let mut out = format!("\x1b[H{heading}   (Ctrl-C ends)\x1b[K\n\x1b[K\n");
     for line in text.lines() {
         out.push_str(line);
         out.push_str("\x1b[K\n");
@@ -61,9 +63,9 @@ mod tests {
 
     #[test]
     fn a_table_covers_the_one_before() {
-        let text = String::from_utf8(drawn("phases", b"a\nb\n")).expect("text");
+        let text = String::from_utf8(drawn("phases", b"a\nb\n", TextStyle::Plain)).expect("text");
         assert!(text.starts_with("\x1b[H") && text.ends_with("a\x1b[K\nb\x1b[K\n\x1b[J"), "{text:?}");
-        let text = String::from_utf8(drawn("a", b"\x1b[2Jb\n")).expect("text");
+        let text = String::from_utf8(drawn("a", b"\x1b[2Jb\n", TextStyle::Terminal)).expect("text");
         assert!(text.contains("\n\\x1B[2Jb\x1b[K\n"), "{text:?}");
     }
 }

@@ -101,7 +101,7 @@ impl JoinedNode {
         &mut self,
         node: &MeasuredNode,
         side: ComparedSide,
-        behind: usize,
+        after: usize,
         same: &[(String, String)],
     ) -> usize {
         let pair = same.iter().find(|(a, b)| node.name == *if side == ComparedSide::A { a } else { b });
@@ -110,7 +110,7 @@ impl JoinedNode {
         if let Some(at) = self.children.iter().position(is_it) {
             return at;
         }
-        let at = behind.min(self.children.len());
+        let at = after.min(self.children.len());
         let rounds = vec![JoinedRound::default(); self.rounds.len()];
         self.children.insert(at, JoinedNode { kind: node.kind.clone(), names, rounds, children: Vec::new() });
         at

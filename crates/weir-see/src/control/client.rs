@@ -175,10 +175,12 @@ fn interrupts(stream: &UnixStream) -> io::Result<InterruptWatch> {
     let signals = Signals::new(&[signal::SIGINT, signal::SIGTERM])?;
     let mut stream = stream.try_clone()?;
     let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let told = stopped.clone();
+    let reported = stopped.clone();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while signals.wait().is_ok() {
-            if told.swap(true, std::sync::atomic::Ordering::Relaxed) || stream.write_all(b"stop\n").is_err() {
+            if reported.swap(true, std::sync::atomic::Ordering::Relaxed)
+                || stream.write_all(b"stop\n").is_err()
+            {
                 std::process::exit(INTERRUPTED);
             }
         }

@@ -35,7 +35,7 @@ impl PerfettoTimeline {
     }
 
     /// What is to follow another one of the same process, in the same file.
-    pub(crate) fn behind(pid: u32) -> PerfettoTimeline {
+    pub(crate) fn after(pid: u32) -> PerfettoTimeline {
         PerfettoTimeline { tracks: ProtobufMessage::default(), last: BEHIND, pid, events: Vec::new() }
     }
 

@@ -50,7 +50,7 @@ pub(super) fn answer(
         }
         ["trace"] => {
             let question = question(request, "trace");
-            to.stream(media_type(&question), |reply| responses::answer(source, &question, reply))
+            to.stream(media_type(&question), |reply| responses::respond(source, &question, reply))
         }
         ["trace", "avg"] => whole(source, to, bounded(question(request, "average"))),
         ["req", id] => whole(source, to, question(request, "explain").with("id", unescape(id))),
@@ -68,7 +68,7 @@ pub(super) fn answer(
         ["dict"] => whole(source, to, question(request, "dict")),
         ["record.pftrace"] => {
             let question = question(request, "record");
-            to.stream("application/octet-stream", |reply| responses::answer(source, &question, reply))
+            to.stream("application/octet-stream", |reply| responses::respond(source, &question, reply))
         }
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
@@ -260,7 +260,7 @@ fn media_type(question: &ControlQuestion) -> &'static str {
 /// Asks and sends the response as a whole.
 fn whole(source: &ServerSource, to: &mut ResponseWriter<'_>, question: ControlQuestion) -> io::Result<()> {
     let mut collected = CollectedReply(to, Vec::new());
-    let end = responses::answer(source, &question, &mut collected);
+    let end = responses::respond(source, &question, &mut collected);
     let body = collected.1;
     match end {
         Ok(()) => to.send(&AdminResponse::new(200, media_type(&question), body)),
@@ -284,7 +284,7 @@ fn blocked(source: &ServerSource, to: &mut ResponseWriter<'_>, request: &AdminRe
         .with("follow", "")
         .with("over", question.value("over").unwrap_or("0s"));
     to.stream("text/event-stream", |reply| {
-        responses::answer(source, &question, &mut EventLines { reply, quiet: 0 })
+        responses::respond(source, &question, &mut EventLines { reply, quiet: 0 })
     })
 }
 

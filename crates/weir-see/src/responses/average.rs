@@ -10,7 +10,7 @@ use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{PATIENCE, ServerSource, scale};
 
 /// The average of the next `n` requests that `match` takes; of fewer when the client has enough, or `for` is over.
-pub(super) fn answer(
+pub(super) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

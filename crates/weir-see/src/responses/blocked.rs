@@ -18,9 +18,9 @@ use crate::table::{TableCell, TableColumn, TableReport, time};
 use weir_http::json::JsonWriter;
 
 /// The last stalls of at least `over`, oldest first; with `follow` also those to come, each once it is over.
-pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> Result<(), ReplyFailure> {
+pub(super) fn respond(question: &ControlQuestion, reply: &mut dyn ReplySink) -> Result<(), ReplyFailure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
-    let mut teller = StallReporter { over, json: question.has("json"), told: HashMap::new() };
+    let mut teller = StallReporter { over, json: question.has("json"), reported: HashMap::new() };
     let mut all = teller.news(StallsWanted::All);
     let count = question.number("n", u64::MAX)?.min(all.len() as u64) as usize;
     all.drain(..all.len() - count).for_each(drop);
@@ -44,7 +44,7 @@ struct StallReporter {
     over: u64,
     json: bool,
     /// By worker: when the last reported one began.
-    told: HashMap<u16, u64>,
+    reported: HashMap<u16, u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,12 +60,12 @@ impl StallReporter {
         let now = clock::ticks();
         let mut news = Vec::new();
         for stall in housekeeping::handle().stalls() {
-            let told = self.told.get(&stall.worker).copied().unwrap_or(0);
+            let reported = self.reported.get(&stall.worker).copied().unwrap_or(0);
             let (start, lasted) = (stall.stall.start, duration(&stall, now));
             let age = scale(now.saturating_sub(start)).saturating_sub(lasted);
             let settled = wanted == StallsWanted::All || !stall.ongoing && age >= SETTLED.as_nanos() as u64;
-            if start > told && lasted >= self.over && settled {
-                self.told.insert(stall.worker, start);
+            if start > reported && lasted >= self.over && settled {
+                self.reported.insert(stall.worker, start);
                 news.push(if self.json { json(&stall, now) } else { text(&stall, now) });
             }
         }
@@ -81,13 +81,13 @@ fn duration(stall: &WorkerStall, now: u64) -> u64 {
     }
 }
 
-fn text(told: &WorkerStall, now: u64) -> String {
-    let (stall, sample) = (&told.stall, &told.stall.sample);
-    let verb = if told.ongoing { "is blocked since" } else { "was blocked for" };
+fn text(reported: &WorkerStall, now: u64) -> String {
+    let (stall, sample) = (&reported.stall, &reported.stall.sample);
+    let verb = if reported.ongoing { "is blocked since" } else { "was blocked for" };
     let mut out = format!(
         "worker {} {verb} {} ({} ago) in {}, location {}",
-        told.worker,
-        time(duration(told, now)),
+        reported.worker,
+        time(duration(reported, now)),
         time(scale(now.saturating_sub(stall.start))),
         reqs::at(sample.site),
         location(stall),
@@ -120,12 +120,12 @@ fn text(told: &WorkerStall, now: u64) -> String {
     out
 }
 
-fn json(told: &WorkerStall, now: u64) -> String {
-    let (stall, sample) = (&told.stall, &told.stall.sample);
+fn json(reported: &WorkerStall, now: u64) -> String {
+    let (stall, sample) = (&reported.stall, &reported.stall.sample);
     JsonWriter::object(|json| {
-        json.key("worker").raw(told.worker);
-        json.key("ongoing").raw(told.ongoing);
-        json.key("duration_ns").raw(duration(told, now));
+        json.key("worker").raw(reported.worker);
+        json.key("ongoing").raw(reported.ongoing);
+        json.key("duration_ns").raw(duration(reported, now));
         json.key("age_ns").raw(scale(now.saturating_sub(stall.start)));
         json.key("site").text(&reqs::at(sample.site));
         json.key("location").text(&location(stall));

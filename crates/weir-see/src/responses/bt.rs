@@ -16,7 +16,7 @@ use crate::source::scale;
 use crate::table::time;
 
 /// Of one worker, or of all.
-pub(super) fn answer(question: &ControlQuestion) -> Result<String, ReplyFailure> {
+pub(super) fn respond(question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let housekeeping = housekeeping::handle();
     let wanted = question.value("worker").map(|_| question.number("worker", 0)).transpose()?;
     let workers = housekeeping.workers();

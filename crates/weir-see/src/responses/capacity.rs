@@ -43,7 +43,8 @@ impl ServerCapacity {
         let asked = source.ask(BRIEFLY, |worker: &Worker| {
             (weir_rt::buffers(), weir_upstream::of_worker(worker).upstreams.idle())
         });
-        let common = super::upstreams::groups(&source.configuration()).map(|group| group.idle_of_all()).sum();
+        let common =
+            super::upstreams::upstreams(&source.configuration()).map(|upstream| upstream.idle_of_all()).sum();
         ServerCapacity {
             listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),
             files: blocking::pool_stats(),
@@ -102,7 +103,7 @@ impl ServerCapacity {
 
 fn zones(source: &ServerSource) -> Vec<ZoneUse> {
     let configuration = source.configuration();
-    let Some(zones) = configuration.tables.shared::<SharedZones>() else { return Vec::new() };
+    let Some(zones) = configuration.shared::<SharedZones>() else { return Vec::new() };
     zones
         .usage()
         .map(|(owner, name, usage)| ZoneUse {

@@ -12,7 +12,7 @@ use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{ServerSource, scale};
 
 /// `rounds` of up to `n` requests of each side in `for`; those in which a side had none are left out.
-pub(super) fn answer(
+pub(super) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

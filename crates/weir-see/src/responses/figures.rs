@@ -7,7 +7,7 @@ use crate::control::protocol::ControlQuestion;
 use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The table of `of` that the question names, or `usual`.
-pub(super) fn answer(question: &ControlQuestion, of: &str, usual: &str) -> Result<String, ReplyFailure> {
+pub(super) fn respond(question: &ControlQuestion, of: &str, usual: &str) -> Result<String, ReplyFailure> {
     let what = question.value("of").unwrap_or(usual);
     let Some(table) = figures::table(of, what) else {
         return Err(ReplyFailure::Wrong(format!("there is no \"{what}\" of {of} here")));

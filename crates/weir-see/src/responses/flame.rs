@@ -16,7 +16,7 @@ use crate::source::{self, scale};
 use crate::stacks::{FrameOrigin, StackWeight};
 
 /// Stacks of the next `for`, as lines: see [`crate::raw_stacks`].
-pub(super) fn answer(
+pub(super) fn respond(
     source: &source::ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

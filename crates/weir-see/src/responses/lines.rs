@@ -21,7 +21,7 @@ pub(crate) fn lines(source: &ServerSource, question: &ControlQuestion) -> Result
     let (location, name) = (question.value("location").unwrap_or(""), question.value("name").unwrap_or(""));
     let mut best: Vec<&DirectiveLine> = Vec::new();
     find(&tree.lines, location, &mut Vec::new(), &mut best);
-    let directives = directives(&configuration.modules, name);
+    let directives = directives(configuration.modules(), name);
     let mut found = Vec::new();
     for block in best.iter().rev() {
         let lines = block.block.iter().flat_map(|block| &block.lines);

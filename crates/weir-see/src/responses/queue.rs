@@ -18,7 +18,7 @@ use crate::table::{TableCell, TableColumn, TableReport};
 
 /// A row a worker and queue, of the time `every` in which every connection and request is asked, or with `all` of what was
 /// noted since the server began; then the listeners and what the kernel and the loops lacked.
-pub(crate) fn answer(
+pub(crate) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

@@ -18,7 +18,7 @@ use crate::formats::perfetto::{PerfettoTimeline, TrackNumber};
 use crate::source::{PATIENCE, ServerSource, ticks};
 
 /// The timeline of the requests retained in the last `for` (a time); with `next` of every request that ends in it.
-pub(crate) fn answer(
+pub(crate) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,
@@ -137,7 +137,7 @@ pub(crate) fn file(
 
 /// How process `pid` ended, at this moment: to follow a timeline of that process.
 pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
-    let mut timeline = PerfettoTimeline::behind(pid);
+    let mut timeline = PerfettoTimeline::after(pid);
     let track = timeline.track("end");
     let now = clock::unix_ns();
     timeline.slice(track, now, now + MARK, &format!("server process {pid} {how}"), &[]);

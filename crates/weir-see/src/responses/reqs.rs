@@ -10,7 +10,7 @@ use crate::source::{ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The requests in flight, oldest first.
-pub(crate) fn answer(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
+pub(crate) fn respond(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
     let count = question.number("n", 1000)? as usize;
     Ok(report(source, over, count).write(question.has("json")))

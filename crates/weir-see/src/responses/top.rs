@@ -16,7 +16,7 @@ use crate::table::TableReport;
 use window::{TopSnapshot, TopWindow};
 
 /// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time.
-pub(super) fn answer(
+pub(super) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

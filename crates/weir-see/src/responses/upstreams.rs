@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_engine::Configuration;
 use weir_http::json::{JsonValue, JsonWriter};
 use weir_upstream::block::list_changes::ListRefusal;
+use weir_upstream::block::upstream::UpstreamOrigin;
 use weir_upstream::{Upstream, Upstreams};
 
 use crate::source::ServerSource;
@@ -12,15 +13,15 @@ use crate::source::ServerSource;
 /// All `upstream` blocks.
 pub(crate) fn all(source: &ServerSource) -> String {
     let configuration = source.configuration();
-    let groups = groups(&configuration).filter(|group| !group.implicit);
-    JsonWriter::array(|json| groups.for_each(|group| group.describe(json))) + "\n"
+    let upstreams = upstreams(&configuration).filter(|upstream| upstream.origin == UpstreamOrigin::Block);
+    JsonWriter::array(|json| upstreams.for_each(|upstream| upstream.describe(json))) + "\n"
 }
 
 /// One of them; `None`: there is no upstream of this name.
 pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
     let mut json = JsonWriter::default();
-    let group = find(source, name)?;
-    group.describe(&mut json);
+    let upstream = find(source, name)?;
+    upstream.describe(&mut json);
     Some(String::from(json) + "\n")
 }
 
@@ -39,14 +40,14 @@ pub(crate) fn change(
     name: &str,
     change: &UpstreamChange,
 ) -> Option<Result<String, ListRefusal>> {
-    let group = find(source, name)?;
-    if let Err(refusal) = apply(&group, change) {
+    let upstream = find(source, name)?;
+    if let Err(refusal) = apply(&upstream, change) {
         return Some(Err(refusal));
     }
     // A reload may have taken the list over just before. Then the change is made again where it counts; there it may
     // have been taken over, too.
     let after = find(source, name)?;
-    if !Arc::ptr_eq(&after, &group) {
+    if !Arc::ptr_eq(&after, &upstream) {
         match apply(&after, change) {
             Ok(()) | Err(ListRefusal::There | ListRefusal::Unknown) => {}
             Err(refusal) => return Some(Err(refusal)),
@@ -55,19 +56,19 @@ pub(crate) fn change(
     one(source, name).map(Ok)
 }
 
-fn apply(group: &Arc<Upstream>, change: &UpstreamChange) -> Result<(), ListRefusal> {
+fn apply(upstream: &Arc<Upstream>, change: &UpstreamChange) -> Result<(), ListRefusal> {
     match change {
-        UpstreamChange::Add(server) => group.add(server),
-        UpstreamChange::Remove(server) => group.remove(server),
-        UpstreamChange::Edit(server, settings) => group.edit(server, settings),
-        UpstreamChange::Replace(list) => group.replace(list),
+        UpstreamChange::Add(server) => upstream.add(server),
+        UpstreamChange::Remove(server) => upstream.remove(server),
+        UpstreamChange::Edit(server, settings) => upstream.edit(server, settings),
+        UpstreamChange::Replace(list) => upstream.replace(list),
     }
 }
 
-pub(super) fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc<Upstream>> {
-    configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
+pub(super) fn upstreams(configuration: &Configuration) -> impl Iterator<Item = &Arc<Upstream>> {
+    configuration.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
 }
 
 fn find(source: &ServerSource, name: &str) -> Option<Arc<Upstream>> {
-    source.configuration().tables.shared::<Upstreams>()?.find(name).cloned()
+    source.configuration().shared::<Upstreams>()?.find(name).cloned()
 }

@@ -16,7 +16,7 @@ use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The table of the time `every`.
-pub(crate) fn answer(
+pub(crate) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,

@@ -24,8 +24,8 @@ pub(crate) fn parse(text: &str) -> Vec<CodeMapping> {
 fn line(line: &str) -> Option<CodeMapping> {
     let mut rest = line;
     let mut word = || {
-        let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
-        rest = behind.trim_start();
+        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after.trim_start();
         word
     };
     let (addresses, permissions, offset, device, inode) = (word(), word(), word(), word(), word());
@@ -46,8 +46,8 @@ fn line(line: &str) -> Option<CodeMapping> {
 
 /// The mapping that holds `address`.
 pub(super) fn find(maps: &[CodeMapping], address: u64) -> Option<&CodeMapping> {
-    let behind = maps.partition_point(|mapping| mapping.addresses.end <= address);
-    maps.get(behind).filter(|mapping| mapping.addresses.contains(&address))
+    let after = maps.partition_point(|mapping| mapping.addresses.end <= address);
+    maps.get(after).filter(|mapping| mapping.addresses.contains(&address))
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use weir_rt::{Listener, Stream};
 
 use super::{begin, proxy};
 use crate::tls;
-use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::request_log;
 use weir_engine::transport::ClientConnection;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
+use weir_engine::worker::generation::WorkerGeneration;
 
 /// Where the connections of a listener lead to.
 pub(crate) struct ListenerDoor {
@@ -45,7 +45,7 @@ impl ListenerDoor {
 /// closing the last one resets the rest in it.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<ListenerDoor>) {
     let held = worker.hold();
-    let told = AcceptLog::default();
+    let reported = AcceptLog::default();
     while !door.closed.is_set() {
         listener.accept_ahead(worker.accepts_ahead());
         match either(listener.accept(), door.closed.forever()).await {
@@ -58,14 +58,14 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Listene
                 }
                 take_accepted(&worker, stream, &door);
             }
-            Some(Err(error)) => told.failed(&error),
+            Some(Err(error)) => reported.failed(&error),
             None => break,
         }
     }
     let (left, error) = listener.drain().await;
     left.into_iter().for_each(|stream| take_accepted(&worker, stream, &door));
     if let Some(error) = error {
-        told.failed(&error);
+        reported.failed(&error);
     }
     drop(held);
 }
@@ -77,7 +77,7 @@ pub(crate) struct AcceptLog(Cell<Option<u64>>);
 impl AcceptLog {
     pub(crate) fn failed(&self, error: &std::io::Error) {
         let now = weir_rt::now_ms();
-        if self.0.get().is_some_and(|told| now < told + TELL_MS) {
+        if self.0.get().is_some_and(|reported| now < reported + TELL_MS) {
             return;
         }
         self.0.set(Some(now));
@@ -97,7 +97,7 @@ fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &ListenerDoor) {
 pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &ListenerDoor) {
     let (generation, serial, address) = door.to.borrow().clone();
     let fd = stream.fd();
-    let Some(hosts) = generation.hosts.get(address).cloned() else { return };
+    let Some(hosts) = generation.hosts().get(address).cloned() else { return };
     let watched = &generation.configuration.main.debug_connections;
     let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
     let expects_tls = generation.configuration.addresses[address].ssl;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use weir_rt::RecvOutcome;
 use weir_trace::{ConnectionStep, Site};
 
-use weir_engine::conf::core::LingeringClose;
 use weir_engine::exchange::Exchange;
+use weir_engine::settings::location::LingeringClose;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::write::drained;
 

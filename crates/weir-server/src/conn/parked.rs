@@ -116,11 +116,11 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let ParkedConnection { fd, unread, deadline, record, .. } = *parked;
     let Some(generation) = worker.generation() else { return };
     let same = |hosts: &&Rc<_>| {
-        let hosts: &weir_engine::conf::server::AddressServers = hosts;
+        let hosts: &weir_engine::plan::hosts::AddressServers = hosts;
         hosts.addr == record.addr && hosts.protocols == record.protocols
     };
     // Its address is gone since: an idle connection is closed then.
-    let Some(hosts) = generation.hosts.iter().find(same).cloned() else { return };
+    let Some(hosts) = generation.hosts().iter().find(same).cloned() else { return };
     let Ok(stream) = Stream::from_fd(fd) else { return };
     let mut connection =
         ClientConnection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());

@@ -141,8 +141,8 @@ impl InKernel {
 
 /// The fields of a stat file after the name, which may hold anything, also parentheses.
 fn stat_fields(text: &str) -> Vec<&str> {
-    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
-    behind.split_ascii_whitespace().collect()
+    let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+    after.split_ascii_whitespace().collect()
 }
 
 /// `running`, or the number and its arguments; -1 is a thread that is stopped elsewhere in the kernel.

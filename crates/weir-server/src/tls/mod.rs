@@ -7,7 +7,6 @@
 pub(crate) mod accept;
 pub(crate) mod accepted;
 mod clients;
-mod command;
 mod hook;
 mod ocsp;
 pub mod replace;
@@ -26,8 +25,8 @@ use std::collections::BTreeSet;
 use weir_conf::{ConfSource, Error};
 
 use weir_engine::conf::ServerConf;
-use weir_engine::conf::listen::ListenAddress;
 use weir_engine::conf::server_core::ServerCoreConf;
+use weir_engine::settings::listen::ListenAddress;
 
 pub use clients::ClientPolicy;
 pub use hook::{

@@ -16,6 +16,7 @@ use super::shared;
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::cache::CertificateCache;
+use weir_upstream::tls_client::commands::{TlsCommands, TlsSide};
 use weir_upstream::tls_client::files::{self, BUILDING, KeyMaking};
 
 /// A virtual server's side of handshakes.
@@ -186,7 +187,10 @@ impl CommonTls {
     ) -> Result<CommonTls, String> {
         let conf = &**settings;
         let subjects = subjects(conf)?;
-        let tickets = match conf.session_tickets.unwrap_or(true) && !conf.early_data.unwrap_or(false) {
+        let commands = conf.commands.as_ref();
+        let wanted =
+            commands.and_then(|commands| commands.session_tickets).or(conf.session_tickets).unwrap_or(true);
+        let tickets = match wanted && !conf.early_data.unwrap_or(false) {
             true => Some(ticket_keys(conf)?),
             false => None,
         };
@@ -324,6 +328,17 @@ impl ServerTlsBuild {
                 computed.push((certificate.clone(), key.clone()));
             }
         }
+        let commands = common.settings.commands.as_ref().map_or(Ok(None), TlsCommands::certificate)?;
+        if let Some((certificate, key)) = commands {
+            let source = files::CertificateSource { certificate, key, passwords: &common.passwords };
+            let replacing = source.certificate(BUILDING, known.making(), common.ocsp.clone())?;
+            fixed.retain(|it| it.certificate.key().algorithm() != replacing.key().algorithm());
+            fixed.push(FixedCertificates {
+                certificate: replacing,
+                name: Arc::from(certificate),
+                replaced: false,
+            });
+        }
         if common.settings.stapling == Some(true) && !computed.is_empty() {
             warn("\"ssl_stapling\" ignored for certificates with variables in their names".to_owned());
         }
@@ -363,8 +378,11 @@ fn offered(
     subjects: &[Vec<u8>],
 ) -> Result<ServerSettings, String> {
     let text = |error: weir_tls::Error| error.to_string();
-    let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
-    let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
+    let commands = conf.commands.clone().unwrap_or_default();
+    let ciphers = commands.ciphers.as_ref().or(conf.ciphers.as_ref());
+    let list = suites::chosen(ciphers.map(String::as_str), commands.ciphersuites.as_deref()).map_err(text)?;
+    let groups = commands.groups.as_ref().or(conf.curves.as_ref());
+    let groups = groups.map_or(Ok(suites::default_groups()), |list| suites::select_groups(list));
     let asks = !matches!(conf.verify, None | Some(ClientVerify::Off));
     let early = conf.early_data.unwrap_or(false);
     let lifetime = lifetime(conf);
@@ -376,17 +394,19 @@ fn offered(
         Some(Sessions::None) | None => None,
     };
     Ok(ServerSettings {
-        protocols: conf.protocols.unwrap_or_default(),
+        protocols: commands.protocols(conf.protocols)?,
         suites: list,
         groups: groups.map_err(text)?,
-        prefer_own_order: conf.prefer_server_ciphers.unwrap_or(false),
-        prioritize_chacha: conf.prioritize_chacha.unwrap_or(false),
+        prefer_own_order: commands.server_preference.or(conf.prefer_server_ciphers).unwrap_or(false),
+        prioritize_chacha: commands.prioritize_chacha.unwrap_or(false),
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
         cache,
         tickets: tickets.map(|keys| keys.tickets(&[], lifetime)),
         compress: conf.compression.unwrap_or(false),
         early_data: if early { EARLY_DATA } else { 0 },
         client_subjects: asks.then(|| subjects.to_vec()),
+        signatures: commands.signatures(TlsSide::Server),
+        tickets_sent: commands.tickets_sent,
     })
 }
 

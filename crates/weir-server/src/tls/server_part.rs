@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::clients::ClientPolicy;
 use super::server::ServerTls;
 use super::settings::SslConf;
-use weir_engine::conf::server::VirtualServer;
+use weir_engine::plan::server::VirtualServer;
 
 /// The part of a server that is about TLS.
 struct ServerTlsPart {

@@ -15,6 +15,7 @@ use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::inherit;
 use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::cache::CertificateCacheLimits;
+use weir_upstream::tls_client::commands::TlsCommands;
 use weir_upstream::tls_client::files::{self, BUILDING};
 
 /// The settings of one block as written.
@@ -42,11 +43,8 @@ pub(super) struct SslSettings {
     pub(super) password_file: Option<PathBuf>,
     pub(super) protocols: Option<ProtocolVersions>,
     pub(super) ciphers: Option<String>,
-    pub(super) ciphersuites: Option<String>,
     pub(super) curves: Option<String>,
     pub(super) prefer_server_ciphers: Option<bool>,
-    /// With that order, clients that begin with ChaCha20 get it.
-    pub(super) prioritize_chacha: Option<bool>,
     pub(super) buffer_size: Option<u64>,
     pub(super) verify: Option<ClientVerify>,
     pub(super) verify_depth: Option<usize>,
@@ -69,6 +67,8 @@ pub(super) struct SslSettings {
     pub(super) reject_handshake: Option<bool>,
     pub(super) certificate_cache: Option<Option<CertificateCacheLimits>>,
     pub(super) compression: Option<bool>,
+    /// `ssl_conf_command`
+    pub(super) commands: Option<TlsCommands>,
 }
 
 /// `ssl_verify_client`: whether clients are asked for certificates, and what a bad one means.
@@ -223,10 +223,8 @@ impl SslSettings {
             password_file,
             protocols,
             ciphers,
-            ciphersuites,
             curves,
             prefer_server_ciphers,
-            prioritize_chacha,
             buffer_size,
             verify,
             verify_depth,
@@ -247,7 +245,8 @@ impl SslSettings {
             early_data,
             reject_handshake,
             certificate_cache,
-            compression
+            compression,
+            commands
         );
     }
 

@@ -17,13 +17,13 @@ use super::{
     ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, Ssl, accept,
     handle_client_hello,
 };
-use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::conf::{self, CORE_MODULES, with_core};
 use weir_engine::module::{Module, ModuleDef};
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
+use weir_engine::worker::generation::WorkerGeneration;
 
 /// A module whose handler waits, and then does what the name in the hello says.
 struct Chooser;
@@ -101,7 +101,7 @@ fn served(name: &str) -> Option<String> {
         let configuration = conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let worker = Worker::new(0, Arc::default(), Recorder::new(0, RecorderSettings::default()));
         let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("all installs");
-        let hosts = generation.hosts.first().expect("the test has a server").clone();
+        let hosts = generation.hosts().first().expect("the test has a server").clone();
         worker.switch(Rc::new(generation));
         let connection = weir_engine::testing::connection(&hosts, &worker);
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
@@ -123,6 +123,8 @@ async fn connect(stream: Stream, name: &str) -> Option<String> {
         tell_name: true,
         sessions: 0,
         key_log: None,
+        signatures: weir_tls::SignatureLimits::default(),
+        session_tickets: true,
     };
     let config = ClientConfig::new(&settings).expect("a client");
     let mut connect = ClientHandshake::new(&config, name).expect("a client");

@@ -29,11 +29,11 @@ use crate::StartError;
 use crate::conn::dealer::ConnectionDealer;
 use crate::conn::parked::ParkedConnection;
 use lateness::AcceptLateness;
-use weir_engine::conf::Configuration;
-use weir_engine::conf::listen::ListenAddress;
 use weir_engine::descriptors::ConnectionLimit;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::settings::listen::ListenAddress;
 use weir_engine::worker::WorkerCounters;
+use weir_engine::worker::configuration::Configuration;
 
 /// The thread as the server holds it. Dropping it ends it.
 pub(crate) struct Acceptor {

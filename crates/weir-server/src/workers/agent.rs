@@ -15,8 +15,8 @@ use super::sockets::InheritedSockets;
 use super::thread;
 use super::thread::ThreadOptions;
 use crate::{ServerOptions, StartError, late, on_each, prepare};
-use weir_engine::conf::Configuration;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::configuration::Configuration;
 use weir_engine::worker::{AGENT, WorkerCounters};
 
 /// See the module. Its process ends with it.

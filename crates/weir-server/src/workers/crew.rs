@@ -18,9 +18,9 @@ use super::intake::ConnectionIntake;
 use super::thread;
 use super::thread::ThreadOptions;
 use crate::{ServerOptions, StartError};
-use weir_engine::conf::Configuration;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::worker::WorkerCounters;
+use weir_engine::worker::configuration::Configuration;
 
 /// What is known of a worker from outside.
 #[derive(Clone)]

@@ -13,9 +13,9 @@ use weir_rt::net::{self, SockAddr};
 
 use super::acceptor::DealtSocket;
 use crate::StartError;
-use weir_engine::conf::Configuration;
-use weir_engine::conf::listen::ListenAddress;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::settings::listen::ListenAddress;
+use weir_engine::worker::configuration::Configuration;
 
 /// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
 /// uses it any more.
@@ -152,7 +152,7 @@ impl InheritedSockets {
     }
 
     /// The set of sockets that another process opened, in any order. The files of unix sockets among them belong to
-    /// that process; see [`InheritedSockets::own_names`].
+    /// that process; see [`InheritedSockets::own_files`].
     ///
     /// # Errors
     /// One of them is no socket.
@@ -173,10 +173,16 @@ impl InheritedSockets {
         Ok(InheritedSockets { groups })
     }
 
-    /// Whether the files of unix sockets are removed when their sockets are closed. They are, unless the sockets were
-    /// imported. A process that leaves its sockets to another one turns it off, one that takes over turns it on.
-    pub fn own_names(&self, own: bool) {
-        self.groups.iter().for_each(|group| group.name.own.store(own, Relaxed));
+    /// The files of unix sockets are removed when their sockets are closed. That is so from the start, unless the sockets
+    /// were imported. A process that takes over the sockets of another one calls this.
+    pub fn own_files(&self) {
+        self.groups.iter().for_each(|group| group.name.own.store(true, Relaxed));
+    }
+
+    /// The files of unix sockets stay when their sockets are closed: a process that leaves its sockets to another one
+    /// calls this.
+    pub fn leave_files(&self) {
+        self.groups.iter().for_each(|group| group.name.own.store(false, Relaxed));
     }
 
     fn find(&self, address: &ListenAddress) -> Option<&SocketGroup> {
@@ -371,8 +377,8 @@ mod tests {
 
     #[test]
     fn the_file_of_a_unix_socket_goes_with_its_last_owner() {
-        let folder = weir_test::TempDir::new();
-        let path = folder.path().join("socket");
+        let directory = weir_test::TempDir::new();
+        let path = directory.path().join("socket");
         let conf = configuration(&format!("server {{ listen unix:{}; }}", path.display()));
         let ours = InheritedSockets::open(&conf, 1).expect("a free name");
         let theirs =

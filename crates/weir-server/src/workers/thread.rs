@@ -25,9 +25,9 @@ use crate::conn::dealer::{self, ConnectionDealer};
 use crate::conn::parked;
 use crate::housekeeping::{self, WatchedWorker};
 use crate::{ServerOptions, StartError};
-use weir_engine::conf::Configuration;
-use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::configuration::Configuration;
+use weir_engine::worker::generation::WorkerGeneration;
 use weir_engine::worker::{ListenerEntry, Worker, WorkerCounters};
 
 thread_local! {
@@ -250,7 +250,7 @@ pub(crate) fn commit(everyone: Arc<[Arc<WorkerCounters>]>, dealer: Option<Arc<Ac
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
     dealer::set_dealer(worker, dealer.map(|dealer| dealer as Arc<dyn ConnectionDealer>));
-    worker.close_after_answers(false);
+    worker.keep_connections();
     let before = worker.switch(generation.clone());
     weir_engine::trace::configure(worker, &generation.configuration);
     let limit = before.as_ref().and_then(|before| before.configuration.main.shutdown_timeout());
@@ -280,7 +280,7 @@ pub(crate) fn retire() {
     // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.
     dealer::set_dealer(&local.worker, None);
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
-    local.worker.close_after_answers(true);
+    local.worker.end_connections();
     local.leave();
     if let Some(limit) = local.worker.generation().and_then(|now| now.configuration.main.shutdown_timeout()) {
         let local = local.clone();

@@ -48,7 +48,7 @@ fn a_client_aborts_and_quit_still_ends_the_server() {
 }
 
 #[test]
-fn a_reload_keeps_folder_and_ports() {
+fn a_reload_keeps_directory_and_ports() {
     // nginx reloads only as master.
     let text = |answer: &str| {
         format!("master_process on; http {{ server {{ listen 127.0.0.1:%%PORT%%; return 200 {answer}; }} }}")

@@ -35,7 +35,11 @@ const STOREYS: &[(&str, &[Storey])] = &[
                 "descriptors, files, names, patterns",
                 &["descriptors", "open_file", "regex", "resolver", "zone"],
             ),
-            ("the request", &["conf", "exchange", "plan", "transport", "variable", "worker"]),
+            ("what directives set", &["settings"]),
+            ("the worker", &["worker"]),
+            ("the request", &["exchange", "plan", "transport"]),
+            ("variables of the core", &["variable"]),
+            ("modules, directives, installing a configuration", &["conf"]),
             (
                 "what is done with one",
                 &["file", "request_head", "request_log", "special", "temp", "trace", "trim"],
@@ -69,6 +73,7 @@ const VALUES: &[&str] = &[
     "cidr",
     "error",
     "figures",
+    "name_map",
     "pieces",
     "presence",
     "progress",
@@ -76,6 +81,7 @@ const VALUES: &[&str] = &[
     "services",
     "text",
     "typed_values",
+    "value_script",
     "variable_index",
     "wire",
 ];
@@ -99,7 +105,7 @@ const CRATES: &[&str] = &[
     "weir",
 ];
 
-/// What knows nothing of HTTP's requests: proxying of streams and QUIC are built on it (docs/design.md, section 1).
+/// What knows nothing of HTTP's requests: proxying of streams and QUIC are built on it (docs/explanation/architecture.md, section 1).
 const WITHOUT_REQUESTS: &[(&str, &[&str])] = &[
     (
         "weir-engine",
@@ -111,6 +117,7 @@ const WITHOUT_REQUESTS: &[(&str, &[&str])] = &[
             "privileged.rs",
             "regex.rs",
             "resolver",
+            "worker",
             "zone",
         ],
     ),
@@ -119,8 +126,18 @@ const WITHOUT_REQUESTS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules of the engine that are about requests.
-const REQUESTS: &[&str] =
-    &["exchange", "filter", "output", "phase", "plan", "read", "request_head", "request_log", "subrequest"];
+const REQUESTS: &[&str] = &[
+    "exchange",
+    "filter",
+    "output",
+    "phase",
+    "plan",
+    "read",
+    "request_head",
+    "request_log",
+    "subrequest",
+    "transport",
+];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -131,13 +148,13 @@ static READ: LazyLock<BTreeMap<String, SourceCrate>> = LazyLock::new(read_all);
 
 fn read_all() -> BTreeMap<String, SourceCrate> {
     let entries = std::fs::read_dir(crates()).unwrap();
-    let folders =
-        entries.map(|entry| entry.unwrap().path()).filter(|folder| folder.join("Cargo.toml").exists());
-    folders
-        .map(|folder| {
-            let root = ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root));
+    let directories =
+        entries.map(|entry| entry.unwrap().path()).filter(|directory| directory.join("Cargo.toml").exists());
+    directories
+        .map(|directory| {
+            let root = ["src/lib.rs", "src/main.rs"].map(|root| directory.join(root));
             let root = root.iter().find(|root| root.exists()).unwrap();
-            (folder.file_name().unwrap().to_str().unwrap().to_owned(), SourceCrate::read(root))
+            (directory.file_name().unwrap().to_str().unwrap().to_owned(), SourceCrate::read(root))
         })
         .collect()
 }
@@ -157,7 +174,7 @@ fn storey(storeys: &[Storey], file: &str) -> usize {
     all.filter_map(|(at, beginning)| begins(at, beginning)).max().unwrap_or_default().1
 }
 
-/// The directory or root file that a file belongs to, seen from the crate's root: `conf/core.rs` and `conf.rs` are of
+/// The directory or root file that a file belongs to, seen from the crate's root: `conf/build.rs` and `conf.rs` are of
 /// `conf`.
 fn top(file: &str) -> String {
     let first = file.split('/').next().unwrap();
@@ -165,12 +182,12 @@ fn top(file: &str) -> String {
 }
 
 /// The directory in which a file lies; `a.rs` beside `a/` lies in `a`.
-fn folder(file: &str, all: &BTreeSet<&str>) -> String {
+fn directory(file: &str, all: &BTreeSet<&str>) -> String {
     let beside = file.trim_end_matches(".rs");
     if all.iter().any(|other| other.starts_with(&format!("{beside}/"))) {
         return beside.to_owned();
     }
-    file.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
+    file.rsplit_once('/').map_or(String::new(), |(directory, _)| directory.to_owned())
 }
 
 /// Compares what was found with a list beside this file, which may only become shorter.
@@ -252,17 +269,20 @@ fn circles_shrink() {
 /// Circles of more than eight files inside of a directory.
 fn inside(name: &str, arrows: &BTreeSet<(String, String)>) -> Vec<String> {
     let all: BTreeSet<&str> = arrows.iter().flat_map(|(from, to)| [from.as_str(), to.as_str()]).collect();
-    let mut by_folder: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
+    let mut by_directory: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
     for (from, to) in arrows {
-        let (own, other) = (folder(from, &all), folder(to, &all));
+        let (own, other) = (directory(from, &all), directory(to, &all));
         if own == other {
-            by_folder.entry(own).or_default().insert((from.clone(), to.clone()));
+            by_directory.entry(own).or_default().insert((from.clone(), to.clone()));
         }
     }
-    let large =
-        by_folder.iter().flat_map(|(folder, arrows)| circles(arrows).into_iter().map(move |it| (folder, it)));
+    let large = by_directory
+        .iter()
+        .flat_map(|(directory, arrows)| circles(arrows).into_iter().map(move |it| (directory, it)));
     let large = large.filter(|(_, circle)| circle.len() > 8);
-    large.map(|(folder, circle)| format!("{name}: a circle of {} files in {folder}/", circle.len())).collect()
+    large
+        .map(|(directory, circle)| format!("{name}: a circle of {} files in {directory}/", circle.len()))
+        .collect()
 }
 
 #[test]

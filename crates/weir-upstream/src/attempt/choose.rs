@@ -16,20 +16,20 @@ impl Attempt {
     pub(crate) fn choose(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, Verdict> {
-        match &group.guided {
-            None => Ok(group.pick(x, tried)),
+        match &upstream.guided {
+            None => Ok(upstream.pick(x, tried)),
             Some(_) if std::mem::take(&mut self.decided.nobody) => Ok(None),
-            Some(guided) => self.ask_guide(x, group, guided, tried),
+            Some(guided) => self.ask_guide(x, upstream, guided, tried),
         }
     }
 
     fn ask_guide(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         guided: &HookedBalancer,
         tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, Verdict> {
@@ -39,7 +39,7 @@ impl Attempt {
             asked: self.decided.asked,
             left: self.left,
             limit: self.up.settings.next_tries,
-            has_servers: group.count() > 0,
+            has_servers: upstream.count() > 0,
             failure: self.decided.failure,
             peer: None,
             host: None,
@@ -62,9 +62,9 @@ impl Attempt {
                 (local, lane) => guided.servers.bound(&peer, local, lane),
             };
             peer.chosen(crate::peer::balance::now());
-            return Ok(Some(group.lease(peer)));
+            return Ok(Some(upstream.lease(peer)));
         }
-        Ok(group.pick(x, tried))
+        Ok(upstream.pick(x, tried))
     }
 
     /// Puts what was decided about the try into force, but for the server.

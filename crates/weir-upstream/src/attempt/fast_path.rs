@@ -35,13 +35,13 @@ impl UpstreamLocation {
     pub(crate) fn try_attempt(
         self: &Rc<Self>,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
     ) -> Progress<Verdict, ()> {
         if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
             return Progress::Wait(());
         }
-        let mut pending = match Attempt::begin(self, x, group, None) {
-            Ok(run) => PendingAttempt::new(run, group),
+        let mut pending = match Attempt::begin(self, x, upstream, None) {
+            Ok(run) => PendingAttempt::new(run, upstream),
             Err(verdict) => return Progress::Done(verdict),
         };
         let out = &pending.run.out;
@@ -60,10 +60,10 @@ impl UpstreamLocation {
 
 impl PendingAttempt {
     /// Of a request that no server has been chosen for.
-    pub(crate) fn new(run: Attempt, group: &Rc<LocalUpstream>) -> PendingAttempt {
+    pub(crate) fn new(run: Attempt, upstream: &Rc<LocalUpstream>) -> PendingAttempt {
         PendingAttempt {
             run,
-            group: group.clone(),
+            upstream: upstream.clone(),
             tried: TriedPeers::default(),
             lease: None,
             connection: None,
@@ -76,8 +76,8 @@ impl PendingAttempt {
     /// The verdict that ends the request.
     fn ask(&mut self, x: &mut Exchange) -> Result<(), Verdict> {
         let run = &mut self.run;
-        let Some(lease) = run.choose(x, &self.group, &mut self.tried)? else {
-            run.decided.nobody = self.group.guided.is_some();
+        let Some(lease) = run.choose(x, &self.upstream, &mut self.tried)? else {
+            run.decided.nobody = self.upstream.guided.is_some();
             return Ok(());
         };
         let lease = self.lease.insert(lease);
@@ -85,7 +85,7 @@ impl PendingAttempt {
         if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != RequestFraming::None {
             return Ok(());
         }
-        let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
+        let Some(connection) = self.upstream.pool.take(&lease.peer, None) else { return Ok(()) };
         let connection = self.connection.insert(connection);
         connection.own = run.decided.keep;
         x.trace().enter(lease.site(&run.up.sites));
@@ -137,7 +137,7 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
         (Ok(HeadProgress::Complete(len)), Some(lease), Some(connection))
             if is_usual(x, &pending.run, len, &incoming) =>
         {
-            answered(x, pending.run, (lease, connection), incoming, (&bytes, len))
+            responded(x, pending.run, lease, connection, incoming, &bytes, len)
         }
         (_, lease, connection) => {
             pending.run.received = bytes.into_vec();
@@ -159,13 +159,15 @@ fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &IncomingHead) ->
         && headers::refused(x, incoming).is_none()
 }
 
-/// Makes the response that of `x`.
-fn answered(
+/// Makes the response that of `x`; of `bytes` the first `head_len` were its head.
+fn responded(
     x: &mut Exchange,
     mut run: Attempt,
-    (lease, mut connection): (PeerLease, Box<UpstreamConnection>),
+    lease: PeerLease,
+    mut connection: Box<UpstreamConnection>,
     incoming: IncomingHead,
-    (bytes, len): (&[u8], usize),
+    bytes: &[u8],
+    head_len: usize,
 ) -> Verdict {
     connection.reused = true;
     let site = lease.site(&run.up.sites);
@@ -175,7 +177,7 @@ fn answered(
     run.records.head(incoming.status, &incoming.fields);
     x.trace().leave(site);
     let mut rest = Vec::new();
-    if let Some(body @ [_, ..]) = bytes.get(len..) {
+    if let Some(body @ [_, ..]) = bytes.get(head_len..) {
         rest = connection.stream.spare();
         rest.extend_from_slice(body);
     }

@@ -99,7 +99,7 @@ impl Attempt {
         x: &mut Exchange,
         lease: &mut PeerLease,
     ) -> Result<Rc<UpstreamSession>, AttemptFailure> {
-        let pool = lease.group.pool.clone();
+        let pool = lease.upstream.pool.clone();
         let mut alone = !pool.shares();
         loop {
             if let Some(session) = pool.session(&lease.peer, self.secure.as_ref()) {

@@ -45,14 +45,14 @@ impl UpstreamLocation {
     pub(crate) async fn run(
         self: &Rc<Self>,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         fetch: Option<Box<CacheFetch>>,
     ) -> Verdict {
         if let Err(verdict) = request_body::body(x, &self.settings, &*self.protocol).await {
             return verdict;
         }
-        match Attempt::begin(self, x, group, fetch) {
-            Ok(run) => finish_attempt(x, &mut PendingAttempt::new(run, group)).await,
+        match Attempt::begin(self, x, upstream, fetch) {
+            Ok(run) => finish_attempt(x, &mut PendingAttempt::new(run, upstream)).await,
             Err(verdict) => verdict,
         }
     }
@@ -60,8 +60,8 @@ impl UpstreamLocation {
 
 /// Goes on with a request that is as far on its way as it came without waiting.
 pub(crate) async fn finish_attempt(x: &mut Exchange, pending: &mut PendingAttempt) -> Verdict {
-    let PendingAttempt { run, group, tried, lease, connection } = pending;
-    let verdict = run.all(x, group, tried, (lease, connection)).await;
+    let PendingAttempt { run, upstream, tried, lease, connection } = pending;
+    let verdict = run.all(x, upstream, tried, lease, connection).await;
     run.end(x, &verdict);
     verdict
 }
@@ -74,7 +74,7 @@ impl Attempt {
     pub(crate) fn begin(
         up: &Rc<UpstreamLocation>,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         fetch: Option<Box<CacheFetch>>,
     ) -> Result<Attempt, Verdict> {
         let mut out = OutgoingRequest { head: part(x).scratch.head(), ..OutgoingRequest::default() };
@@ -83,14 +83,14 @@ impl Attempt {
         if x.refuse_unmatched() {
             return Err(Verdict::Status(500));
         }
-        if let Some(budget) = &group.group.retry_budget {
-            group.purse.earn(budget);
+        if let Some(budget) = &upstream.upstream.retry_budget {
+            upstream.purse.earn(budget);
         }
         Ok(Attempt {
             out,
             secure: up.protocol.secure(x),
-            records: AttemptRecords::begin(x, group),
-            left: request_body::tries(group.tries(), up.settings.next_tries),
+            records: AttemptRecords::begin(x, upstream),
+            left: request_body::tries(upstream.tries(), up.settings.next_tries),
             decided: BalancerDecision::default(),
             began: weir_rt::now_ms(),
             body_begun: false,
@@ -125,25 +125,21 @@ impl Attempt {
     async fn all(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         tried: &mut TriedPeers,
-        (first, connection): (&mut Option<PeerLease>, &mut Option<Box<UpstreamConnection>>),
+        first: &mut Option<PeerLease>,
+        connection: &mut Option<Box<UpstreamConnection>>,
     ) -> Verdict {
         loop {
             let lease = match first.take() {
                 Some(lease) => Some(lease),
-                None => match self.pick(x, group, tried).await {
+                None => match self.pick(x, upstream, tried).await {
                     Ok(lease) => lease,
                     Err(AttemptFailure::End(verdict)) => return verdict,
                     Err(AttemptFailure::Next(_)) => None,
                 },
             };
-            let Some(lease) = lease else {
-                self.records.nobody(&group.group.name, self.scheme(), self.out.uri);
-                error_log::error(x, &"no live upstreams while connecting to upstream");
-                x.cause = Cause::AllPeersDown;
-                return self.fails(x, FailureReason::NO_LIVE);
-            };
+            let Some(lease) = lease else { return self.no_peer(x, upstream) };
             let site = lease.site(&self.up.sites);
             if connection.is_none() {
                 x.trace().enter(site);
@@ -152,16 +148,16 @@ impl Attempt {
             let result = self.ask_peer(x, lease, connection).await;
             x.trace().leave(site);
             match result {
-                Ok(answered) => {
+                Ok(received_head) => {
                     // Boxed: its future is not part of those that have no cache.
-                    let answered = match &self.fetch {
-                        None => answered,
-                        Some(_) => match Box::pin(self.unless_still_good(x, answered)).await {
+                    let received_head = match &self.fetch {
+                        None => received_head,
+                        Some(_) => match Box::pin(self.unless_still_good(x, received_head)).await {
                             Ok(verdict) => return verdict,
-                            Err(answered) => answered,
+                            Err(received_head) => received_head,
                         },
                     };
-                    return match self.answer(x, answered) {
+                    return match self.answer(x, received_head) {
                         Ok(verdict) => verdict,
                         Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.records)).await,
                     };
@@ -174,7 +170,7 @@ impl Attempt {
                         x.cause = fault.cause;
                         return self.fails(x, fault.reason);
                     }
-                    if !self.afford(group) {
+                    if !self.afford(upstream) {
                         x.cause = Cause::RetryBudget;
                         return self.fails(x, fault.reason);
                     }
@@ -183,23 +179,31 @@ impl Attempt {
         }
     }
 
+    #[cold]
+    fn no_peer(&mut self, x: &mut Exchange, upstream: &LocalUpstream) -> Verdict {
+        self.records.nobody(&upstream.upstream.name, self.scheme(), self.out.uri);
+        error_log::error(x, &"no live upstreams while connecting to upstream");
+        x.cause = Cause::AllPeersDown;
+        self.fails(x, FailureReason::NO_LIVE)
+    }
+
     /// A server to ask; where the upstream has a `queue`, one is waited for.
     async fn pick(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
-        let lease = self.choose(x, group, tried).map_err(AttemptFailure::End)?;
+        let lease = self.choose(x, upstream, tried).map_err(AttemptFailure::End)?;
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
-        if let Some(limit) = group.group.name_patience()
-            && let Some(lease) = Box::pin(self.first_address(x, group, tried, limit)).await?
+        if let Some(limit) = upstream.upstream.name_patience()
+            && let Some(lease) = Box::pin(self.first_address(x, upstream, tried, limit)).await?
         {
             return Ok(Some(lease));
         }
-        Box::pin(self.queue(x, group, tried)).await
+        Box::pin(self.queue(x, upstream, tried)).await
     }
 
     /// Waits for the first addresses of the upstream's names: a request that comes right after the start comes before
@@ -207,7 +211,7 @@ impl Attempt {
     async fn first_address(
         &self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         tried: &mut TriedPeers,
         limit: u64,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
@@ -219,15 +223,15 @@ impl Attempt {
         timer.arm(limit);
         loop {
             // In this order: names that are found between two of these lines are seen below, or wake this again.
-            let seen = group.group.changes();
-            let awaited = group.group.awaits_names();
-            if let Some(lease) = group.pick(x, tried) {
+            let seen = upstream.upstream.changes();
+            let awaited = upstream.upstream.awaits_names();
+            if let Some(lease) = upstream.pick(x, tried) {
                 return Ok(Some(lease));
             }
             if timer.expired() || !awaited {
                 return Ok(None);
             }
-            let mut changed = pin!(group.group.clone().changed(seen));
+            let mut changed = pin!(upstream.upstream.clone().changed(seen));
             let next = poll_fn(|cx| match changed.as_mut().poll(cx) {
                 Poll::Ready(_) => Poll::Ready(()),
                 Poll::Pending => timer.poll_expired(cx),
@@ -239,12 +243,12 @@ impl Attempt {
     async fn queue(
         &self,
         x: &mut Exchange,
-        group: &Rc<LocalUpstream>,
+        upstream: &Rc<LocalUpstream>,
         tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
-        let Some(waiting) = QueueTicket::join(group) else { return Ok(None) };
+        let Some(waiting) = QueueTicket::join(upstream) else { return Ok(None) };
         while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
-            if let Some(lease) = group.pick(x, tried) {
+            if let Some(lease) = upstream.pick(x, tried) {
                 return Ok(Some(lease));
             }
         }
@@ -260,14 +264,14 @@ impl Attempt {
         connection: &mut Option<Box<UpstreamConnection>>,
     ) -> Result<ReceivedHead, AttemptFailure> {
         if self.up.protocol.multiplexes() {
-            let answered = Box::pin(self.talk(x, lease)).await?;
-            return self.judge(x, answered);
+            let received_head = Box::pin(self.talk(x, lease)).await?;
+            return self.judge(x, received_head);
         }
         let mut lease = lease;
         loop {
             let begun = connection.take();
             let is_begun = begun.is_some();
-            let kept = begun.or_else(|| lease.group.pool.take(&lease.peer, self.secure.as_ref()));
+            let kept = begun.or_else(|| lease.upstream.pool.take(&lease.peer, self.secure.as_ref()));
             let reused = kept.is_some();
             let idle = kept.as_ref().map_or(0, |connection| connection.idle);
             let connection = match kept {
@@ -336,7 +340,7 @@ impl Attempt {
             Ok(())
         };
         let result = match sent {
-            Ok(()) => self.head(x, connection, asked, (&mut received, &mut incoming)).await,
+            Ok(()) => self.head(x, connection, asked, &mut received, &mut incoming).await,
             Err(failed) => Err(failed),
         };
         connection.reused = true;
@@ -362,8 +366,14 @@ impl Attempt {
     }
 
     /// Whether the response is one that another server shall do better than.
-    fn judge(&mut self, x: &mut Exchange, answered: ReceivedHead) -> Result<ReceivedHead, AttemptFailure> {
-        let Some(reason) = FailureReason::of_status(answered.incoming.status) else { return Ok(answered) };
+    fn judge(
+        &mut self,
+        x: &mut Exchange,
+        received_head: ReceivedHead,
+    ) -> Result<ReceivedHead, AttemptFailure> {
+        let Some(reason) = FailureReason::of_status(received_head.incoming.status) else {
+            return Ok(received_head);
+        };
         if !self.up.settings.wants(self.mask(x, reason))
             || self.left <= 1
             || !self.in_time()
@@ -374,13 +384,13 @@ impl Attempt {
                     self.records.end(None);
                     Err(AttemptFailure::End(verdict))
                 }
-                None => Ok(answered),
+                None => Ok(received_head),
             };
         }
-        let mut answered = answered;
+        let mut received_head = received_head;
         let fault = AttemptFault { reason, cause: Cause::UpstreamStatus };
         self.records.failed(fault);
-        answered.lease.fail(x, fault, READING_HEAD);
+        received_head.lease.fail(x, fault, READING_HEAD);
         Err(AttemptFailure::Next(fault))
     }
 
@@ -391,9 +401,9 @@ impl Attempt {
     }
 
     /// Whether the upstream's `retry_budget` has another try for it.
-    fn afford(&self, group: &LocalUpstream) -> bool {
-        let budget = group.group.retry_budget.as_ref();
-        budget.is_none_or(|budget| group.purse.spend(budget, weir_rt::now_ms()))
+    fn afford(&self, upstream: &LocalUpstream) -> bool {
+        let budget = upstream.upstream.retry_budget.as_ref();
+        budget.is_none_or(|budget| upstream.purse.spend(budget, weir_rt::now_ms()))
     }
 
     fn in_time(&self) -> bool {
@@ -416,33 +426,36 @@ impl Attempt {
     pub(crate) fn answer(
         &mut self,
         x: &mut Exchange,
-        mut answered: ReceivedHead,
+        mut received_head: ReceivedHead,
     ) -> Result<Verdict, Box<ReceivedHead>> {
-        answered.lease.answered(x);
-        answered.incoming.keep_alive &= self.keeps_connection();
-        let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
-        if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.records) {
+        received_head.lease.answered(x);
+        received_head.incoming.keep_alive &= self.keeps_connection();
+        let judged =
+            self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &received_head.incoming));
+        if let Some(verdict) = headers::instead(x, &self.up, &received_head.incoming, &self.records) {
             if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
                 fetch.keep_error(judged, *status);
             }
             self.fetch = None;
             self.records.end(None);
-            self.give_back(x, answered);
+            self.give_back(x, received_head);
             return Ok(verdict);
         }
-        if answered.incoming.upgraded {
+        if received_head.incoming.upgraded {
             self.fetch = None;
-            return Err(Box::new(answered));
+            return Err(Box::new(received_head));
         }
         let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
-        headers::copy(x, &self.up, &answered.incoming, HeaderOrigin::Server { keeps });
+        headers::copy(x, &self.up, &received_head.incoming, HeaderOrigin::Server { keeps });
         let keep = match (self.fetch.take(), judged) {
-            _ if !headers::buffering(x, &self.up.settings, &answered.incoming) => None,
-            (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
-            _ => store::keep(x, &self.up.settings, &answered.incoming),
+            _ if !headers::buffering(x, &self.up.settings, &received_head.incoming) => None,
+            (Some(fetch), Some(judged)) => {
+                (*fetch).keep(x, &self.up.settings, &received_head.incoming, &judged)
+            }
+            _ => store::keep(x, &self.up.settings, &received_head.incoming),
         };
         let unfinished = if self.body_begun_unfinished(x) { Some(self.out.framing) } else { None };
-        Ok(UpstreamBody::begin(x, &self.up, answered, self.records.clone(), keep, unfinished))
+        Ok(UpstreamBody::begin(x, &self.up, received_head, self.records.clone(), keep, unfinished))
     }
 
     /// Whether the connection may be used again, as far as the request says.
@@ -454,25 +467,27 @@ impl Attempt {
     async fn unless_still_good(
         &mut self,
         x: &mut Exchange,
-        answered: ReceivedHead,
+        received_head: ReceivedHead,
     ) -> Result<Verdict, ReceivedHead> {
-        let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
+        let Some(verdict) = self.revalidated(x, &received_head.incoming).await else {
+            return Err(received_head);
+        };
         self.records.end(None);
-        self.give_back(x, answered);
+        self.give_back(x, received_head);
         Ok(verdict)
     }
 
     /// The connection of a response that is not used may be used again, where nothing follows the head.
-    fn give_back(&self, x: &Exchange, answered: ReceivedHead) {
+    fn give_back(&self, x: &Exchange, received_head: ReceivedHead) {
         let keep_alive =
-            answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
-        let ReceivedHead { incoming, link, lease, rest } = answered;
+            received_head.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
+        let ReceivedHead { incoming, link, lease, rest } = received_head;
         if let UpstreamLink::Own(connection) = link
             && keep_alive
             && matches!(incoming.decoder, BodyDecoder::None)
             && rest.is_empty()
         {
-            lease.group.pool.give(&x.worker, &lease.peer, connection);
+            lease.upstream.pool.give(&x.worker, &lease.peer, connection);
         }
     }
 

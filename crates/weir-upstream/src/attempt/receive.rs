@@ -33,7 +33,8 @@ impl Attempt {
         x: &mut Exchange,
         connection: &UpstreamConnection,
         asked: RequestProgress,
-        (received, incoming): (&mut Vec<u8>, &mut IncomingHead),
+        received: &mut Vec<u8>,
+        incoming: &mut IncomingHead,
     ) -> Result<usize, AttemptFailure> {
         let settings = self.up.settings.clone();
         let mut sending = asked != RequestProgress::Sent && connection.stream.backlog() > 0;

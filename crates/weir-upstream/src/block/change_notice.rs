@@ -96,6 +96,7 @@ mod tests {
     use std::task::{Context, Wake};
 
     use super::*;
+    use crate::block::upstream::UpstreamOrigin;
     use crate::connection::keepalive_limits::KeepaliveLimits;
     use crate::peer::balance::BalanceMethod;
     use crate::peer::members::UpstreamMembers;
@@ -110,28 +111,28 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_once_and_who_left_is_not() {
-        let group = Upstream::new(
+        let upstream = Upstream::new(
             "u",
             BalanceMethod::RoundRobin,
             KeepaliveLimits::default(),
             UpstreamMembers::default(),
-            false,
+            UpstreamOrigin::Block,
         );
-        let group = Arc::new(group);
+        let upstream = Arc::new(upstream);
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(count.clone());
         let mut cx = Context::from_waker(&waker);
-        let mut waits = pin!(group.clone().changed(0));
+        let mut waits = pin!(upstream.clone().changed(0));
         assert!(waits.as_mut().poll(&mut cx).is_pending());
         {
-            let mut leaves = Box::pin(group.clone().changed(0));
+            let mut leaves = Box::pin(upstream.clone().changed(0));
             assert!(leaves.as_mut().poll(&mut cx).is_pending());
         }
-        group.changes.tell();
-        group.changes.tell();
+        upstream.changes.tell();
+        upstream.changes.tell();
         assert_eq!(count.0.load(Relaxed), 1);
         assert_eq!(waits.as_mut().poll(&mut cx), Poll::Ready(2));
-        let mut late = pin!(group.clone().changed(1));
+        let mut late = pin!(upstream.clone().changed(1));
         assert_eq!(late.as_mut().poll(&mut cx), Poll::Ready(2));
     }
 }

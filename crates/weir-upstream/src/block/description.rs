@@ -1,4 +1,4 @@
-//! Upstreams in JSON, for the admin listener and for scripts: docs/admin.yaml has the keys.
+//! Upstreams in JSON, for the admin listener and for scripts: docs/reference/admin.yaml has the keys.
 
 use std::sync::atomic::Ordering::Relaxed;
 

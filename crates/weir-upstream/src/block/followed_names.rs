@@ -68,9 +68,11 @@ impl Upstream {
             named.filter(|named| !named.followed.swap(true, Relaxed)).collect()
         };
         for named in named {
-            let (group, question, name) = (Arc::downgrade(self), named.question.clone(), named.name.clone());
-            let told = move |found| group.upgrade().is_some_and(|group| group.found(&named, found));
-            resolver.watch(NameWatch { question, name, timeout: *timeout, told: Box::new(told) });
+            let (upstream, question, name) =
+                (Arc::downgrade(self), named.question.clone(), named.name.clone());
+            let reported =
+                move |found| upstream.upgrade().is_some_and(|upstream| upstream.found(&named, found));
+            resolver.watch(NameWatch { question, name, timeout: *timeout, reported: Box::new(reported) });
         }
     }
 

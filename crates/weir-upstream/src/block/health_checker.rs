@@ -30,8 +30,8 @@ impl HealthChecker {
     /// # Errors
     /// It can't start.
     pub fn prepare(configuration: &Configuration) -> io::Result<()> {
-        let upstreams = configuration.tables.shared::<Upstreams>();
-        let checks = upstreams.is_some_and(|all| all.iter().any(|group| group.health_check.is_some()));
+        let upstreams = configuration.shared::<Upstreams>();
+        let checks = upstreams.is_some_and(|all| all.iter().any(|upstream| upstream.health_check.is_some()));
         if checks { services::start() } else { Ok(()) }
     }
 
@@ -61,24 +61,24 @@ impl Drop for HealthChecker {
 pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
     let Some(configuration) = now.upgrade() else { return };
     *lock(in_force) = now.clone();
-    for group in configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter) {
-        if let Some(check) = &group.health_check {
+    for upstream in configuration.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter) {
+        if let Some(check) = &upstream.health_check {
             let of = InForceOf { now: in_force.clone(), configuration: now.clone() };
-            weir_rt::spawn(rounds(of, Arc::downgrade(group), Rc::new(check.clone())));
+            weir_rt::spawn(rounds(of, Arc::downgrade(upstream), Rc::new(check.clone())));
         } else {
             // Without checks no peer would be found healthy again. From here on the checks of the configuration before,
             // tasks of this thread, note nothing.
-            group.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
+            upstream.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
         }
     }
 }
 
-pub(crate) async fn rounds(of: InForceOf, group: Weak<Upstream>, check: Rc<HealthCheck>) {
+pub(crate) async fn rounds(of: InForceOf, upstream: Weak<Upstream>, check: Rc<HealthCheck>) {
     let mut seed = weir_rt::clock::monotonic_ns() | 1;
     // Peers that are being asked: one that takes longer than the interval is not asked again meanwhile.
     let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
-    while let Some(group) = group.upgrade().filter(|_| of.is_so()) {
-        let members = group.members();
+    while let Some(upstream) = upstream.upgrade().filter(|_| of.is_so()) {
+        let members = upstream.members();
         for peer in members.all().filter(|peer| !peer.is_down()) {
             let key = Arc::as_ptr(&peer.state).addr();
             if asked.borrow().contains(&key) {
@@ -90,20 +90,20 @@ pub(crate) async fn rounds(of: InForceOf, group: Weak<Upstream>, check: Rc<Healt
             seed ^= seed >> 7;
             seed ^= seed << 17;
             let delay = Duration::from_millis((seed >> 16) % (check.jitter + 1));
-            let (group, peer, check) = (group.clone(), peer.clone(), check.clone());
+            let (upstream, peer, check) = (upstream.clone(), peer.clone(), check.clone());
             let (of, asked) = (of.clone(), asked.clone());
             weir_rt::spawn(async move {
                 weir_rt::sleep(delay).await;
-                let result = check.ask(&group.name, &peer).await;
+                let result = check.ask(&upstream.name, &peer).await;
                 asked.borrow_mut().retain(|other| *other != key);
                 // Another configuration may not check at all, and what is noted would never be taken back.
                 if of.is_so() {
-                    note(&check, &group, &peer, result);
+                    note(&check, &upstream, &peer, result);
                 }
             });
         }
         // While it sleeps the task keeps nothing of a configuration that may go.
-        drop((members, group));
+        drop((members, upstream));
         weir_rt::sleep(Duration::from_millis(check.interval + check.jitter)).await;
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn lock(in_force: &InForce) -> MutexGuard<'_, Weak<Configuration>> {
 }
 
 /// Notes what a check found; its consequences are logged.
-fn note(check: &HealthCheck, group: &Upstream, peer: &Peer, result: Result<(), String>) {
+fn note(check: &HealthCheck, upstream: &Upstream, peer: &Peer, result: Result<(), String>) {
     let state = &peer.state;
     let unhealthy = state.unhealthy.load(Relaxed);
     if result.is_ok() != unhealthy {
@@ -142,21 +142,21 @@ fn note(check: &HealthCheck, group: &Upstream, peer: &Peer, result: Result<(), S
     }
     state.streak.store(0, Relaxed);
     state.checked(!unhealthy);
-    group.changes.tell();
-    let (name, group) = (&peer.name, &group.name);
+    upstream.changes.tell();
+    let (name, upstream) = (&peer.name, &upstream.name);
     match result {
         Ok(()) => {
             peer.recovered();
             log::cycle(
                 LogLevel::Notice,
-                &format_args!("peer is healthy, health check of peer {name} in upstream \"{group}\""),
+                &format_args!("peer is healthy, health check of peer {name} in upstream \"{upstream}\""),
             );
         }
         Err(why) => {
             log::cycle(
                 LogLevel::Warn,
                 &format_args!(
-                    "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
+                    "peer is unhealthy: {why}, health check of peer {name} in upstream \"{upstream}\""
                 ),
             );
             state.failed_check(why);

@@ -13,7 +13,7 @@ use weir_http::json::{JsonValue, JsonWriter};
 use crate::block::upstream::Upstream;
 use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerTier, PeerTurn};
 use weir_engine::log::{self, LogLevel};
 
 /// Why the list is as it was.
@@ -112,7 +112,7 @@ impl Upstream {
         self.origins().moved
     }
 
-    /// Adds a server: a string or an object, see docs/admin.yaml.
+    /// Adds a server: a string or an object, see docs/reference/admin.yaml.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -165,13 +165,16 @@ impl Upstream {
         Ok(())
     }
 
-    /// Turns peer number `id` of the backup or the primary ones, counted from 0, `down` or up again, for all workers
+    /// Turns peer number `id` of the backup or the primary ones, counted from 0, down or up again, for all workers
     /// and until the list sets `down` itself ([`Upstream::edit`]). Returns `false` if there is no such peer.
-    pub fn turn(&self, backup: bool, id: usize, down: bool) -> bool {
+    pub fn turn(&self, tier: PeerTier, id: usize, turn: PeerTurn) -> bool {
         let members = self.members();
-        let peers = if backup { &members.backup } else { &members.primary };
+        let peers = match tier {
+            PeerTier::Primary => &members.primary,
+            PeerTier::Backup => &members.backup,
+        };
         let Some(peer) = peers.get(id) else { return false };
-        peer.turn(down);
+        peer.turn(turn);
         self.changes.tell();
         true
     }

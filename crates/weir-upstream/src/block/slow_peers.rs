@@ -28,11 +28,11 @@ impl Upstream {
         }
         peer.state.slowness.leave_out(now + outlier.time);
         self.changes.tell();
-        let (name, group, ms, time) = (&peer.name, &self.name, mean / 1000, outlier.time);
+        let (name, upstream, ms, time) = (&peer.name, &self.name, mean / 1000, outlier.time);
         log::cycle(
             LogLevel::Warn,
             &format_args!(
-                "peer is an outlier: {ms} ms on average, left out for {time}s, peer {name} in upstream \"{group}\""
+                "peer is an outlier: {ms} ms on average, left out for {time}s, peer {name} in upstream \"{upstream}\""
             ),
         );
     }

@@ -14,16 +14,16 @@ use weir_engine::log::{self, LogLevel};
 use weir_engine::services;
 
 /// Begins to follow the source of `group`, if it has one. It ends with the upstream.
-pub(crate) fn follow(group: &Arc<Upstream>) {
-    let Some(source) = group.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
+pub(crate) fn follow(upstream: &Arc<Upstream>) {
+    let Some(source) = upstream.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
         return;
     };
-    let weak = Arc::downgrade(group);
+    let weak = Arc::downgrade(upstream);
     let begun = services::run(move || {
         weir_rt::spawn(run(weak, source));
     });
     if let Err(error) = begun {
-        let name = &group.name;
+        let name = &upstream.name;
         log::cycle(
             LogLevel::Alert,
             &format_args!("no thread for the source of upstream \"{name}\": {error}"),
@@ -31,23 +31,23 @@ pub(crate) fn follow(group: &Arc<Upstream>) {
     }
 }
 
-async fn run(group: Weak<Upstream>, source: Arc<ServerSource>) {
+async fn run(upstream: Weak<Upstream>, source: Arc<ServerSource>) {
     let mut reader = SourceReader::new(&source.config);
     let mut failures = 0;
     loop {
-        let Some(result) = either(reader.next(&source.config), gone(&group)).await else { return };
+        let Some(result) = either(reader.next(&source.config), gone(&upstream)).await else { return };
         let result = match result {
-            Ok(list) => take(&group, &source, list).await,
+            Ok(list) => take(&upstream, &source, list).await,
             Err(why) => Err(why),
         };
         match result {
             Ok(()) => failures = 0,
             Err(why) => {
-                tell(&group, &source, why);
+                tell(&upstream, &source, why);
                 failures += 1;
                 let pause =
                     Duration::from_millis(AGAIN.0 << failures.min(4)).min(Duration::from_millis(AGAIN.1));
-                if either(weir_rt::sleep(pause), gone(&group)).await.is_none() {
+                if either(weir_rt::sleep(pause), gone(&upstream)).await.is_none() {
                     return;
                 }
             }
@@ -56,34 +56,34 @@ async fn run(group: Weak<Upstream>, source: Arc<ServerSource>) {
 }
 
 /// Ready when nothing refers to the upstream any more.
-async fn gone(group: &Weak<Upstream>) {
-    while group.strong_count() > 0 {
+async fn gone(upstream: &Weak<Upstream>) {
+    while upstream.strong_count() > 0 {
         weir_rt::sleep(LOOK).await;
     }
 }
 
 async fn take(
-    group: &Weak<Upstream>,
+    upstream: &Weak<Upstream>,
     source: &Arc<ServerSource>,
     list: Vec<ServerEntry>,
 ) -> Result<(), String> {
-    let Some(group) = group.upgrade() else { return Ok(()) };
-    let (count, before) = (list.len(), group.version());
-    group.take_list(list).map_err(|refusal| refusal.to_string())?;
+    let Some(upstream) = upstream.upgrade() else { return Ok(()) };
+    let (count, before) = (list.len(), upstream.version());
+    upstream.take_list(list).map_err(|refusal| refusal.to_string())?;
     let again = source.note(None);
-    if again || group.version() != before {
-        let (name, place) = (&group.name, source.place());
+    if again || upstream.version() != before {
+        let (name, place) = (&upstream.name, source.place());
         log::cycle(LogLevel::Notice, &format_args!("upstream \"{name}\" has {count} servers from {place}"));
     }
     // The disk may take its time.
-    weir_rt::blocking(move || group.keep_list()).await;
+    weir_rt::blocking(move || upstream.keep_list()).await;
     Ok(())
 }
 
 /// The first failure of several alike is logged.
-fn tell(group: &Weak<Upstream>, source: &ServerSource, why: String) {
-    let Some(group) = group.upgrade() else { return };
-    let (name, place) = (&group.name, source.place());
+fn tell(upstream: &Weak<Upstream>, source: &ServerSource, why: String) {
+    let Some(upstream) = upstream.upgrade() else { return };
+    let (name, place) = (&upstream.name, source.place());
     let message = format!("upstream \"{name}\" keeps its servers, {place}: {why}");
     if source.note(Some(why)) {
         log::cycle(LogLevel::Error, &message);

@@ -41,8 +41,8 @@ pub struct Upstream {
     pub(crate) outlier: Option<OutlierLimits>,
     /// How many requests may be tried again.
     pub(crate) retry_budget: Option<RetryBudget>,
-    /// True when it was made from an address, not by an `upstream` block.
-    pub implicit: bool,
+    /// What it was made for.
+    pub origin: UpstreamOrigin,
     /// Made for a request, from a value that is computed.
     pub(crate) computed: bool,
     /// Counts changes of the members, so that workers know when to look.
@@ -66,6 +66,15 @@ pub struct Upstream {
     pub(crate) guide: Option<Arc<dyn BalancerHook>>,
 }
 
+/// What an upstream was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamOrigin {
+    /// An `upstream` block.
+    Block,
+    /// An address or a host name that a directive names.
+    Address,
+}
+
 impl Upstream {
     /// An upstream of these members, which do not change.
     pub fn new(
@@ -73,7 +82,7 @@ impl Upstream {
         method: BalanceMethod,
         keep: KeepaliveLimits,
         members: UpstreamMembers,
-        implicit: bool,
+        origin: UpstreamOrigin,
     ) -> Upstream {
         Upstream {
             name: name.into(),
@@ -84,7 +93,7 @@ impl Upstream {
             queue: None,
             outlier: None,
             retry_budget: None,
-            implicit,
+            origin,
             computed: false,
             version: AtomicU64::new(1),
             changes: ChangeNotice::default(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use crate::block::source_follower;
-use crate::block::upstream::Upstream;
+use crate::block::upstream::{Upstream, UpstreamOrigin};
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::server_address::{lacks_port, resolve};
 use crate::discovery::server_list::ServerEntry;
@@ -19,7 +19,7 @@ use weir_engine::resolver::Resolver;
 /// The upstreams of one configuration; lent by `ConfRegistry::shared`.
 #[derive(Debug, Default)]
 pub struct Upstreams {
-    groups: Vec<Arc<Upstream>>,
+    upstreams: Vec<Arc<Upstream>>,
     /// Those of `upstream` blocks by name in lower case, and those that addresses made by address: there may be thousands.
     defined: HashMap<Box<str>, usize>,
     implicit: HashMap<Box<str>, usize>,
@@ -30,20 +30,20 @@ impl Upstreams {
     ///
     /// # Errors
     /// nginx's words for a second one of that name.
-    pub fn define(&mut self, group: Upstream) -> Result<(), String> {
-        let place = self.groups.len();
-        let key = folded(&group.name).into();
+    pub fn define(&mut self, upstream: Upstream) -> Result<(), String> {
+        let place = self.upstreams.len();
+        let key = folded(&upstream.name).into();
         if self.defined.contains_key(&key) {
-            return Err(format!("duplicate upstream \"{}\"", group.name));
+            return Err(format!("duplicate upstream \"{}\"", upstream.name));
         }
         self.defined.insert(key, place);
-        self.groups.push(Arc::new(group));
+        self.upstreams.push(Arc::new(upstream));
         Ok(())
     }
 
     /// The upstream that an `upstream` block defines as `name`, in any letter case; `None` if no block does.
     pub fn find(&self, name: &str) -> Option<&Arc<Upstream>> {
-        self.defined.get(&*folded(name)).map(|place| &self.groups[*place])
+        self.defined.get(&*folded(name)).map(|place| &self.upstreams[*place])
     }
 
     /// The upstream that the computed `host` names, with or without a port: that of an `upstream` block, or of a
@@ -60,31 +60,37 @@ impl Upstreams {
             None if lacks_port(&host) => self.implicit.get(&*format!("{host}{default}")),
             None => None,
         });
-        place.map(|place| &self.groups[*place])
+        place.map(|place| &self.upstreams[*place])
     }
 
     /// All upstreams, of blocks and of addresses, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.groups.iter()
+        self.upstreams.iter()
     }
 
     /// The upstream of one server that a `*_pass` names by address, made when it is not known yet.
     ///
     /// # Errors
     /// nginx's words for a host that has no address.
-    pub fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Upstream>, String> {
+    pub(crate) fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Upstream>, String> {
         if let Some(place) = self.implicit.get(host) {
-            return Ok(self.groups[*place].clone());
+            return Ok(self.upstreams[*place].clone());
         }
         let addrs = resolve(host, default_port)?;
         // nginx keeps connections of `upstream` blocks only.
         let keep = KeepaliveLimits { connections: 0, ..KeepaliveLimits::default() };
-        let group = Upstream::new(host, BalanceMethod::RoundRobin, keep, UpstreamMembers::default(), true);
-        group.begin(vec![ServerEntry::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
-        let group = Arc::new(group);
-        self.implicit.insert(host.into(), self.groups.len());
-        self.groups.push(group.clone());
-        Ok(group)
+        let upstream = Upstream::new(
+            host,
+            BalanceMethod::RoundRobin,
+            keep,
+            UpstreamMembers::default(),
+            UpstreamOrigin::Address,
+        );
+        upstream.begin(vec![ServerEntry::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
+        let upstream = Arc::new(upstream);
+        self.implicit.insert(host.into(), self.upstreams.len());
+        self.upstreams.push(upstream.clone());
+        Ok(upstream)
     }
 
     /// The upstream that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address
@@ -105,26 +111,26 @@ impl Upstreams {
     /// # Errors
     /// nginx's words for each that has none.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Vec<weir_conf::Error> {
-        self.groups.iter().filter_map(|group| group.use_resolver(http, timeout).err()).collect()
+        self.upstreams.iter().filter_map(|upstream| upstream.use_resolver(http, timeout).err()).collect()
     }
 
     /// Begins to follow names of servers, and sources.
     pub fn follow(&self) {
-        for group in &self.groups {
-            group.follow();
-            source_follower::follow(group);
+        for upstream in &self.upstreams {
+            upstream.follow();
+            source_follower::follow(upstream);
         }
     }
 
     /// Takes over what `before` knows of upstreams that are still there.
     pub fn adopt(&self, before: &Upstreams) {
-        for group in &self.groups {
-            let place = match group.implicit {
-                true => before.implicit.get(&group.name),
-                false => before.defined.get(&*folded(&group.name)),
+        for upstream in &self.upstreams {
+            let place = match upstream.origin {
+                UpstreamOrigin::Address => before.implicit.get(&upstream.name),
+                UpstreamOrigin::Block => before.defined.get(&*folded(&upstream.name)),
             };
             if let Some(place) = place {
-                group.adopt(&before.groups[*place]);
+                upstream.adopt(&before.upstreams[*place]);
             }
         }
     }
@@ -145,18 +151,18 @@ mod tests {
 
     #[test]
     fn names_are_taken_once() {
-        let group = |name: &str| {
+        let upstream = |name: &str| {
             Upstream::new(
                 name,
                 BalanceMethod::RoundRobin,
                 KeepaliveLimits::default(),
                 UpstreamMembers::default(),
-                false,
+                UpstreamOrigin::Block,
             )
         };
         let mut upstreams = Upstreams::default();
-        assert_eq!(upstreams.define(group("u")), Ok(()));
-        assert_eq!(upstreams.define(group("U")), Err("duplicate upstream \"U\"".to_owned()));
+        assert_eq!(upstreams.define(upstream("u")), Ok(()));
+        assert_eq!(upstreams.define(upstream("U")), Err("duplicate upstream \"U\"".to_owned()));
         assert!(upstreams.find("u").is_some() && upstreams.find("v").is_none());
     }
 }

@@ -269,11 +269,11 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..80),
             vary in prop::collection::vec(any::<u8>(), 0..20),
             text in prop::collection::vec(any::<u8>(), 0..200),
-            behind in prop::collection::vec(any::<u8>(), 0..20),
+            after in prop::collection::vec(any::<u8>(), 0..20),
         ) {
             let head = head(&key, &vary, &text);
             let mut bytes = head.compose();
-            bytes.extend_from_slice(&behind);
+            bytes.extend_from_slice(&after);
             prop_assert_eq!(parse(&bytes), Ok(head));
         }
 

@@ -40,7 +40,7 @@ struct OpenedBody {
     /// In which turn of the loop.
     epoch: u64,
     /// What it is the body of.
-    answer: Rc<CachedResponse>,
+    response: Rc<CachedResponse>,
     file: Rc<OpenFile>,
 }
 
@@ -96,32 +96,32 @@ impl HotCache {
     #[inline]
     pub(crate) fn find(&self, text: &[u8]) -> Option<Rc<CachedResponse>> {
         let young = self.young.borrow().get(text).cloned();
-        let answer = match young {
-            Some(answer) => answer,
+        let response = match young {
+            Some(response) => response,
             None => {
-                let (text, answer) = self.old.borrow_mut().remove_entry(text)?;
-                self.put(text, answer.clone());
-                answer
+                let (text, response) = self.old.borrow_mut().remove_entry(text)?;
+                self.put(text, response.clone());
+                response
             }
         };
-        if answer.is_seen(self) {
-            answer.entry.touch(weir_rt::now_ms());
-            return Some(answer);
+        if response.is_seen(self) {
+            response.entry.touch(weir_rt::now_ms());
+            return Some(response);
         }
         self.young.borrow_mut().remove(text);
         None
     }
 
     /// Caches a response in memory.
-    fn put(&self, text: Box<[u8]>, answer: Rc<CachedResponse>) {
-        let weight = text.len() + answer.weight();
+    fn put(&self, text: Box<[u8]>, response: Rc<CachedResponse>) {
+        let weight = text.len() + response.weight();
         let mut young = self.young.borrow_mut();
         if self.bytes.get() + weight > BYTES {
             self.old.replace(std::mem::take(&mut *young));
             self.bytes.set(0);
         }
         self.bytes.set(self.bytes.get() + weight);
-        young.insert(text, answer);
+        young.insert(text, response);
     }
 
     /// Looks into the file of `ticket`, whose key is `text`; `name` is what it is remembered by.
@@ -147,17 +147,17 @@ impl HotCache {
                     }
                     Err(error) => return HotLookup::Failed(error),
                 };
-                let answer = Rc::new(CachedResponse::new(parsed, &raw, &path, ticket));
-                self.put(name.into(), answer.clone());
-                if answer.body.is_none() {
+                let response = Rc::new(CachedResponse::new(parsed, &raw, &path, ticket));
+                self.put(name.into(), response.clone());
+                if response.body.is_none() {
                     let file = Rc::new(OpenFile::new(Rc::new(raw.handle), raw.meta));
                     self.opened.replace(Some(OpenedBody {
                         epoch: weir_rt::epoch(),
-                        answer: answer.clone(),
+                        response: response.clone(),
                         file,
                     }));
                 }
-                HotLookup::Answer(answer)
+                HotLookup::Answer(response)
             }
         }
     }
@@ -279,9 +279,9 @@ impl CachedResponse {
 
     /// The file, if it is still the one that was read.
     fn open(self: &Rc<Self>, hot: &HotCache, epoch: u64) -> Option<Rc<OpenFile>> {
-        if let Some(OpenedBody { epoch: when, answer, file }) = &*hot.opened.borrow()
+        if let Some(OpenedBody { epoch: when, response, file }) = &*hot.opened.borrow()
             && *when == epoch
-            && Rc::ptr_eq(answer, self)
+            && Rc::ptr_eq(response, self)
         {
             return Some(file.clone());
         }
@@ -292,7 +292,7 @@ impl CachedResponse {
         }
         self.seen.set(epoch);
         let file = Rc::new(OpenFile::new(Rc::new(handle), meta));
-        hot.opened.replace(Some(OpenedBody { epoch, answer: self.clone(), file: file.clone() }));
+        hot.opened.replace(Some(OpenedBody { epoch, response: self.clone(), file: file.clone() }));
         Some(file)
     }
 

@@ -145,8 +145,8 @@ fn load(cache: &CacheIndex) {
     }
 }
 
-fn walk(cache: &CacheIndex, folder: &Path, depth: usize, rest: &mut KeeperRest) -> io::Result<()> {
-    for item in fs::read_dir(folder)? {
+fn walk(cache: &CacheIndex, directory: &Path, depth: usize, rest: &mut KeeperRest) -> io::Result<()> {
+    for item in fs::read_dir(directory)? {
         let item = item?;
         let kind = item.file_type()?;
         if depth > 0 && kind.is_dir() {

@@ -39,9 +39,9 @@ impl CacheKey {
     }
 
     /// The path of the file below `folder`: each level is named by the last characters of the name that are left.
-    pub fn path(&self, folder: &Path, levels: [u8; 3]) -> PathBuf {
+    pub fn path(&self, directory: &Path, levels: [u8; 3]) -> PathBuf {
         let name = self.name();
-        let mut path = folder.to_path_buf();
+        let mut path = directory.to_path_buf();
         let mut end = name.len();
         for level in levels.into_iter().map(usize::from).take_while(|level| *level > 0) {
             let start = end.saturating_sub(level);

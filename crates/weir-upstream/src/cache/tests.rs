@@ -52,8 +52,8 @@ fn store(cache: &Arc<CacheIndex>, key: &str, size: usize) {
 
 #[test]
 fn an_answer_is_kept_from_the_use_that_was_asked_for() {
-    let folder = Folder::new();
-    let cache = folder.cache(1 << 20);
+    let directory = Folder::new();
+    let cache = directory.cache(1 << 20);
     cache.cold.store(false, std::sync::atomic::Ordering::Relaxed);
     let key = CacheKey::of(b"a");
     for _ in 0..2 {
@@ -67,8 +67,8 @@ fn an_answer_is_kept_from_the_use_that_was_asked_for() {
 
 #[test]
 fn one_fetches_and_others_wait_until_he_gives_up_or_takes_too_long() {
-    let folder = Folder::new();
-    let cache = folder.cache(1 << 20);
+    let directory = Folder::new();
+    let cache = directory.cache(1 << 20);
     let (mut first, mut second) = (ticket(&cache, "a"), ticket(&cache, "a"));
     assert_eq!(first.lock(60_000), CacheTurn::Mine);
     assert!(matches!(second.lock(60_000), CacheTurn::Others(1..=60_000)));
@@ -85,8 +85,8 @@ fn one_fetches_and_others_wait_until_he_gives_up_or_takes_too_long() {
 
 #[test]
 fn a_status_is_remembered_for_its_time() {
-    let folder = Folder::new();
-    let cache = folder.cache(1 << 20);
+    let directory = Folder::new();
+    let cache = directory.cache(1 << 20);
     let now = weir_rt::clock::unix_time().0;
     ticket(&cache, "a").fail(502, now + 60);
     assert!(matches!(cache.look_up(CacheKey::of(b"a"), 1), CacheLookupResult::Error(502)));
@@ -96,9 +96,9 @@ fn a_status_is_remembered_for_its_time() {
 
 #[test]
 fn what_was_not_used_longest_goes_first() {
-    let folder = Folder::new();
+    let directory = Folder::new();
     // Of one part: between parts the clock decides, which has only milliseconds.
-    let cache = folder.cache(16 * 1024);
+    let cache = directory.cache(16 * 1024);
     assert_eq!(cache.parts(), 1);
     for key in ["a", "b", "c"] {
         store(&cache, key, 5000);
@@ -122,8 +122,8 @@ fn what_was_not_used_longest_goes_first() {
 
 #[test]
 fn a_full_zone_makes_room() {
-    let folder = Folder::new();
-    let cache = folder.cache(8192);
+    let directory = Folder::new();
+    let cache = directory.cache(8192);
     for number in 0..1000 {
         store(&cache, &number.to_string(), 1);
     }
@@ -133,7 +133,7 @@ fn a_full_zone_makes_room() {
 }
 
 #[test]
-fn others_are_looked_after_while_a_folder_is_read() {
+fn others_are_looked_after_while_a_directory_is_read() {
     let (large, other) = (Folder::new(), Folder::new());
     // Its loader sleeps for longer than the test.
     let loader = KeeperPace { files: 1, sleep: 3_600_000, threshold: 3_600_000 };
@@ -152,8 +152,8 @@ fn others_are_looked_after_while_a_folder_is_read() {
 
 #[test]
 fn a_purged_answer_is_gone() {
-    let folder = Folder::new();
-    let cache = folder.cache(1 << 20);
+    let directory = Folder::new();
+    let cache = directory.cache(1 << 20);
     store(&cache, "a", 1);
     assert!(cache.purge(CacheKey::of(b"a")));
     assert!(!cache.purge(CacheKey::of(b"a")));

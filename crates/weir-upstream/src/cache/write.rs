@@ -38,7 +38,7 @@ impl CacheFileDraft {
     /// Which call failed.
     pub(crate) fn make(aside: &FileAside) -> Result<CacheFileDraft, TempFileFailure> {
         let (handle, path) = match aside {
-            FileAside::Folder(folder, levels) => temp::make(folder, *levels, TempFileName::Kept)?,
+            FileAside::Folder(directory, levels) => temp::make(directory, *levels, TempFileName::Kept)?,
             FileAside::Beside(place) => beside(place)?,
         };
         Ok(CacheFileDraft { handle, path, placed: false })
@@ -98,7 +98,7 @@ impl CacheFileDraft {
     pub(crate) fn place(mut self, place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
         let renamed = match fs::rename(&self.path, place) {
             Err(error) if error.raw_os_error() == Some(ENOENT) => {
-                make_folders(place, root, mode)?;
+                make_directories(place, root, mode)?;
                 fs::rename(&self.path, place)
             }
             result => result,
@@ -116,7 +116,7 @@ impl CacheFileDraft {
 
     /// As [`CacheFileDraft::place`] where the place is in another file system: what is there is never half a file.
     fn copy(&self, place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
-        make_folders(place, root, mode)?;
+        make_directories(place, root, mode)?;
         let mut copy = CacheFileDraft::make(&FileAside::Beside(place.to_path_buf()))?;
         let copied = fs::copy(&self.path, &copy.path);
         copied.map_err(|error| self.failed("copy", error))?;
@@ -154,27 +154,27 @@ fn beside(place: &Path) -> Result<(FileHandle, PathBuf), TempFileFailure> {
             Ok(handle) => return Ok((handle, path)),
             // Left by a process before this one.
             Err(error) if error.raw_os_error() == Some(EEXIST) => {}
-            Err(error) if error.raw_os_error() == Some(ENOENT) && !has_folder(place) => {
+            Err(error) if error.raw_os_error() == Some(ENOENT) && !has_directory(place) => {
                 let root = place.ancestors().nth(4).unwrap_or(place);
-                make_folders(place, root, PRIVATE)?;
+                make_directories(place, root, PRIVATE)?;
             }
             Err(error) => return Err(TempFileFailure { call: "open()", path, error }),
         }
     }
 }
 
-fn has_folder(place: &Path) -> bool {
+fn has_directory(place: &Path) -> bool {
     place.parent().is_none_or(Path::is_dir)
 }
 
 /// Makes the directories between `root` and `place`.
-fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
-    let Some(folder) = place.parent() else { return Ok(()) };
-    let missing = |error| TempFileFailure { call: "mkdir()", path: folder.to_path_buf(), error };
+fn make_directories(place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
+    let Some(directory) = place.parent() else { return Ok(()) };
+    let missing = |error| TempFileFailure { call: "mkdir()", path: directory.to_path_buf(), error };
     if !root.as_os_str().is_empty() && !root.is_dir() {
         return Err(missing(io::Error::from_raw_os_error(ENOENT)));
     }
-    DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(missing)
+    DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(missing)
 }
 
 /// Writes other times into the file at `path`; how it was before and is now.

@@ -91,13 +91,13 @@ impl CacheLookup {
         if any(x, &self.settings.bypass) {
             return None;
         }
-        let answer = hot.find(x.arena.get(key))?;
-        let answer = if answer.vary.is_empty() { answer } else { self.chosen(x, hot, key, answer)? };
-        if answer.times.valid < weir_rt::unix_time().0 {
+        let response = hot.find(x.arena.get(key))?;
+        let response = if response.vary.is_empty() { response } else { self.chosen(x, hot, key, response)? };
+        if response.times.valid < weir_rt::unix_time().0 {
             return None;
         }
         part(x).cached.whole = true;
-        respond(x, up, hot, &answer, CacheStatus::Hit)
+        respond(x, up, hot, &response, CacheStatus::Hit)
     }
 
     /// Of a response that depends on fields of requests the variant for `x`, if it is in memory.
@@ -114,8 +114,8 @@ impl CacheLookup {
             return Some(main);
         }
         let beside = name_of_variant(x, key, fields);
-        let answer = hot.find(x.arena.get(beside))?;
-        (answer.variant == variant(name, x.arena.get(fields))).then_some(answer)
+        let response = hot.find(x.arena.get(beside))?;
+        (response.variant == variant(name, x.arena.get(fields))).then_some(response)
     }
 
     /// Whether requests with the method of `x` have to do with the cache.
@@ -167,7 +167,7 @@ impl CacheLookup {
         if any(x, &self.settings.bypass) {
             return CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Bypass));
         }
-        self.look(x, up, (fetch, key)).await
+        self.look(x, up, fetch, key).await
     }
 
     /// The cache of `x`; `None` for none.
@@ -179,7 +179,7 @@ impl CacheLookup {
             return Ok(None);
         }
         let link = x.server.generation();
-        let caches = link.configuration.tables.shared::<CacheZones>();
+        let caches = link.configuration.shared::<CacheZones>();
         match caches.and_then(|caches| caches.named(self.settings.owner, name)) {
             Some(cache) => {
                 let hot = of_worker(&x.worker).caches.of(&cache);
@@ -197,9 +197,9 @@ impl CacheLookup {
         &self,
         x: &mut Exchange,
         up: &UpstreamLocation,
-        (fetch, key): (CacheFetch, Span),
+        mut fetch: CacheFetch,
+        key: Span,
     ) -> CacheDecision {
-        let mut fetch = fetch;
         let main = CacheKey::of(&fetch.text);
         let mut name = main;
         let (mut remembered, mut beside) = (key, false);
@@ -214,11 +214,11 @@ impl CacheLookup {
                 CacheLookupResult::Entry { ticket, look, scarce } => (ticket, look, scarce),
             };
             fetch.ticket = None;
-            if look && let Some(answer) = read(x, &fetch, &ticket, remembered).await {
-                let fields = if answer.vary.is_empty() { None } else { Some(chosen_by(x, &answer.vary)) };
+            if look && let Some(response) = read(x, &fetch, &ticket, remembered).await {
+                let fields = if response.vary.is_empty() { None } else { Some(chosen_by(x, &response.vary)) };
                 let wanted = fields.map(|fields| variant(main, x.arena.get(fields)));
                 match (fields, wanted) {
-                    (Some(fields), Some(wanted)) if wanted != answer.variant => {
+                    (Some(fields), Some(wanted)) if wanted != response.variant => {
                         if beside {
                             x.log(LogLevel::Crit, &wrong_file(&ticket, "has incorrect vary hash"));
                             fetch.ticket = Some(ticket);
@@ -230,7 +230,7 @@ impl CacheLookup {
                     _ => {}
                 }
                 fetch.ticket = Some(ticket);
-                return self.found(x, up, Box::new(fetch), answer);
+                return self.found(x, up, Box::new(fetch), response);
             }
             if scarce {
                 return self.passes(x, fetch);
@@ -255,31 +255,31 @@ impl CacheLookup {
         x: &mut Exchange,
         up: &UpstreamLocation,
         mut fetch: Box<CacheFetch>,
-        answer: Rc<CachedResponse>,
+        response: Rc<CachedResponse>,
     ) -> CacheDecision {
         let now = weir_rt::unix_time().0;
         let hot = fetch.hot.clone();
         let served = |x: &mut Exchange, status| {
             part(x).cached.whole = true;
             // The file has gone within this very turn: as if it could not be read.
-            CacheDecision::Done(respond(x, up, &hot, &answer, status).unwrap_or(Verdict::Status(500)))
+            CacheDecision::Done(respond(x, up, &hot, &response, status).unwrap_or(Verdict::Status(500)))
         };
-        if answer.times.valid >= now {
+        if response.times.valid >= now {
             return served(x, CacheStatus::Hit);
         }
-        let still = |more: u64| answer.times.valid.saturating_add(more) >= now;
-        let meanwhile = self.settings.use_stale & UPDATING != 0 || still(answer.times.updating);
-        fetch.old_for_errors = still(answer.times.error);
+        let still = |more: u64| response.times.valid.saturating_add(more) >= now;
+        let meanwhile = self.settings.use_stale & UPDATING != 0 || still(response.times.updating);
+        fetch.old_for_errors = still(response.times.error);
         let mine = fetch.ticket.as_mut().is_some_and(CacheTicket::update);
         if mine && meanwhile && self.settings.background_update {
-            fetch.old = Some(answer.clone());
+            fetch.old = Some(response.clone());
             hand_over(x, fetch);
             return served(x, CacheStatus::Stale);
         }
         if !mine && meanwhile {
             return served(x, CacheStatus::Updating);
         }
-        fetch.old = Some(answer);
+        fetch.old = Some(response);
         CacheDecision::Fetch(self.sends(x, fetch, CacheStatus::Expired))
     }
 
@@ -317,33 +317,35 @@ pub(crate) fn respond(
     x: &mut Exchange,
     up: &UpstreamLocation,
     hot: &HotCache,
-    answer: &Rc<CachedResponse>,
+    response: &Rc<CachedResponse>,
     status: CacheStatus,
 ) -> Option<Verdict> {
-    let body = answer.body(hot)?;
-    let base = x.arena.push(&answer.text).start;
+    let body = response.body(hot)?;
+    let base = x.arena.push(&response.text).start;
     let cached = &mut part(x).cached;
     cached.status = Some(status);
-    cached.served = Some((answer.clone(), base));
+    cached.served = Some((response.clone(), base));
     let mut fields = x.worker.fields.take();
-    fields.extend(answer.fields_at(base));
+    fields.extend(response.fields_at(base));
     // A status alone, as of a response that came without a line for it, says no more than the usual words, whose heads
     // are kept.
-    let reason = (answer.reason.end - answer.reason.start > 3)
-        .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base })
-        .filter(|span| weir_http::status::line(answer.status).map(str::as_bytes) != Some(x.arena.get(*span)));
+    let reason = (response.reason.end - response.reason.start > 3)
+        .then_some(Span { start: response.reason.start + base, end: response.reason.end + base })
+        .filter(|span| {
+            weir_http::status::line(response.status).map(str::as_bytes) != Some(x.arena.get(*span))
+        });
     let mut incoming = IncomingHead {
-        status: answer.status,
+        status: response.status,
         reason,
         fields,
-        content_length: answer.content_length,
+        content_length: response.content_length,
         ..IncomingHead::default()
     };
     headers::copy(x, up, &incoming, HeaderOrigin::Cache);
     let mut fields = std::mem::take(&mut incoming.fields);
     fields.clear();
     x.worker.fields.replace(fields);
-    Some(x.respond(if answer.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) }))
+    Some(x.respond(if response.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) }))
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.
@@ -357,12 +359,12 @@ async fn read(
     let looked = fetch.hot.read(ticket, &fetch.text, &name);
     let shared = x.shared.clone();
     match shared.waiting_for(WaitKind::ThreadPool, Box::pin(looked)).await {
-        HotLookup::Answer(answer) => {
+        HotLookup::Answer(response) => {
             if !ticket.exists() {
                 // The directory was not read so far yet.
-                ticket.stored(answer.file_size());
+                ticket.stored(response.file_size());
             }
-            return Some(answer);
+            return Some(response);
         }
         HotLookup::Nothing => {}
         HotLookup::Bad(bad) => x.log(LogLevel::Crit, &wrong_file(ticket, bad.message())),
@@ -473,7 +475,7 @@ async fn purge(x: &mut Exchange, cache: Arc<CacheIndex>, key: Span) -> Verdict {
         CacheLookupResult::Entry { ticket, look: true, .. } => {
             let hot = of_worker(&x.worker).caches.of(&cache);
             match hot.read(&ticket, &text, &text).await {
-                HotLookup::Answer(answer) => answer.vary.clone(),
+                HotLookup::Answer(response) => response.vary.clone(),
                 _ => Box::default(),
             }
         }

@@ -234,10 +234,10 @@ impl UpstreamFamily {
         }
         let ResponseBufferSizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } =
             sizes;
-        let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
+        let directory = registry.paths.prefix.join(format!("{prefix}_temp"));
         let temp_path = self
             .temp_path
-            .get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] })
+            .get_or_insert_with(|| TempPath { path: Arc::new(directory), levels: [1, 2, 0] })
             .clone();
         if !self.without_files {
             registry.shared::<TempPaths>().add(&temp_path.path);

@@ -137,7 +137,7 @@ impl HealthCheck {
     }
 
     /// Asks `peer` once.
-    pub(crate) async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
+    pub(crate) async fn ask(&self, upstream: &str, peer: &Peer) -> std::result::Result<(), String> {
         let how = ConnectOptions { local: peer.bind.as_ref(), ..ConnectOptions::default() };
         let connection = UpstreamConnection::open(&peer.addr, &how, self.timeout).await.map_err(|error| {
             match error.raw_os_error() {
@@ -147,7 +147,7 @@ impl HealthCheck {
                 None => timed_out(),
             }
         })?;
-        let host = self.host.as_deref().unwrap_or(group);
+        let host = self.host.as_deref().unwrap_or(upstream);
         match self.kind {
             HealthCheckKind::Tcp => Ok(()),
             HealthCheckKind::Http => self.ask_http(&connection, host).await,

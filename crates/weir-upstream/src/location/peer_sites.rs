@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_trace::{Site, SiteKind, SiteTable};
 
 use crate::peer::Peer;
-use weir_engine::conf::names::NameMap;
+use weir_engine::name_map::NameMap;
 use weir_engine::plan::PlanBuilder;
 
 /// The sites of one location's servers, on one worker. Servers have the names that they have in the configuration, so

@@ -188,6 +188,33 @@ const ACCOUNTS: usize = 64;
 const DOWN: u8 = 1;
 const UP: u8 = 2;
 
+/// How an attempt at a peer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerOutcome {
+    /// Nothing is held against it.
+    Fine,
+    /// It failed.
+    Failed,
+}
+
+/// What a script wants of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerTurn {
+    /// It gets no requests.
+    Down,
+    /// It gets requests again.
+    Up,
+}
+
+/// Which of an upstream's peers are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerTier {
+    /// Those that requests go to.
+    Primary,
+    /// Those that requests go to when no primary one is available.
+    Backup,
+}
+
 /// What may be asked of a peer, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerHealth {
@@ -336,13 +363,13 @@ impl Peer {
     }
 
     /// A try has ended; one that [`failed`](Peer::fail) has been counted. `true`: by this one the peer is back.
-    pub fn done(&self, failed: bool) -> bool {
+    pub fn done(&self, outcome: PeerOutcome) -> bool {
         let state = &self.state;
         if self.is_compared {
             state.conns.fetch_sub(1, Relaxed);
         }
         // It responded in an interval that began after its last failure: that one is forgotten.
-        if !failed
+        if outcome == PeerOutcome::Fine
             && state.fails.load(Relaxed) > 0
             && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
         {
@@ -356,13 +383,16 @@ impl Peer {
     }
 
     /// Turns it down, or up again with its failures forgotten, for all workers.
-    pub(crate) fn turn(&self, down: bool) {
-        if down {
-            self.state.turned.store(DOWN, Relaxed);
-            self.state.turned();
-        } else {
-            self.state.turned.store(UP, Relaxed);
-            self.recovered();
+    pub(crate) fn turn(&self, turn: PeerTurn) {
+        match turn {
+            PeerTurn::Down => {
+                self.state.turned.store(DOWN, Relaxed);
+                self.state.turned();
+            }
+            PeerTurn::Up => {
+                self.state.turned.store(UP, Relaxed);
+                self.recovered();
+            }
         }
     }
 
@@ -411,12 +441,12 @@ mod tests {
         assert!(peer.is_available(100));
         peer.chosen(100);
         assert!(peer.fail(100), "one failure is enough by default");
-        peer.done(true);
+        peer.done(PeerOutcome::Failed);
         assert!(!peer.is_available(105));
         assert!(peer.is_available(111));
         peer.chosen(111);
         assert!(!peer.is_available(111) || peer.state.fails.load(Relaxed) == 1);
-        peer.done(false);
+        peer.done(PeerOutcome::Fine);
         assert_eq!(peer.state.fails.load(Relaxed), 0);
         assert_eq!(peer.state.conns.load(Relaxed), 0);
     }
@@ -426,13 +456,13 @@ mod tests {
         let plain = Peer::plain("127.0.0.1:80".parse().expect("an address"), "a");
         let peer = Peer { weight: 4, slow_start: 3_600_000, ..plain };
         assert_eq!(peer.share(), 4096, "it was never away");
-        for failed in [true, false] {
+        for outcome in [PeerOutcome::Failed, PeerOutcome::Fine] {
             peer.chosen(100);
-            if failed {
+            if outcome == PeerOutcome::Failed {
                 peer.fail(100);
                 peer.state.checked.store(111, Relaxed);
             }
-            peer.done(failed);
+            peer.done(outcome);
         }
         assert!(peer.share() < 100, "{}", peer.share());
         let drained = Peer { drain: true, ..peer };

@@ -6,6 +6,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::peer::PeerOutcome;
+
 /// A worker's account of a peer; in cache lines of its own (two, which x86 fetches together).
 #[derive(Debug)]
 #[repr(align(128))]
@@ -52,10 +54,10 @@ impl PeerFigures {
     }
 
     /// A try has ended.
-    pub(crate) fn done(&self, failed: bool) {
+    pub(crate) fn done(&self, outcome: PeerOutcome) {
         let count = |to: &AtomicU64| to.store(to.load(Relaxed) + 1, Relaxed);
         count(&self.requests);
-        if failed {
+        if outcome == PeerOutcome::Failed {
             count(&self.failed);
         }
     }
@@ -144,8 +146,8 @@ mod tests {
         let (mine, yours) = (PeerFigures::default(), PeerFigures::default());
         (0..90).for_each(|_| mine.answered(100));
         (0..10).for_each(|_| yours.answered(10_000));
-        mine.done(false);
-        yours.done(true);
+        mine.done(PeerOutcome::Fine);
+        yours.done(PeerOutcome::Failed);
         let mut totals = PeerTotals::default();
         assert_eq!(totals.quantile(0.5), None);
         totals.add(&mine);

@@ -38,7 +38,7 @@ struct AttemptRecordsInner {
     /// What went wrong where the request was out of reach; [`AttemptRecords::log_complaints`] logs it.
     complaints: RefCell<Vec<(LogLevel, String)>>,
     /// The upstream that is asked.
-    group: RefCell<Option<Rc<LocalUpstream>>>,
+    upstream: RefCell<Option<Rc<LocalUpstream>>>,
 }
 
 /// A name and its value.
@@ -77,9 +77,9 @@ impl AttemptName {
 
 impl AttemptRecords {
     /// The tries of `x`; a handler begins to ask.
-    pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalUpstream>) -> AttemptRecords {
+    pub(crate) fn begin(x: &mut Exchange, upstream: &Rc<LocalUpstream>) -> AttemptRecords {
         let records = part(x).records().clone();
-        *records.0.group.borrow_mut() = Some(group.clone());
+        *records.0.upstream.borrow_mut() = Some(upstream.clone());
         let mut list = records.0.list.borrow_mut();
         if !list.is_empty() {
             list.push(AttemptRecord::default());
@@ -96,13 +96,13 @@ impl AttemptRecords {
         inner.fields.get_mut().clear();
         inner.trailers.get_mut().clear();
         inner.complaints.get_mut().clear();
-        *inner.group.get_mut() = None;
+        *inner.upstream.get_mut() = None;
         true
     }
 
     /// The name of the upstream that is asked, or was last.
-    pub(crate) fn group(&self) -> Option<String> {
-        self.0.group.borrow().as_ref().map(|local| local.group.name.to_string())
+    pub(crate) fn upstream(&self) -> Option<String> {
+        self.0.upstream.borrow().as_ref().map(|local| local.upstream.name.to_string())
     }
 
     /// A try of `peer` begins.

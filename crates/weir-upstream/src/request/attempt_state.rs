@@ -51,7 +51,7 @@ pub(crate) enum RequestProgress {
 /// A request on its way, as far as it came without waiting.
 pub(crate) struct PendingAttempt {
     pub(crate) run: Attempt,
-    pub(crate) group: Rc<LocalUpstream>,
+    pub(crate) upstream: Rc<LocalUpstream>,
     pub(crate) tried: TriedPeers,
     /// The server that was chosen.
     pub(crate) lease: Option<PeerLease>,

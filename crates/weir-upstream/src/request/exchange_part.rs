@@ -71,5 +71,5 @@ pub fn has_asked_servers(x: &Exchange) -> bool {
 
 /// The name of the upstream that is asked for `x`, or was last; `None` if `x` has asked no upstream.
 pub fn upstream_name(x: &Exchange) -> Option<String> {
-    part_if(x)?.records.as_ref()?.group()
+    part_if(x)?.records.as_ref()?.upstream()
 }

@@ -16,14 +16,14 @@ pub(crate) struct SavedBody(pub(crate) Option<Box<UpstreamBody>>);
 impl BodySource for SavedBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, EngineError>> {
         match &mut self.0 {
-            Some(answer) => answer.poll_next(cx),
+            Some(response) => response.poll_next(cx),
             None => Poll::Ready(Ok(BodyPiece::End)),
         }
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        if let Some(answer) = &mut self.0 {
-            answer.poll_ahead(cx);
+        if let Some(response) = &mut self.0 {
+            response.poll_ahead(cx);
         }
     }
 
@@ -32,8 +32,8 @@ impl BodySource for SavedBody {
     }
 
     fn finish(&mut self, x: &mut Exchange) {
-        if let Some(answer) = &mut self.0 {
-            answer.finish(x);
+        if let Some(response) = &mut self.0 {
+            response.finish(x);
         }
     }
 
@@ -48,12 +48,13 @@ impl BodySource for SavedBody {
 
 impl Drop for SavedBody {
     fn drop(&mut self) {
-        let unfinished = |answer: &UpstreamBody| answer.saving.is_some() && answer.failed.is_none();
-        let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
-        let busy = answer.worker.busy();
+        let unfinished = |response: &UpstreamBody| response.saving.is_some() && response.failed.is_none();
+        let Some(mut response) = self.0.take_if(|response| unfinished(response)) else { return };
+        let busy = response.worker.busy();
         weir_rt::spawn(async move {
-            while let Ok(BodyPiece::Data(_) | BodyPiece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
-            answer.records.tell_nobody();
+            while let Ok(BodyPiece::Data(_) | BodyPiece::Flush) = poll_fn(|cx| response.poll_next(cx)).await {
+            }
+            response.records.tell_nobody();
             drop(busy);
         });
     }

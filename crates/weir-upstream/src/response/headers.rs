@@ -85,7 +85,7 @@ pub(crate) fn instead(
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| field.known == KnownField::XAccelRedirect)
     {
-        return Some(accel(x, up, incoming, (field.value, records)));
+        return Some(accel(x, up, incoming, field.value, records));
     }
     let status = incoming.status;
     if status == 404 && up.settings.intercept_404 {
@@ -109,7 +109,8 @@ fn accel(
     x: &mut Exchange,
     up: &UpstreamLocation,
     incoming: &IncomingHead,
-    (goal, records): (Span, &AttemptRecords),
+    goal: Span,
+    records: &AttemptRecords,
 ) -> Verdict {
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {

@@ -253,7 +253,12 @@ impl UpstreamBody {
             Progress::More => {
                 self.rested = true;
             }
-            Progress::Over => self.saving = None,
+            Progress::Over => {
+                self.saving = None;
+                if self.open.is_none() {
+                    self.records.over();
+                }
+            }
             Progress::Failed(failed) => {
                 self.saving = None;
                 self.records.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
@@ -265,14 +270,17 @@ impl UpstreamBody {
     /// The body is there whole: its connection is free for others.
     fn over(&mut self) {
         self.records.end(None);
-        self.records.over();
+        // What becomes of a file that is still being written is said with the peer whose response it is.
+        if self.saving.is_none() {
+            self.records.over();
+        }
         let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
         if let Some(OpenBody { link: UpstreamLink::Own(connection), upload: None, lease, .. }) =
             self.open.take()
             && self.keep
             && clean
         {
-            lease.group.pool.give(&self.worker, &lease.peer, connection);
+            lease.upstream.pool.give(&self.worker, &lease.peer, connection);
         }
     }
 
@@ -472,7 +480,7 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
         && incoming.keep_alive
         && keep
     {
-        lease.group.pool.give(&x.worker, &lease.peer, connection);
+        lease.upstream.pool.give(&x.worker, &lease.peer, connection);
     }
     x.respond(ResponseBody::Whole(rest.into()))
 }

@@ -7,10 +7,12 @@ use weir_conf::{Error, LineCx, Result};
 use weir_tls::chain::{self, CertificatePurpose};
 use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
-    Certificate, ClientConfig, ClientSettings, KeyLogFile, SessionFacts, TrustStore, VerifyProblem,
+    Certificate, ClientConfig, ClientSettings, KeyLogFile, SessionFacts, SignatureLimits, TrustStore,
+    VerifyProblem,
 };
 
 use super::cache::{CertificateCache, CertificateCacheLimits, CertificateFiles};
+use super::commands::{TlsCommands, TlsSide};
 use super::files::{self, BUILDING, CertificateSource, KeyMaking};
 
 use super::toward::ShownCertificate;
@@ -37,10 +39,8 @@ pub struct ClientConf {
     certificate_key: Option<(ValueScript, String)>,
     pub password_file: Option<PathBuf>,
     certificate_cache: Option<Option<CertificateCacheLimits>>,
-    ciphersuites: Option<String>,
-    groups: Option<String>,
-    /// `_ssl_conf_command VerifyMode Peer`
-    verify_mode: bool,
+    /// `_ssl_conf_command`
+    commands: Option<TlsCommands>,
     /// True when servers are offered HTTP/2 (ALPN).
     pub http2: bool,
     /// `_ssl_key_log`: the path of the file of secrets.
@@ -53,8 +53,7 @@ impl ClientConf {
     pub fn inherit(&mut self, parent: &ClientConf) {
         inherit!(self, parent, session_reuse, protocols, ciphers, name, server_name, verify, verify_depth);
         inherit!(self, parent, trusted_certificate, crl, certificate, certificate_key, password_file);
-        inherit!(self, parent, certificate_cache, ciphersuites, groups, key_log);
-        self.verify_mode |= parent.verify_mode;
+        inherit!(self, parent, certificate_cache, commands, key_log);
     }
 
     /// Reads the files of a block whose servers speak TLS. `prefix`: `proxy`.
@@ -62,7 +61,8 @@ impl ClientConf {
     /// # Errors
     /// What is wrong, in nginx's words.
     pub fn resolve(&mut self, prefix: &str, registry: &ConfRegistry) -> Result {
-        if self.verify_mode && self.verify != Some(true) {
+        let verifies = self.commands.as_ref().is_some_and(|commands| commands.verifies_peer);
+        if verifies && self.verify != Some(true) {
             let message =
                 format!("\"{prefix}_ssl_conf_command VerifyMode Peer\" needs \"{prefix}_ssl_verify on\"");
             return Err(Error::new(message));
@@ -141,16 +141,9 @@ impl ClientConf {
     /// # Errors
     /// There is no such command, or its value is wrong.
     pub fn set_conf_command(&mut self, line: &mut LineCx<'_>) -> Result {
-        // Certificates are judged before a byte is sent, so with `_ssl_verify on` it is as if the handshake had failed.
-        if (line.arg(0), line.arg(1)) == ("VerifyMode", "Peer") {
-            self.verify_mode = true;
-            return Ok(());
-        }
-        let slots = [&mut self.ciphers, &mut self.ciphersuites, &mut self.groups];
-        match values::algorithms(slots, line)? {
-            true => Ok(()),
-            false => Err(values::failed_command(line, "there is no such command here")),
-        }
+        // With `VerifyMode Peer` and `_ssl_verify on` it is as if the handshake had failed: certificates are judged before a
+        // byte is sent.
+        self.commands.get_or_insert_default().add(TlsSide::Client, line)
     }
 }
 
@@ -185,10 +178,13 @@ impl ClientTls {
             None => Vec::new(),
         };
         let ClientCertificate { fixed, computed } = certificate(conf, prefix, &passwords)?;
-        let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
-        let groups = conf.groups.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
+        let commands = conf.commands.clone().unwrap_or_default();
+        let ciphers = commands.ciphers.as_ref().or(conf.ciphers.as_ref());
+        let list =
+            suites::chosen(ciphers.map(String::as_str), commands.ciphersuites.as_deref()).map_err(text)?;
+        let groups = commands.groups.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
         let settings = ClientSettings {
-            protocols: conf.protocols.unwrap_or_default(),
+            protocols: commands.protocols(conf.protocols)?,
             suites: list,
             groups: groups.map_err(text)?,
             certificate: fixed,
@@ -196,6 +192,8 @@ impl ClientTls {
             tell_name: conf.server_name.unwrap_or(false),
             sessions: if conf.session_reuse.unwrap_or(true) { SESSIONS } else { 0 },
             key_log: conf.key_log.clone().map(|path| Arc::new(KeyLogFile::new(path))),
+            signatures: commands.signatures(TlsSide::Client),
+            session_tickets: commands.session_tickets.unwrap_or(true),
         };
         let config = ClientConfig::new(&settings).map_err(text)?;
         Ok(ClientTls {
@@ -263,6 +261,12 @@ fn certificate(
     prefix: &str,
     passwords: &[Vec<u8>],
 ) -> std::result::Result<ClientCertificate, String> {
+    let commands = conf.commands.as_ref().map_or(Ok(None), TlsCommands::certificate)?;
+    if let Some((certificate, key)) = commands {
+        let source = CertificateSource { certificate, key, passwords };
+        let fixed = source.certificate(BUILDING, KeyMaking::Now, None)?;
+        return Ok(ClientCertificate { fixed: Some(fixed), computed: None });
+    }
     let Some((certificate, name)) = conf.certificate.as_ref().filter(|(_, name)| !name.is_empty()) else {
         return Ok(ClientCertificate::default());
     };
@@ -340,6 +344,8 @@ impl SecureUpstream {
             tell_name: true,
             sessions: 1,
             key_log: None,
+            signatures: SignatureLimits::default(),
+            session_tickets: true,
         };
         let verify = match trusted {
             Some(path) => {

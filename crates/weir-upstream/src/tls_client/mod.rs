@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod client;
+pub mod commands;
 pub mod connect;
 pub mod effort;
 pub mod files;

@@ -1,6 +1,6 @@
 //! Values of directives that both sides of TLS have: `ssl_...` of servers and `..._ssl_...` of upstreams.
 
-use weir_conf::{Error, LineCx, Result, parse_time_s};
+use weir_conf::{LineCx, Result, parse_time_s};
 use weir_tls::suites::{self, ProtocolVersions};
 
 use super::cache::CertificateCacheLimits;
@@ -60,35 +60,6 @@ pub fn warn_of_groups(line: &mut LineCx<'_>, i: usize) {
     for name in suites::lacking_groups(&list) {
         line.warn_arg(i, format!("the group \"{name}\" can't be had: there are {}", suites::THERE_ARE));
     }
-}
-
-/// Reads one of the commands of `ssl_conf_command` and `*_ssl_conf_command` that choose algorithms: `CipherString` for
-/// TLS 1.2, `Ciphersuites` for TLS 1.3, and `Groups` or `Curves`, into `slots` in this order. Returns `false` for any
-/// other command.
-///
-/// # Errors
-/// nginx's `SSL_CONF_cmd(…) failed` for a value that selects nothing.
-pub fn algorithms(slots: [&mut Option<String>; 3], line: &mut LineCx<'_>) -> Result<bool> {
-    let [ciphers, ciphersuites, groups] = slots;
-    let (name, value) = (line.arg(0), line.arg(1));
-    let (slot, checked) = match name {
-        "Ciphersuites" => (ciphersuites, suites::select_tls13(value).map(drop)),
-        "Curves" | "Groups" => (groups, suites::select_groups(value).map(drop)),
-        "CipherString" => (ciphers, suites::select(value).map(drop)),
-        _ => return Ok(false),
-    };
-    checked.map_err(|error| failed_command(line, &error.to_string()))?;
-    *slot = Some(value.to_owned());
-    if matches!(name, "Curves" | "Groups") {
-        warn_of_groups(line, 1);
-    }
-    Ok(true)
-}
-
-/// A `_ssl_conf_command` that can't be followed.
-pub fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
-    let (name, value) = (line.arg(0), line.arg(1));
-    line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"))
 }
 
 /// Reads `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`: how many certificates at most, and times in

@@ -23,13 +23,13 @@ use weir_engine::resolver::{self, DnsAnswer, DnsFailure, Resolver};
 /// What the request ends with; it is logged.
 pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalUpstream>, Verdict> {
     let generation = x.server.generation();
-    if let Some(group) =
-        generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))
+    if let Some(upstream) =
+        generation.configuration.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))
     {
-        return Ok(of_worker(&x.worker).upstreams.named(group));
+        return Ok(of_worker(&x.worker).upstreams.named(upstream));
     }
-    if let Some(group) = of_worker(&x.worker).upstreams.address(host) {
-        return Ok(group);
+    if let Some(upstream) = of_worker(&x.worker).upstreams.address(host) {
+        return Ok(upstream);
     }
     // A path has no port.
     let parts = if host.starts_with("unix:") { Ok(("", None)) } else { split_port(host) };

@@ -10,7 +10,7 @@ use weir_trace::Site;
 
 use crate::block::queue::QueueLine;
 use crate::block::retry_budget::RetryAllowance;
-use crate::block::upstream::Upstream;
+use crate::block::upstream::{Upstream, UpstreamOrigin};
 use crate::config::failure_reason::AttemptFault;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::server_address::ADDRESSES;
@@ -20,7 +20,7 @@ use crate::peer::members::UpstreamMembers;
 use crate::peer::peer_figures::PeerFigures;
 use crate::peer::response_time::TimeMeasure;
 use crate::peer::sticky::{LearnedSessions, StickyIds};
-use crate::peer::{Peer, PeerState};
+use crate::peer::{Peer, PeerOutcome, PeerState};
 use crate::pool::worker_pool::WorkerPool;
 use crate::worker_side::guided_choice::HookedBalancer;
 use weir_engine::exchange::Exchange;
@@ -30,7 +30,7 @@ use weir_engine::resolver::{DnsAnswer, Resolver};
 #[derive(Default)]
 pub struct WorkerUpstreams {
     /// By the address of what they belong to.
-    groups: RefCell<HashMap<*const Upstream, Weak<LocalUpstream>>>,
+    upstreams: RefCell<HashMap<*const Upstream, Weak<LocalUpstream>>>,
     /// Those of them that requests have named; no plan holds them.
     named: RefCell<HashMap<*const Upstream, Rc<LocalUpstream>>>,
     /// Of addresses that were computed for a request, by their text.
@@ -44,29 +44,30 @@ pub(crate) type ResolvedName = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
 impl WorkerUpstreams {
     /// The worker's side of `group`, the same for all that hold it.
-    pub fn group(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
-        let mut known = self.groups.borrow_mut();
-        let key = Arc::as_ptr(group);
+    pub fn upstream(&self, upstream: &Arc<Upstream>) -> Rc<LocalUpstream> {
+        let mut known = self.upstreams.borrow_mut();
+        let key = Arc::as_ptr(upstream);
         // An address may have been another upstream's before.
-        let alive = known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.group, group));
+        let alive =
+            known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.upstream, upstream));
         alive.unwrap_or_else(|| {
-            known.retain(|_, group| group.strong_count() > 0);
-            let new = Rc::new(LocalUpstream::new(group));
+            known.retain(|_, upstream| upstream.strong_count() > 0);
+            let new = Rc::new(LocalUpstream::new(upstream));
             known.insert(key, Rc::downgrade(&new));
             new
         })
     }
 
     /// [`WorkerUpstreams::group`] for an upstream that a request has named: it stays as long as the configuration.
-    pub(crate) fn named(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
+    pub(crate) fn named(&self, upstream: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut named = self.named.borrow_mut();
-        named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
+        named.entry(Arc::as_ptr(upstream)).or_insert_with(|| self.upstream(upstream)).clone()
     }
 
     /// Connections to servers that this worker keeps for later requests.
     pub fn idle(&self) -> u64 {
-        let groups = self.groups.borrow();
-        groups.values().filter_map(Weak::upgrade).map(|group| group.pool.idle()).sum()
+        let upstreams = self.upstreams.borrow();
+        upstreams.values().filter_map(Weak::upgrade).map(|upstream| upstream.pool.idle()).sum()
     }
 
     /// Another configuration is in force from now on. Requests of the one before hold what they use.
@@ -103,15 +104,15 @@ impl WorkerUpstreams {
 fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Upstream> {
     let keep = KeepaliveLimits { connections: 0, ..KeepaliveLimits::default() };
     let members = UpstreamMembers { primary, backup: Vec::new() };
-    let mut group = Upstream::new(name, BalanceMethod::RoundRobin, keep, members, true);
-    group.computed = true;
-    Arc::new(group)
+    let mut upstream = Upstream::new(name, BalanceMethod::RoundRobin, keep, members, UpstreamOrigin::Address);
+    upstream.computed = true;
+    Arc::new(upstream)
 }
 
 /// A worker's side of one upstream.
 pub struct LocalUpstream {
     /// The upstream, which all workers share.
-    pub group: Arc<Upstream>,
+    pub upstream: Arc<Upstream>,
     chooser: RefCell<PeerChooser>,
     pub(crate) pool: Rc<WorkerPool>,
     /// Those of this worker that wait for a server.
@@ -142,27 +143,27 @@ struct PeerChooser {
 }
 
 impl PeerChooser {
-    fn new(group: &Upstream) -> PeerChooser {
-        let version = group.version();
-        let members = Arc::new(group.method.members_of_worker(&group.members()));
+    fn new(upstream: &Upstream) -> PeerChooser {
+        let version = upstream.version();
+        let members = Arc::new(upstream.method.members_of_worker(&upstream.members()));
         let count = members.all().count();
         let tries = members.all().filter(|peer| !peer.is_down()).count();
-        let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
-        PeerChooser { version, count, tries, balancer: group.method.balancer(&members), ids }
+        let ids = upstream.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
+        PeerChooser { version, count, tries, balancer: upstream.method.balancer(&members), ids }
     }
 }
 
 impl LocalUpstream {
-    fn new(group: &Arc<Upstream>) -> LocalUpstream {
+    fn new(upstream: &Arc<Upstream>) -> LocalUpstream {
         LocalUpstream {
-            chooser: RefCell::new(PeerChooser::new(group)),
-            pool: Rc::new(WorkerPool::new(group.keep, group.idle.clone())),
+            chooser: RefCell::new(PeerChooser::new(upstream)),
+            pool: Rc::new(WorkerPool::new(upstream.keep, upstream.idle.clone())),
             line: QueueLine::default(),
             accounts: RefCell::default(),
             last: RefCell::default(),
             purse: RetryAllowance::default(),
-            guided: group.guide.as_deref().map(HookedBalancer::new),
-            group: group.clone(),
+            guided: upstream.guide.as_deref().map(HookedBalancer::new),
+            upstream: upstream.clone(),
         }
     }
 
@@ -170,7 +171,7 @@ impl LocalUpstream {
     pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut TriedPeers) -> Option<PeerLease> {
         let mut chooser = self.chooser();
         let PeerChooser { balancer, ids, .. } = &mut *chooser;
-        let bound = match &self.group.sticky {
+        let bound = match &self.upstream.sticky {
             Some(sticky) if tried.is_empty() => sticky.bound(x, ids, tried),
             _ => None,
         };
@@ -191,8 +192,8 @@ impl LocalUpstream {
         PeerLease {
             account,
             peer,
-            group: self.clone(),
-            failed: false,
+            upstream: self.clone(),
+            outcome: PeerOutcome::Fine,
             learned: None,
             began: clock::ticks(),
             timed: false,
@@ -227,8 +228,8 @@ impl LocalUpstream {
     /// The chooser among the members of now.
     fn chooser(&self) -> RefMut<'_, PeerChooser> {
         let mut chooser = self.chooser.borrow_mut();
-        if chooser.version != self.group.version() {
-            *chooser = PeerChooser::new(&self.group);
+        if chooser.version != self.upstream.version() {
+            *chooser = PeerChooser::new(&self.upstream);
             self.forget();
         }
         chooser
@@ -237,7 +238,7 @@ impl LocalUpstream {
     /// Members have changed: what belongs to those that left goes.
     #[cold]
     fn forget(&self) {
-        let members = self.group.members();
+        let members = self.upstream.members();
         let stays = |state: *const PeerState| members.all().any(|peer| Arc::as_ptr(&peer.state) == state);
         *self.last.borrow_mut() = None;
         self.accounts.borrow_mut().retain(|state, _| stays(*state));
@@ -249,16 +250,16 @@ impl LocalUpstream {
         self.chooser().tries
     }
 
-    fn done(&self, peer: &Arc<Peer>, failed: bool) {
-        self.chooser.borrow_mut().balancer.done(peer, failed);
+    fn done(&self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.chooser.borrow_mut().balancer.done(peer, outcome);
     }
 }
 
 /// A peer in use; it is given back when this is dropped.
 pub(crate) struct PeerLease {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) group: Rc<LocalUpstream>,
-    failed: bool,
+    pub(crate) upstream: Rc<LocalUpstream>,
+    outcome: PeerOutcome,
     learned: Option<LearnedSessions>,
     account: Rc<PeerAccount>,
     /// Ticks of the clock when the peer was chosen.
@@ -272,10 +273,10 @@ impl PeerLease {
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
         self.account.figures.answered(elapsed / 1_000);
-        if let Some(outlier) = &self.group.group.outlier {
-            self.group.group.judge_slowness(outlier, &self.peer, elapsed / 1_000);
+        if let Some(outlier) = &self.upstream.upstream.outlier {
+            self.upstream.upstream.judge_slowness(outlier, &self.peer, elapsed / 1_000);
         }
-        if let Some(timed) = self.group.group.method.timed()
+        if let Some(timed) = self.upstream.upstream.method.timed()
             && !timed.last_byte
         {
             // How long an upload takes says nothing of the time that responses take.
@@ -284,31 +285,31 @@ impl PeerLease {
             }
             self.timed = true;
         }
-        if let Some(sticky) = &self.group.group.sticky {
+        if let Some(sticky) = &self.upstream.upstream.sticky {
             self.learned = sticky.answered(x, &self.peer);
         }
     }
 
     /// Where the time of its use goes, among the sites of a location.
     pub(crate) fn site(&self, sites: &PeerSites) -> Site {
-        if self.group.group.computed { sites.of_computed() } else { sites.of(&self.peer) }
+        if self.upstream.upstream.computed { sites.of_computed() } else { sites.of(&self.peer) }
     }
 
     /// What is to be measured of the server's line, if anything is.
     pub(crate) fn measured(&self) -> Option<&TimeMeasure> {
-        self.group.group.method.timed().filter(|timed| timed.upload)
+        self.upstream.upstream.method.timed().filter(|timed| timed.upload)
     }
 
     /// What was tried, as nginx's messages name it, counts against the peer, unless it is no peer's fault. A lone
     /// server is asked whatever happened.
     pub(crate) fn fail(&mut self, x: &Exchange, fault: AttemptFault, doing: &str) {
         self.peer.state.last.note(fault.cause);
-        if self.failed || !fault.reason.counts() || self.group.count() < 2 {
+        if self.outcome == PeerOutcome::Failed || !fault.reason.counts() || self.upstream.count() < 2 {
             return;
         }
-        self.failed = true;
+        self.outcome = PeerOutcome::Failed;
         if self.peer.fail(crate::peer::balance::now()) {
-            self.group.group.changes.tell();
+            self.upstream.upstream.changes.tell();
             crate::error_log::disabled(x, doing);
         }
     }
@@ -316,29 +317,29 @@ impl PeerLease {
 
 impl Drop for PeerLease {
     fn drop(&mut self) {
-        if let Some(timed) = self.group.group.method.timed()
+        if let Some(timed) = self.upstream.upstream.method.timed()
             && !self.timed
-            && (timed.last_byte || self.failed)
+            && (timed.last_byte || self.outcome == PeerOutcome::Failed)
         {
             let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
             let (time, now) = (&self.peer.state.time, clock::monotonic_ns());
-            match self.failed {
-                true => time.add_failure(timed, elapsed, now),
-                false => time.add(timed, elapsed, now),
+            match self.outcome {
+                PeerOutcome::Failed => time.add_failure(timed, elapsed, now),
+                PeerOutcome::Fine => time.add(timed, elapsed, now),
             }
         }
-        self.account.figures.done(self.failed);
+        self.account.figures.done(self.outcome);
         if !self.peer.is_compared {
             self.account.figures.end();
         }
-        if self.peer.done(self.failed) {
-            self.group.group.changes.tell();
+        if self.peer.done(self.outcome) {
+            self.upstream.upstream.changes.tell();
         }
-        self.group.done(&self.peer, self.failed);
+        self.upstream.done(&self.peer, self.outcome);
         if let Some(learned) = self.learned.take() {
             learned.store();
         }
-        self.group.line.next();
+        self.upstream.line.next();
     }
 }
 
@@ -349,19 +350,19 @@ mod tests {
     use super::*;
     use crate::peer::balance::RoundRobin;
 
-    fn group(method: BalanceMethod, max_conns: u32) -> Arc<Upstream> {
+    fn upstream(method: BalanceMethod, max_conns: u32) -> Arc<Upstream> {
         let peer = Peer { max_conns, ..Peer::plain("127.0.0.1:80".parse().expect("an address"), "a") };
         let members = UpstreamMembers { primary: vec![Arc::new(peer)], backup: Vec::new() };
-        Arc::new(Upstream::new("u", method, KeepaliveLimits::default(), members, true))
+        Arc::new(Upstream::new("u", method, KeepaliveLimits::default(), members, UpstreamOrigin::Address))
     }
 
     /// References to the upstream's peer, and connections that are counted for all and by this worker, while a request
     /// uses it.
-    fn in_use(group: &Arc<Upstream>) -> (usize, u32, u32) {
-        let local = Rc::new(LocalUpstream::new(group));
-        let members = group.members();
+    fn in_use(upstream: &Arc<Upstream>) -> (usize, u32, u32) {
+        let local = Rc::new(LocalUpstream::new(upstream));
+        let members = upstream.members();
         let peer = &members.primary[0];
-        let own = Arc::new(group.method.members_of_worker(&members));
+        let own = Arc::new(upstream.method.members_of_worker(&members));
         let before = Arc::strong_count(peer);
         let chosen = RoundRobin::new(&own).next(&mut TriedPeers::default(), |_| true).expect("a peer");
         let lease = local.lease(chosen);
@@ -375,14 +376,14 @@ mod tests {
     /// Round robin without `max_conns`: no cache line that another worker writes, neither for references nor for counts.
     #[test]
     fn a_request_writes_its_worker_s_own_lines() {
-        assert_eq!(in_use(&group(BalanceMethod::RoundRobin, 0)), (0, 0, 1));
+        assert_eq!(in_use(&upstream(BalanceMethod::RoundRobin, 0)), (0, 0, 1));
         assert_eq!(
-            in_use(&group(BalanceMethod::RoundRobin, 5)),
+            in_use(&upstream(BalanceMethod::RoundRobin, 5)),
             (0, 1, 1),
             "the limit is for all workers together"
         );
         assert_eq!(
-            in_use(&group(BalanceMethod::LeastConn, 0)),
+            in_use(&upstream(BalanceMethod::LeastConn, 0)),
             (0, 1, 1),
             "it compares what all workers use"
         );

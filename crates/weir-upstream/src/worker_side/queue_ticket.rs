@@ -18,10 +18,10 @@ pub(crate) struct QueueTicket<'g> {
 
 impl<'g> QueueTicket<'g> {
     /// Joins the queue; `None`: there is no queue, or it is full.
-    pub(crate) fn join(group: &'g LocalUpstream) -> Option<QueueTicket<'g>> {
-        let queue = group.group.queue.as_ref()?;
+    pub(crate) fn join(upstream: &'g LocalUpstream) -> Option<QueueTicket<'g>> {
+        let queue = upstream.upstream.queue.as_ref()?;
         let until = weir_rt::now_ms().saturating_add(queue.timeout);
-        Some(QueueTicket { _place: queue.enter()?, line: &group.line, until, timer: Timer::new() })
+        Some(QueueTicket { _place: queue.enter()?, line: &upstream.line, until, timer: Timer::new() })
     }
 
     /// Waits until a server may be free; `false`: the time is over.

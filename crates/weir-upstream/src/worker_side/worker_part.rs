@@ -14,7 +14,7 @@ pub struct UpstreamWorker {
 }
 
 impl WorkerPart for UpstreamWorker {
-    fn switched(&self) {
+    fn switched(&self, _worker: &Worker) {
         self.upstreams.switched();
         self.caches.switched();
     }

@@ -56,8 +56,8 @@ impl ServerBuilder {
 
     /// Where relative paths begin; the current directory.
     #[must_use]
-    pub fn prefix(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
-        self.prefix = Some(folder.into());
+    pub fn prefix(mut self, directory: impl Into<PathBuf>) -> ServerBuilder {
+        self.prefix = Some(directory.into());
         self
     }
 
@@ -70,8 +70,8 @@ impl ServerBuilder {
 
     /// Serves the files below `folder` where no location is. Without it those are not found.
     #[must_use]
-    pub fn root(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
-        self.root = Some(folder.into());
+    pub fn root(mut self, directory: impl Into<PathBuf>) -> ServerBuilder {
+        self.root = Some(directory.into());
         self
     }
 
@@ -202,7 +202,7 @@ impl ServerBuilder {
         }
         // Mode 0700: one for each user.
         let user = std::fs::metadata("/proc/self")?.uid();
-        let temporary = folder(&std::env::temp_dir().join(format!("weir-bodies-{user}")))?;
+        let temporary = directory(&std::env::temp_dir().join(format!("weir-bodies-{user}")))?;
         let mut text = format!("events {{ }}\nhttp {{\n{TYPES}access_log off;\n");
         text += &format!("client_body_temp_path {temporary};\nserver {{\n");
         let default = ["127.0.0.1:0".to_owned()];
@@ -215,7 +215,7 @@ impl ServerBuilder {
             text += &format!("listen {listen};\n");
         }
         if let Some(root) = &self.root {
-            text += &format!("root {};\n", folder(&std::path::absolute(root)?)?);
+            text += &format!("root {};\n", directory(&std::path::absolute(root)?)?);
         } else if !self.locations.iter().any(|path| path == "/") {
             text += "location / { return 404; }\n";
         }
@@ -238,7 +238,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A directory as a word of the configuration. A dollar sign can't be written there: it begins a variable.
-fn folder(path: &Path) -> Result<String, Error> {
+fn directory(path: &Path) -> Result<String, Error> {
     match path.to_str() {
         Some(text) if !text.contains('$') => Ok(quoted(text)),
         _ => Err(Error(format!("\"{}\" can't be written in a configuration", path.display()))),

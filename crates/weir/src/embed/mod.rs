@@ -2,7 +2,7 @@
 //!
 //! It has threads of its own, one for each worker, and nothing else that the program would notice: no signal is
 //! handled, no file written that the configuration does not name, standard error used for warnings and worse until
-//! there is an `error_log`. Several servers in one process do not know of each other. See `docs/embedding.md`.
+//! there is an `error_log`. Several servers in one process do not know of each other. See `docs/guides/embedding.md`.
 
 mod builder;
 mod handler;
@@ -44,7 +44,7 @@ impl Server {
         self.running.addresses()
     }
 
-    /// Takes another configuration into use, without losing a request: see `docs/embedding.md` for what changes when.
+    /// Takes another configuration into use, without losing a request: see `docs/guides/embedding.md` for what changes when.
     /// Handlers are those that the builder was given.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ impl ServerSeed {
             title.set("weir: server");
         }
         let sockets = std::mem::take(&mut self.cycle.sockets);
-        sockets.own_names(false);
+        sockets.leave_files();
         ServerInheritance {
             configuration: self.cycle.configuration.clone(),
             sockets,

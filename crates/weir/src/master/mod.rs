@@ -268,9 +268,9 @@ impl MasterProcess {
         self.fail_reload("the server ends");
         let sockets = std::mem::take(&mut self.hatching.cycle.sockets);
         if self.successor.is_some() {
-            sockets.own_names(false);
+            sockets.leave_files();
         } else if self.outlived_predecessor() {
-            sockets.own_names(true);
+            sockets.own_files();
         }
         self.hatching.control = None;
     }

@@ -102,7 +102,7 @@ impl MasterProcess {
         self.server = None;
         self.leaving.clear();
         self.reload.forget();
-        std::mem::take(&mut self.hatching.cycle.sockets).own_names(false);
+        std::mem::take(&mut self.hatching.cycle.sockets).leave_files();
         self.hatching.control = None;
     }
 

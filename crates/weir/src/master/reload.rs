@@ -57,10 +57,10 @@ impl PendingReload {
     /// In a server process: lets go of what the master holds.
     pub(super) fn forget(&mut self) {
         if let Some(AskedServer { next, .. }) = self.asked.take() {
-            next.cycle.sockets.own_names(false);
+            next.cycle.sockets.leave_files();
         }
         if let Some(ReplacingServer { before, .. }) = self.replacing.take() {
-            before.sockets.own_names(false);
+            before.sockets.leave_files();
         }
     }
 
@@ -135,8 +135,9 @@ impl MasterProcess {
                     Err(error) if is_gone(&error) => self.replace(began, next),
                     Err(error) => {
                         let reason = settings::reason(&error);
-                        let told = format!("the server process can't be given the configuration ({reason})");
-                        self.conclude(began, Err(vec![told]));
+                        let reported =
+                            format!("the server process can't be given the configuration ({reason})");
+                        self.conclude(began, Err(vec![reported]));
                     }
                 }
             }
@@ -213,7 +214,7 @@ impl MasterProcess {
     /// The new configuration is in force.
     fn settle(&mut self) {
         if self.outlived_predecessor() {
-            self.hatching.cycle.sockets.own_names(true);
+            self.hatching.cycle.sockets.own_files();
         }
         if let Err(error) = log::lead_stderr() {
             log::cycle(LogLevel::Alert, &error);

@@ -27,13 +27,13 @@ fn conf(backend: &Backend, zone: &str, location: &str) -> String {
 }
 
 /// Where a response came from, and its body.
-fn told(response: &Response) -> String {
+fn reported(response: &Response) -> String {
     format!("{} {}", response.field("X-Cache").unwrap_or("-"), response.text())
 }
 
 /// The files below `folder`.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(items) = fs::read_dir(folder) else { return Vec::new() };
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(items) = fs::read_dir(directory) else { return Vec::new() };
     let paths = items.filter_map(|item| Some(item.ok()?.path()));
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
@@ -90,7 +90,7 @@ both_drivers! {
         }
         clients.iter().for_each(wait_taken);
         held.open.store(true, Ordering::SeqCst);
-        let mut all: Vec<_> = clients.iter_mut().map(|client| told(&client.response())).collect();
+        let mut all: Vec<_> = clients.iter_mut().map(|client| reported(&client.response())).collect();
         all.sort();
         assert_eq!(all, ["HIT answer 1", "HIT answer 1", "HIT answer 1", "HIT answer 1", "MISS answer 1"]);
         assert_eq!(held.backend.heads(), 1);
@@ -107,10 +107,10 @@ both_drivers! {
         second.send(get("/"));
         held.wait(2);
         held.open.store(true, Ordering::SeqCst);
-        let mut both = [told(&first.response()), told(&second.response())];
+        let mut both = [reported(&first.response()), reported(&second.response())];
         both.sort();
         assert_eq!(both, ["MISS answer 1", "MISS answer 2"]);
-        assert_eq!(told(&server.get("/")), "HIT answer 1", "the second was not kept");
+        assert_eq!(reported(&server.get("/")), "HIT answer 1", "the second was not kept");
     }
 
     fn what_is_too_old_is_served_while_a_newer_one_is_fetched(driver) {
@@ -121,10 +121,10 @@ both_drivers! {
             let held = held(1, fields);
             let server =
                 Server::start(&conf(&held.backend, "", &format!("proxy_cache_background_update on; {setting}")));
-            assert_eq!(told(&server.get("/")), "MISS answer 1");
-            assert_eq!(told(&server.get("/")), "STALE answer 1");
+            assert_eq!(reported(&server.get("/")), "MISS answer 1");
+            assert_eq!(reported(&server.get("/")), "STALE answer 1");
             held.wait(2);
-            assert_eq!(told(&server.get("/")), "UPDATING answer 1");
+            assert_eq!(reported(&server.get("/")), "UPDATING answer 1");
             held.open.store(true, Ordering::SeqCst);
             wait_for("the newer answer", || (server.get("/").text() != "answer 1").then_some(()));
         }
@@ -133,13 +133,13 @@ both_drivers! {
     fn who_comes_while_another_fetches_is_told_so(driver) {
         let held = held(1, "X-Accel-Expires: @1\r\n");
         let server = Server::start(&conf(&held.backend, "", "proxy_cache_use_stale updating;"));
-        assert_eq!(told(&server.get("/")), "MISS answer 1");
+        assert_eq!(reported(&server.get("/")), "MISS answer 1");
         let mut first = server.client();
         first.send(get("/"));
         held.wait(2);
-        assert_eq!(told(&server.get("/")), "UPDATING answer 1");
+        assert_eq!(reported(&server.get("/")), "UPDATING answer 1");
         held.open.store(true, Ordering::SeqCst);
-        assert_eq!(told(&first.response()), "EXPIRED answer 2");
+        assert_eq!(reported(&first.response()), "EXPIRED answer 2");
     }
 
     fn an_answer_is_kept_though_its_client_has_left(driver) {
@@ -181,9 +181,9 @@ both_drivers! {
             assert!(client.try_response().is_err());
         }
         assert_eq!(backend.heads(), 2);
-        let folder = server.dir().path().to_path_buf();
-        wait_for("no file", || files(&folder.join("cache")).is_empty().then_some(()));
-        wait_for("no temporary file", || files(&folder.join("proxy_temp")).is_empty().then_some(()));
+        let directory = server.dir().path().to_path_buf();
+        wait_for("no file", || files(&directory.join("cache")).is_empty().then_some(()));
+        wait_for("no temporary file", || files(&directory.join("proxy_temp")).is_empty().then_some(()));
     }
 
     fn a_large_answer_is_kept_and_served_whole_and_in_parts(driver) {
@@ -215,7 +215,7 @@ both_drivers! {
         let backend = Backend::answering("kept");
         let text = conf(&backend, "", "proxy_cache_valid 1h;");
         let mut server = Server::start(&text);
-        assert_eq!(told(&server.get("/")), "MISS kept");
+        assert_eq!(reported(&server.get("/")), "MISS kept");
         server.reload(&text.replace("proxy_cache one;", "proxy_cache one; add_header X-New 1;"));
         wait_for("the new configuration", || server.get("/other").field("X-New").map(drop));
         let asked = backend.heads();
@@ -230,7 +230,7 @@ both_drivers! {
         let name = file.strip_prefix(server.dir().path()).expect("below it").to_str().expect("ASCII").to_owned();
         let asked = backend.heads();
         let second = Server::builder(&text).file(&name, bytes).start();
-        assert_eq!(told(&second.get("/")), "HIT kept");
+        assert_eq!(reported(&second.get("/")), "HIT kept");
         assert_eq!(backend.heads(), asked);
     }
 
@@ -239,12 +239,12 @@ both_drivers! {
         let backend = Backend::answering("kept");
         let text = conf(&backend, "", "proxy_cache_valid 1h;");
         let mut server = Server::start(&text);
-        assert_eq!(told(&server.get("/")), "MISS kept");
+        assert_eq!(reported(&server.get("/")), "MISS kept");
         server.reload(&text.replace("levels=1:2", "levels=2").replace("add_header", "add_header X-New 1; add_header"));
         let line = server.error_log_line("cache \"one\" had previously different levels");
         assert!(line.contains("[emerg]"), "{line}");
         let kept = server.get("/");
-        assert_eq!((told(&kept).as_str(), kept.field("X-New")), ("HIT kept", None));
+        assert_eq!((reported(&kept).as_str(), kept.field("X-New")), ("HIT kept", None));
     }
 
     fn files_that_are_damaged_or_gone_are_fetched_anew(driver) {
@@ -254,7 +254,7 @@ both_drivers! {
             .allow("open()")
             .allow("rename()")
             .start();
-        assert_eq!(told(&server.get("/")), "MISS whole");
+        assert_eq!(reported(&server.get("/")), "MISS whole");
         let file = files(&server.dir().path().join("cache")).remove(0);
         let whole = fs::read(&file).expect("readable");
         let mut expected = 1;
@@ -265,15 +265,15 @@ both_drivers! {
             let aside = server.dir().path().join("aside");
             fs::write(&aside, bytes).expect("writable");
             fs::rename(&aside, &file).expect("writable");
-            assert_eq!(told(&server.get("/")), "MISS whole", "{} bytes", bytes.len());
+            assert_eq!(reported(&server.get("/")), "MISS whole", "{} bytes", bytes.len());
             expected += 1;
-            assert_eq!(told(&server.get("/")), "HIT whole");
+            assert_eq!(reported(&server.get("/")), "HIT whole");
         }
         fs::remove_file(&file).expect("there");
-        assert_eq!(told(&server.get("/")), "MISS whole");
+        assert_eq!(reported(&server.get("/")), "MISS whole");
         fs::remove_file(&file).expect("there again");
         fs::create_dir(&file).expect("in its place");
-        assert!(told(&server.get("/")).ends_with("whole"));
+        assert!(reported(&server.get("/")).ends_with("whole"));
         assert_eq!(backend.heads(), expected + 2);
     }
 
@@ -322,7 +322,7 @@ both_drivers! {
     fn a_file_with_another_length_than_it_announces_is_fetched_again(driver) {
         let backend = Backend::answering("whole");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;")).allow("cache file").start();
-        assert_eq!(told(&server.get("/")), "MISS whole");
+        assert_eq!(reported(&server.get("/")), "MISS whole");
         let file = files(&server.dir().path().join("cache")).remove(0);
         let whole = fs::read(&file).expect("readable");
         let field = b"Content-Length: ";
@@ -336,8 +336,8 @@ both_drivers! {
             other[12..16].copy_from_slice(&sum.to_le_bytes());
             let aside = server.dir().path().join("aside");
             fs::write(&aside, &other).and_then(|()| fs::rename(&aside, &file)).expect("writable");
-            assert_eq!(told(&server.get("/")), "MISS whole");
-            assert_eq!(told(&server.get("/")), "HIT whole");
+            assert_eq!(reported(&server.get("/")), "MISS whole");
+            assert_eq!(reported(&server.get("/")), "HIT whole");
         }
         let line = server.error_log_line("contains invalid header");
         assert!(line.contains("cache file"), "{line}");
@@ -348,7 +348,7 @@ both_drivers! {
         let backend = Backend::answering("whole");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;"))
             .allow("cache file").allow("connect() failed").allow("no live upstreams").start();
-        assert_eq!(told(&server.get("/")), "MISS whole");
+        assert_eq!(reported(&server.get("/")), "MISS whole");
         backend.kill();
         let file = files(&server.dir().path().join("cache")).remove(0);
         let mut bytes = fs::read(&file).expect("readable");
@@ -379,12 +379,12 @@ both_drivers! {
         });
     }
 
-    fn without_its_folder_answers_come_from_the_server(driver) {
+    fn without_its_directory_answers_come_from_the_server(driver) {
         let backend = Backend::answering("all the same");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;")).allow("failed (2:").start();
         fs::remove_dir_all(server.dir().path().join("cache")).expect("made at the start");
         for _ in 0..2 {
-            assert_eq!(told(&server.get("/")), "MISS all the same");
+            assert_eq!(reported(&server.get("/")), "MISS all the same");
         }
         let line = server.error_log_line("while reading upstream");
         assert!(line.contains("[crit]") && line.contains("(2: No such file or directory)"), "{line}");
@@ -393,10 +393,10 @@ both_drivers! {
     fn what_nobody_asks_for_is_removed(driver) {
         let backend = Backend::answering("for a second");
         let server = Server::start(&conf(&backend, "inactive=1s", "proxy_cache_valid 1h;"));
-        assert_eq!(told(&server.get("/")), "MISS for a second");
-        let folder = server.dir().path().join("cache");
-        wait_for("its end", || files(&folder).is_empty().then_some(()));
-        assert_eq!(told(&server.get("/")), "MISS for a second");
+        assert_eq!(reported(&server.get("/")), "MISS for a second");
+        let directory = server.dir().path().join("cache");
+        wait_for("its end", || files(&directory).is_empty().then_some(()));
+        assert_eq!(reported(&server.get("/")), "MISS for a second");
     }
 
     fn what_is_too_much_is_removed(driver) {
@@ -406,10 +406,10 @@ both_drivers! {
         for number in 0..40 {
             server.get(&format!("/{number}"));
         }
-        let folder = server.dir().path().join("cache");
+        let directory = server.dir().path().join("cache");
         // Twelve kilobytes a file, in whole blocks.
-        wait_for("few files", || (files(&folder).len() <= 8).then_some(()));
-        assert!(told(&server.get("/0")).starts_with("MISS"), "the oldest goes first");
+        wait_for("few files", || (files(&directory).len() <= 8).then_some(()));
+        assert!(reported(&server.get("/0")).starts_with("MISS"), "the oldest goes first");
     }
 
     fn what_is_purged_is_gone(driver) {
@@ -420,8 +420,8 @@ both_drivers! {
             "proxy_cache_valid 1h; proxy_cache_key $uri; proxy_cache_purge $arg_purge;",
         ));
         for _ in 0..2 {
-            assert_eq!(told(&server.get("/a")), "MISS purged");
-            assert_eq!(told(&server.get("/a")), "HIT purged");
+            assert_eq!(reported(&server.get("/a")), "MISS purged");
+            assert_eq!(reported(&server.get("/a")), "HIT purged");
             assert_eq!(server.get("/a?purge=1").status, 204);
             assert_eq!(server.get("/a?purge=1").status, 404);
         }
@@ -491,9 +491,9 @@ both_drivers! {
             app.port()
         ));
         let ranged = server.client().request("GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n");
-        assert_eq!(told(&ranged), "MISS from the application");
+        assert_eq!(reported(&ranged), "MISS from the application");
         let response = server.get("/");
-        assert_eq!(told(&response), "HIT from the application");
+        assert_eq!(reported(&response), "HIT from the application");
         assert_eq!(response.field("Content-Type"), Some("text/plain"));
         assert_eq!(*asked.lock().expect("no panic"), [""], "the whole was asked for");
     }

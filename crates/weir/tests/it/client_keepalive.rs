@@ -28,9 +28,9 @@ both_drivers! {
                 server { listen 127.0.0.1:%%PORT_1%%; client_header_timeout 3s; return 200; } }",
         );
         let (addr, short) = (server.addr(0), server.addr(1));
-        let check = |told: &str, context: &str| {
-            let line = server.error_log_line(told);
-            assert!(line.ends_with(&format!("{told}{context}")), "{line}");
+        let check = |reported: &str, context: &str| {
+            let line = server.error_log_line(reported);
+            assert!(line.ends_with(&format!("{reported}{context}")), "{line}");
         };
         let address = format!(", client: 127.0.0.1, server: {addr}");
         drop(server.client());

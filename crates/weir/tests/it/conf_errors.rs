@@ -13,9 +13,9 @@ type Case = (&'static str, &'static [(u32, u32, &'static str)]);
 fn errors(builder: &TestServerBuilder) -> Vec<String> {
     let ProcessExit { status, stderr, .. } = builder.run(&["-t"]);
     assert!(!status.success(), "{stderr}");
-    let folder = builder.dir().to_string_lossy().into_owned();
+    let directory = builder.dir().to_string_lossy().into_owned();
     let messages = stderr.lines().filter_map(|line| line.split_once(": [emerg] "));
-    messages.map(|(_, message)| message.replace(&folder, "%%DIR%%")).collect()
+    messages.map(|(_, message)| message.replace(&directory, "%%DIR%%")).collect()
 }
 
 /// `message in FILE:line:column` without the column: as nginx says it.
@@ -231,13 +231,13 @@ fn a_forgotten_semicolon_is_shown_at_the_directive_that_lacks_it() {
 fn the_line_and_the_nearest_name_are_shown() {
     let builder = Server::builder("http {\n    server {\n        serfer_name a;\n    }\n}");
     let stderr = builder.run(&["-t"]).stderr;
-    let folder = builder.dir().display();
+    let directory = builder.dir().display();
     assert_eq!(
         stderr,
         format!(
-            "weir: [emerg] unknown directive \"serfer_name\" in {folder}/nginx.conf:3:9\n        \
+            "weir: [emerg] unknown directive \"serfer_name\" in {directory}/nginx.conf:3:9\n        \
              serfer_name a;\n        ^^^^^^^^^^^\ndid you mean \"server_name\"?\n\
-             weir: configuration file {folder}/nginx.conf test failed\n"
+             weir: configuration file {directory}/nginx.conf test failed\n"
         )
     );
 }
@@ -279,8 +279,8 @@ fn traps_are_warnings_of_the_test_only() {
     let builder = Server::builder(text);
     let ProcessExit { status, stderr, .. } = builder.run(&["-t"]);
     assert!(status.success(), "{stderr}");
-    let folder = builder.dir().to_string_lossy().into_owned();
-    let warned = stderr.replace(&folder, "DIR");
+    let directory = builder.dir().to_string_lossy().into_owned();
+    let warned = stderr.replace(&directory, "DIR");
     // The column depends on how long the directory's name is.
     for expected in [
         "conflicting server name \"a\" on 127.0.0.1:",

@@ -48,9 +48,9 @@ fn tested(text: &str) -> String {
 #[test]
 fn a_file_of_h2o_is_served() {
     let (dir, backend, port) = (TempDir::new(), Backend::answering("from behind"), free_port());
-    let folder = dir.path().display();
+    let directory = dir.path().display();
     let text = format!(
-        "num-threads: 1\nlisten:\n  port: {port}\n  host: 127.0.0.1\nhosts:\n  \"example.com\":\n    paths:\n      /:\n        file.dir: {folder}/site\n        header.add: \"X-From: yaml\"\n      /img:\n        file.dir: {folder}/pictures\n      /app:\n        proxy.reverse.url: http://127.0.0.1:{}\n      /old:\n        redirect: {{ status: 301, url: http://new/ }}\n    access-log:\n      path: {folder}/access.log\n      format: '%h \"%r\" %>s %b %{{X-A}}i'\npid-file: {folder}/h2o.pid\nerror-log: {folder}/error.log\n",
+        "num-threads: 1\nlisten:\n  port: {port}\n  host: 127.0.0.1\nhosts:\n  \"example.com\":\n    paths:\n      /:\n        file.dir: {directory}/site\n        header.add: \"X-From: yaml\"\n      /img:\n        file.dir: {directory}/pictures\n      /app:\n        proxy.reverse.url: http://127.0.0.1:{}\n      /old:\n        redirect: {{ status: 301, url: http://new/ }}\n    access-log:\n      path: {directory}/access.log\n      format: '%h \"%r\" %>s %b %{{X-A}}i'\npid-file: {directory}/h2o.pid\nerror-log: {directory}/error.log\n",
         backend.port(),
     );
     dir.write("h2o.yaml", text);
@@ -105,7 +105,7 @@ fn errors_stand_where_the_yaml_has_them() {
 fn a_file_of_h2o_with_tls_is_served() {
     let (dir, port, pair) = (TempDir::new(), free_port(), tls::own("a.example.com"));
     std::fs::create_dir(dir.path().join("logs")).expect("a fresh folder");
-    let folder = dir.path().display();
+    let directory = dir.path().display();
     dir.write("index.html", "over TLS");
     dir.write("a.crt", &pair.certificate);
     dir.write("a.key", &pair.key);
@@ -113,7 +113,7 @@ fn a_file_of_h2o_with_tls_is_served() {
         "h2o.yaml",
         format!(
             "listen:\n  host: 127.0.0.1\n  port: {port}\n  ssl:\n    certificate-file: a.crt\n    key-file: a.key\n\
-             pid-file: {folder}/h2o.pid\nhosts:\n  a.example.com:\n    paths:\n      /:\n        file.dir: {folder}\n"
+             pid-file: {directory}/h2o.pid\nhosts:\n  a.example.com:\n    paths:\n      /:\n        file.dir: {directory}\n"
         ),
     );
     let served = start(&dir, port);

@@ -1,4 +1,4 @@
-//! The files of examples/from-openresty/, which docs/from-openresty.md shows, do what it says.
+//! The files of examples/from-openresty/, which docs/guides/openresty-libraries.md shows, do what it says.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
@@ -73,8 +73,8 @@ both_drivers! {
         let server = serve("checkups.conf", &ports);
         assert_eq!(server.get("/x").text(), "first /x");
         wait_for("a value", || (server.get("/store").text() == "value\n").then_some(()));
-        let told = format!("127.0.0.1:{} up\n127.0.0.1:{} up\n", first.port(), second.port());
-        wait_for("both are well", || (server.get("/status").text() == told).then_some(()));
+        let reported = format!("127.0.0.1:{} up\n127.0.0.1:{} up\n", first.port(), second.port());
+        wait_for("both are well", || (server.get("/status").text() == reported).then_some(()));
         drop(first);
         wait_for("the first is unhealthy", || server.get("/status").text().contains(" unhealthy\n").then_some(()));
         assert_eq!(server.get("/x").text(), "second /x");

@@ -395,16 +395,16 @@ both_drivers! {
 
     fn php_runs(driver) {
         let Some(php) = php() else { return };
-        let folder = weir_test::TempDir::new();
-        let socket = folder.path().join("php.sock");
-        folder.write("a.php", "<?php header('X-A: b'); echo $_SERVER['PATH_INFO'], '|', file_get_contents('php://input'); error_log('noted');");
-        folder.write("fpm.conf", format!(
+        let directory = weir_test::TempDir::new();
+        let socket = directory.path().join("php.sock");
+        directory.write("a.php", "<?php header('X-A: b'); echo $_SERVER['PATH_INFO'], '|', file_get_contents('php://input'); error_log('noted');");
+        directory.write("fpm.conf", format!(
             "[global]\nerror_log={0}/fpm.log\ndaemonize=no\n[www]\nlisten={0}/php.sock\npm=static\npm.max_children=1\n\
              catch_workers_output=no\n",
-            folder.path().display()
+            directory.path().display()
         ));
         let mut command = Command::new(php);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).args(["-n", "-F", "-R", "-y"]).arg(folder.path().join("fpm.conf"));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).args(["-n", "-F", "-R", "-y"]).arg(directory.path().join("fpm.conf"));
         let _fpm = Process(command.spawn().expect("php-fpm starts"));
         wait_for("php-fpm", || UnixStream::connect(&socket).ok());
         let server = Server::builder(&format!(
@@ -413,7 +413,7 @@ both_drivers! {
                 fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param PATH_INFO $fastcgi_path_info;
                 fastcgi_param REQUEST_METHOD $request_method; fastcgi_param CONTENT_LENGTH $content_length;
                 fastcgi_pass unix:{root}/php.sock; }} }} }}",
-            root = folder.path().display()
+            root = directory.path().display()
         )).allow("FastCGI sent in stderr").start();
         let answer = server.client().request(upload("/a.php", 4) + "body");
         assert_eq!((answer.status, answer.field("x-a"), answer.text().as_str()), (200, Some("b"), "|body"), "{answer}");

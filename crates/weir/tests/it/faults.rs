@@ -18,6 +18,8 @@ use support::{get, pattern};
 const BIG: usize = 16 << 20;
 /// More than a body's buffer and than the page that a full directory has left.
 const BODY: usize = 100_000;
+/// Less than a body, in blocks of 512 bytes.
+const FILE_BLOCKS: u64 = 160;
 
 /// What a client sees of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,6 +289,20 @@ both_drivers! {
         let server = check(builder.start(), "failed (28: No space left on device)", &DISK_ROWS);
         drop(full);
         drop(server);
+    }
+
+    /// RLIMIT_FSIZE: the signal that comes with it ends nginx's workers.
+    fn a_file_that_may_not_grow_ends_what_needs_it_and_nothing_else(driver) {
+        let backend = backend();
+        let builder = Server::builder(&conf("", &backend)).driver(driver).allow("/sick/").file_blocks(FILE_BLOCKS);
+        let sick = builder.dir().join("sick");
+        make_places(&sick);
+        fs::write(sick.join("own.log"), vec![b'\n'; FILE_BLOCKS as usize * 512]).expect("ours");
+        // How large the file of `/spill` becomes depends on how slow its client is.
+        let (before, after) = (&DISK_ROWS[..4], &DISK_ROWS[5..]);
+        assert!(after[0].path == "/cache" && before[3].path == "/dav/file");
+        let server = check(builder.start(), "failed (27: File too large)", before);
+        check(server, "failed (27: File too large)", after);
     }
 
     fn a_directory_that_may_not_be_written_ends_what_needs_it_and_nothing_else(driver) {

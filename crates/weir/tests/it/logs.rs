@@ -66,12 +66,12 @@ both_drivers! {
             return;
         };
         drop(socket);
-        let told = wait_for("the connection's end, in both", || {
+        let reported = wait_for("the connection's end, in both", || {
             let one = Some(server.dir().read("one.log")).filter(|log| log.contains("while waiting for request"));
             one.filter(|log| *log == server.dir().read("two.log"))
         });
-        assert!(told.contains("[debug]") && told.contains("accept: [::1]:"), "{told}");
-        assert!(!told.contains("127.0.0.1"), "{told}");
+        assert!(reported.contains("[debug]") && reported.contains("accept: [::1]:"), "{reported}");
+        assert!(!reported.contains("127.0.0.1"), "{reported}");
     }
 
     /// 4 connections, 2,000 requests, then the end: each is in the log exactly once.
@@ -148,7 +148,7 @@ both_drivers! {
         for path in ["/a", "/b", "/no"] {
             server.client().get(path);
         }
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         std::thread::spawn(move || {
             // Two logs, a connection each; they end with the server.
             while let Ok((stream, _)) = listener.accept() {
@@ -160,12 +160,12 @@ both_drivers! {
                 });
             }
         });
-        let mut lines: Vec<String> = (0..4).map(|_| told.recv_timeout(DEADLINE).expect("a line")).collect();
+        let mut lines: Vec<String> = (0..4).map(|_| reported.recv_timeout(DEADLINE).expect("a line")).collect();
         lines.sort();
         assert!(lines[3].contains("[error]") && lines[3].contains("/no\" failed (2:"), "{lines:?}");
         assert_eq!(lines[..3], ["/a", "/b", "/no"]);
-        let told = server.error_log_line(&format!("sending to log \"tcp://127.0.0.1:{gone}\" failed (111: Connection refused), lines wait"));
-        assert!(told.contains("[error]"), "{told}");
+        let reported = server.error_log_line(&format!("sending to log \"tcp://127.0.0.1:{gone}\" failed (111: Connection refused), lines wait"));
+        assert!(reported.contains("[error]"), "{reported}");
         assert!(server.quit().status.success(), "an unreachable server is not waited for");
     }
 
@@ -208,8 +208,8 @@ both_drivers! {
         for _ in 0..200 {
             assert_eq!(server.get("/a").text(), "hello");
         }
-        let told = server.error_log().lines().filter(|line| line.contains("/dev/full")).count();
-        assert!((1..=20).contains(&told), "{told} lines");
+        let reported = server.error_log().lines().filter(|line| line.contains("/dev/full")).count();
+        assert!((1..=20).contains(&reported), "{reported} lines");
     }
 
     /// No space for the error log: nothing can be logged, and still all clients are served.

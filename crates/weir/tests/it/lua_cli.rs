@@ -5,11 +5,11 @@ use std::process::{Command, Output, Stdio};
 
 use weir_test::TempDir;
 
-fn lua(folder: &TempDir, arguments: &[&str], input: &str) -> Output {
+fn lua(directory: &TempDir, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .arg("lua")
         .args(arguments)
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -28,8 +28,8 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
 
 #[test]
 fn a_file_runs_with_its_arguments() {
-    let folder = TempDir::new();
-    folder.write(
+    let directory = TempDir::new();
+    directory.write(
         "main.lua",
         "local first, second = ...
          ngx.say('args ', first, ' ', second, ' ', arg[0], ' ', #arg)
@@ -40,8 +40,8 @@ fn a_file_runs_with_its_arguments() {
          ngx.timer.at(3600, function(premature) print('premature', premature) end)
          a_global = 1",
     );
-    folder.write("answer.lua", "return 42");
-    let (status, out, err) = texts(&lua(&folder, &["-I", ".", "main.lua", "x", "y"], ""));
+    directory.write("answer.lua", "return 42");
+    let (status, out, err) = texts(&lua(&directory, &["-I", ".", "main.lua", "x", "y"], ""));
     assert_eq!(err, "");
     let wanted =
         "args x y main.lua 2\ntrue\t42\ntimer\tfalse\tAPI disabled in the current context\npremature\ttrue\n";
@@ -50,29 +50,29 @@ fn a_file_runs_with_its_arguments() {
 
 #[test]
 fn errors_and_exits_are_the_status() {
-    let folder = TempDir::new();
-    let (status, out, err) = texts(&lua(&folder, &["-e", "print(1) error('wrong')"], ""));
+    let directory = TempDir::new();
+    let (status, out, err) = texts(&lua(&directory, &["-e", "print(1) error('wrong')"], ""));
     assert_eq!((status, &*out), (Some(1), "1\n"));
     assert!(err.starts_with("ERROR: (command line -e):1: wrong\nstack traceback:\n"), "{err}");
-    let (status, _, err) = texts(&lua(&folder, &["nothing.lua"], ""));
+    let (status, _, err) = texts(&lua(&directory, &["nothing.lua"], ""));
     assert!(status == Some(1) && err.contains("cannot open nothing.lua"), "{err}");
-    let (status, ..) = texts(&lua(&folder, &["-e", "ngx.exit(3)"], ""));
+    let (status, ..) = texts(&lua(&directory, &["-e", "ngx.exit(3)"], ""));
     assert_eq!(status, Some(3));
-    let (status, _, err) = texts(&lua(&folder, &["--bogus"], ""));
+    let (status, _, err) = texts(&lua(&directory, &["--bogus"], ""));
     assert!(status == Some(1) && err.starts_with("weir lua: unknown option \"--bogus\""), "{err}");
-    let (status, _, err) = texts(&lua(&folder, &["--http-conf", "bogus on;", "-e", "print(1)"], ""));
+    let (status, _, err) = texts(&lua(&directory, &["--http-conf", "bogus on;", "-e", "print(1)"], ""));
     assert!(status == Some(1) && err.contains("unknown directive \"bogus\""), "{err}");
 }
 
 #[test]
 fn standard_input_is_a_program_or_lines() {
-    let folder = TempDir::new();
-    let (status, out, err) = texts(&lua(&folder, &[], "print(1 + 1, ...)\n"));
+    let directory = TempDir::new();
+    let (status, out, err) = texts(&lua(&directory, &[], "print(1 + 1, ...)\n"));
     assert_eq!((status, &*out, &*err), (Some(0), "2\n", ""));
-    let (status, out, err) = texts(&lua(&folder, &["-", "a"], "print(...)\n"));
+    let (status, out, err) = texts(&lua(&directory, &["-", "a"], "print(...)\n"));
     assert_eq!((status, &*out, &*err), (Some(0), "a\n", ""));
     let lines = "1 + 1, 'x'\nfor i = 1, 2 do\nprint(i)\nend\nerror('wrong')\n= 7\nx x\nngx.sleep(0.001)\n";
-    let (status, out, err) = texts(&lua(&folder, &["-i"], lines));
+    let (status, out, err) = texts(&lua(&directory, &["-i"], lines));
     assert_eq!((status, &*out), (Some(0), "> 2\tx\n> >> >> 1\n2\n> > 7\n> > > \n"));
     assert!(
         err.starts_with("wrong\nstack traceback:") && err.contains("stdin:1: '=' expected near 'x'"),
@@ -82,17 +82,17 @@ fn standard_input_is_a_program_or_lines() {
 
 #[test]
 fn options_are_those_of_resty() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let code = "ngx.shared.kept:set('a', 2) print(ngx.shared.kept:get('a'), kept.here, jit.status())";
-    folder.write("kept.lua", "return { here = true }");
+    directory.write("kept.lua", "return { here = true }");
     let (status, out, err) =
-        texts(&lua(&folder, &["--shdict", "kept 1m", "-joff", "-I", ".", "-l", "kept", "-e", code], ""));
+        texts(&lua(&directory, &["--shdict", "kept 1m", "-joff", "-I", ".", "-l", "kept", "-e", code], ""));
     assert_eq!(
         (status, out.split('\t').take(3).collect::<Vec<_>>(), &*err),
         (Some(0), vec!["2", "true", "false"], "")
     );
     let (_, out, err) = texts(&lua(
-        &folder,
+        &directory,
         &["--errlog-level", "info", "-e", "ngx.log(ngx.INFO, 'told') io.write('io')"],
         "",
     ));
@@ -100,6 +100,6 @@ fn options_are_those_of_resty() {
         out == "io" && err.contains("[lua] (command line -e):1: told, context: ngx.timer"),
         "{out} {err}"
     );
-    let (status, out, _) = texts(&lua(&folder, &["-h"], ""));
+    let (status, out, _) = texts(&lua(&directory, &["-h"], ""));
     assert!(status == Some(0) && out.starts_with("usage: weir lua "), "{out}");
 }

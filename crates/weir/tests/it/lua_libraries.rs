@@ -220,8 +220,8 @@ fn sizes_of_the_captured_log_are_checked() {
         ("3k", "invalid capture error log size \"3k\", minimum size is 4096"),
         ("x", "invalid capture error log size \"x\""),
     ] {
-        let told = Server::builder(&conf(size)).run(&["-t"]);
-        assert!(!told.status.success() && told.stderr.contains(message), "{}", told.stderr);
+        let reported = Server::builder(&conf(size)).run(&["-t"]);
+        assert!(!reported.status.success() && reported.stderr.contains(message), "{}", reported.stderr);
     }
 }
 
@@ -263,13 +263,13 @@ fn functions_of_nginx_are_found_by_libraries() {
 #[test]
 fn modules_in_c_are_loaded() {
     let Some(cc) = require_program("cc") else { return };
-    let folder = TempDir::new();
-    let source = folder.write("part.c", MODULE);
-    std::fs::create_dir(folder.path().join("proof")).expect("a folder");
-    let module = folder.path().join("proof/part.so");
+    let directory = TempDir::new();
+    let source = directory.write("part.c", MODULE);
+    std::fs::create_dir(directory.path().join("proof")).expect("a folder");
+    let module = directory.path().join("proof/part.so");
     let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&module).arg(&source).status();
     assert!(built.is_ok_and(|status| status.success()));
-    let path = folder.path().display();
+    let path = directory.path().display();
     let server = serve(
         &format!("lua_package_cpath '{path}/?.so;;';"),
         "local part = require 'proof.part'

@@ -152,8 +152,8 @@ both_drivers! {
         assert!(count("weir_lua_traps_total{kind=\"lua_memory_limit\"}") >= 1);
         assert!(count("weir_lua_memory_bytes{worker=\"0\"}") > 100_000);
         assert_eq!(count("weir_dict_capacity_bytes{dict=\"seen\"}"), 1 << 20);
-        let told = Client::connect(door).get("/lua/traps").text();
-        assert!(told.lines().any(|line| line.contains("lua_cpu_limit") && line.contains("content_by_lua(nginx.conf:")), "{told}");
+        let reported = Client::connect(door).get("/lua/traps").text();
+        assert!(reported.lines().any(|line| line.contains("lua_cpu_limit") && line.contains("content_by_lua(nginx.conf:")), "{reported}");
     }
 
     /// A plain search takes the sum of both lengths, not their product: this one would take hours.
@@ -283,8 +283,8 @@ both_drivers! {
         assert_eq!(server.client().get("/").status, 500);
         let text = std::fs::read_to_string(server.dir().path().join("nginx.conf")).expect("the configuration");
         let line = text.lines().position(|line| line.contains("error('here')")).expect("the line") + 1;
-        let told = server.error_log_line("request id: ");
-        assert!(told.contains(&format!("nginx.conf:{line}, request id: ")), "{told}");
+        let reported = server.error_log_line("request id: ");
+        assert!(reported.contains(&format!("nginx.conf:{line}, request id: ")), "{reported}");
         let log = server.error_log();
         assert!(log.contains("\ncoroutine 0:\n") && log.contains("\ncoroutine 1:\n"), "{log}");
     }
@@ -334,13 +334,13 @@ both_drivers! {
         let mut locations: String = scripts.iter().map(|(path, body)| format!("location {path} {{ {body} }}\n")).collect();
         locations.push_str("location /inner { content_by_lua_block { ngx.header.x_a = 'h' ngx.print(ngx.var.args, {1, {2}}) } }\n");
         let text = conf("error_log logs/error.log; lua_memory_limit 256m; lua_shared_dict d 1m;", &locations).replace("%%PORT%%", "0");
-        let folder = weir_test::TempDir::new();
-        std::fs::create_dir_all(folder.path().join("logs")).expect("a folder");
+        let directory = weir_test::TempDir::new();
+        std::fs::create_dir_all(directory.path().join("logs")).expect("a folder");
         let driver = match Driver::current() {
             Some(Driver::Epoll) => weir::DriverChoice::Epoll,
             _ => weir::DriverChoice::IoUring,
         };
-        let server = weir::Server::builder().conf(text).prefix(folder.path()).driver(driver).workers(1).start().expect("starts");
+        let server = weir::Server::builder().conf(text).prefix(directory.path()).driver(driver).workers(1).start().expect("starts");
         let address = server.addresses()[0].to_string().parse().expect("an address");
         for (path, _) in &scripts {
             let failed = fail_each(address, path);

@@ -24,8 +24,8 @@ both_drivers! {
             ngx.say(p:stdout_read_line())
             ngx.say(p:kill(15))
             ngx.say(p:shutdown('stdout'))";
-        let told = "622\ntrue\nhello a123\ntrueexit0\nnilexited\nnilclosed\nnilclosed\nnilexited\nnilclosed\n";
-        assert_eq!(say(script), told);
+        let reported = "622\ntrue\nhello a123\ntrueexit0\nnilexited\nnilclosed\nnilclosed\nnilexited\nnilclosed\n";
+        assert_eq!(say(script), reported);
     }
 
     fn output_is_read_in_pieces(driver) {
@@ -100,8 +100,8 @@ both_drivers! {
             ngx.say(select(2, ngx.thread.wait(u)))
             p:kill(15)
             ngx.say(select(2, ngx.thread.wait(w)))";
-        let told = "nilpipe busy reading\nnilpipe busy waiting\ndone\ntrue\nnilaborted\nfalsesignal15\n";
-        assert_eq!(say(script), told);
+        let reported = "nilpipe busy reading\nnilpipe busy waiting\ndone\ntrue\nnilaborted\nfalsesignal15\n";
+        assert_eq!(say(script), reported);
         let killed = "local p = pipe.spawn({'cat'})
             local t = ngx.thread.spawn(function() return p:stdout_read_line() end)
             ngx.thread.kill(t)

@@ -214,9 +214,9 @@ both_drivers! {
         let server = started();
         wait_for("a stall with its line", || {
             assert_eq!(server.client().get("/stuck").status, 200);
-            let told = tell(&server, &["blocked", "--raw"]);
+            let reported = tell(&server, &["blocked", "--raw"]);
             let lines = ["location /stuck", "/work.lua:9\n", "/work.lua:20\n", "content_by_lua(nginx.conf:6):1\n"];
-            lines.iter().all(|line| told.contains(line)).then_some(())
+            lines.iter().all(|line| reported.contains(line)).then_some(())
         });
     }
 
@@ -259,11 +259,11 @@ both_drivers! {
         let server = started();
         under(&server, "/stuck", || {
             wait_for("its lines, native code below them", || {
-                let told = tell(&server, &["bt", "0", "--raw"]);
+                let reported = tell(&server, &["bt", "0", "--raw"]);
                 let head = "worker 0 is in content content_by_lua, location /stuck, req ";
                 let lines = ["/work.lua:9\n", "/work.lua:20\n", "content_by_lua(nginx.conf:6):1\n    0x"];
-                let places: Option<Vec<usize>> = lines.iter().map(|line| told.find(line)).collect();
-                (told.starts_with(head) && places?.is_sorted()).then_some(())
+                let places: Option<Vec<usize>> = lines.iter().map(|line| reported.find(line)).collect();
+                (reported.starts_with(head) && places?.is_sorted()).then_some(())
             });
         });
     }
@@ -280,21 +280,21 @@ both_drivers! {
         let all = total(&raw, |_| true);
         let guilty = total(&raw, |stack| stack.contains("work.lua:28;") && stack.contains("work.lua:13;"));
         assert!(guilty * 10 >= all * 8, "{guilty} of {all} bytes\n{raw}");
-        let told = tell(&server, &["lua", "jit"]);
+        let reported = tell(&server, &["lua", "jit"]);
         let parts = ["gave up", "work.lua:13", "NYI: bytecode FNEW", "make the function once"];
-        assert!(told.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{told}");
+        assert!(reported.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{reported}");
         assert!(tell(&server, &["lua", "heap"]).contains("MiB"));
         assert!(tell(&server, &["lua", "gc"]).starts_with("worker "));
-        let told = tell(&server, &["lua", "objects"]);
-        assert!(["strings ", "tables ", "functions ", "prototypes "].iter().all(|of| told.contains(of)), "{told}");
-        let told = tell(&server, &["lua", "tables"]);
+        let reported = tell(&server, &["lua", "objects"]);
+        assert!(["strings ", "tables ", "functions ", "prototypes "].iter().all(|of| reported.contains(of)), "{reported}");
+        let reported = tell(&server, &["lua", "tables"]);
         let held = |line: &str| line.contains("local kept of ") && line.contains("work.lua:42");
-        assert!(told.lines().any(held), "{told}");
+        assert!(reported.lines().any(held), "{reported}");
         let _ = server.get("/trap");
-        let told = tell(&server, &["lua", "traps"]);
-        assert!(told.lines().any(|line| line.contains("io.open") && line.contains("content_by_lua(nginx.conf:")), "{told}");
-        let told = tell(&server, &["dict", "--json"]);
-        assert!(told.contains(r#""name":"d","capacity_bytes":1048576"#) && told.contains(r#""entries":1"#), "{told}");
+        let reported = tell(&server, &["lua", "traps"]);
+        assert!(reported.lines().any(|line| line.contains("io.open") && line.contains("content_by_lua(nginx.conf:")), "{reported}");
+        let reported = tell(&server, &["dict", "--json"]);
+        assert!(reported.contains(r#""name":"d","capacity_bytes":1048576"#) && reported.contains(r#""entries":1"#), "{reported}");
     }
 
     /// Of the run of a script, what the collector and the compiler took of it.
@@ -308,25 +308,25 @@ both_drivers! {
         };
         let (run, gc, jit) = (figure("content_by_lua "), figure(" gc "), figure(" jit "));
         assert!(gc > 0.0 && jit > 0.0 && gc + jit < run, "{line}");
-        let told = tell(&server, &["lua", "gc", "--json"]);
+        let reported = tell(&server, &["lua", "gc", "--json"]);
         let sum = |key: &str| -> u64 {
-            let digits = told.split_once(key).expect("the key").1.split([',', '}']).next().expect("a number");
+            let digits = reported.split_once(key).expect("the key").1.split([',', '}']).next().expect("a number");
             digits.parse().expect("a number")
         };
-        assert!(sum(r#""gc_ns":"#) > 0 && sum(r#""compiler_ns":"#) > 0, "{told}");
+        assert!(sum(r#""gc_ns":"#) > 0 && sum(r#""compiler_ns":"#) > 0, "{reported}");
     }
 
     /// Timers by function and kind, those that wait and those that run.
     fn timers_are_listed(driver) {
         let server = started();
         assert_eq!(server.get("/timers").status, 200);
-        let told = wait_for("one that runs", || {
-            let told = tell(&server, &["lua", "timers"]);
-            told.contains("running").then_some(told)
+        let reported = wait_for("one that runs", || {
+            let reported = tell(&server, &["lua", "timers"]);
+            reported.contains("running").then_some(reported)
         });
-        let line = |words: &[&str]| told.lines().any(|line| words.iter().all(|word| line.contains(word)));
-        assert!(line(&["0      3  at ", " pending ", "/work.lua:33"]), "{told}");
-        assert!(line(&["0      1  at ", " running ", "/work.lua:35"]), "{told}");
+        let line = |words: &[&str]| reported.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(line(&["0      3  at ", " pending ", "/work.lua:33"]), "{reported}");
+        assert!(line(&["0      1  at ", " running ", "/work.lua:35"]), "{reported}");
         let rows = tell(&server, &["lua", "timers", "--json"]);
         let hours = |row: &&str| row.contains(r#""kind":"at","state":"pending","due_ns":3"#);
         assert!(rows.split('{').any(|row| hours(&row) && row.contains(r#""count":3"#)), "{rows}");
@@ -355,10 +355,10 @@ both_drivers! {
                 served
             };
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(load)).collect();
-            let folder = server.dir().path().to_owned();
+            let directory = server.dir().path().to_owned();
             let words = ["flame", "cpu", "--hz", "9999", "-t", &format!("{seconds}s"), "--raw", "-c", "nginx.conf", "-p"];
             let mut flame = Command::new(env!("CARGO_BIN_EXE_weir"));
-            let flame = flame.args(words).arg(folder).stdout(std::process::Stdio::piped());
+            let flame = flame.args(words).arg(directory).stdout(std::process::Stdio::piped());
             let flame = flame.stderr(std::process::Stdio::piped()).spawn().expect("the program runs");
             let flame = scope.spawn(move || flame.wait_with_output());
             while !flame.is_finished() {

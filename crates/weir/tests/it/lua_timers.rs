@@ -191,9 +191,9 @@ both_drivers! {
             for at = 1, 4 do tell(ngx.thread.wait(threads[at])) end";
         let text = format!("thread_pool pool threads=1;\n{}", conf(http, &content("/run", script)));
         let builder = Server::builder(&text).driver(driver).file("work.lua", module).file("number.lua", "return 1");
-        let folder = builder.dir().display().to_string();
+        let directory = builder.dir().display().to_string();
         let server = builder.start();
-        let said = server.client().get("/run").text().replace(&folder, "DIR");
+        let said = server.client().get("/run").text().replace(&directory, "DIR");
         let wanted = "false expecting at least 3 arguments\nfalse threadpool should be a string\n\
             false module name should be a string\nfalse function name should be a string\nfalse thread pool none not found\n\
             false module 'nothing' not found:\nfalse invalid function\nfalse invalid lua module\n\

@@ -202,6 +202,8 @@ both_drivers! {
             tell_name: true,
             sessions: 0,
             key_log: None,
+            signatures: weir_tls::SignatureLimits::default(),
+            session_tickets: true,
         };
         let both = weir_tls::ClientConfig::new(&both).expect("a client");
         for (name, version) in [("any.example.com", "TLSv1.3"), ("old.example.com", "TLSv1.2")] {

@@ -87,9 +87,9 @@ both_drivers! {
              ngx.say(s:receive())",
             echo.port, echo.port
         );
-        let told = "1\n11\nre:hello\nre:a1\n1\n20003\n1\n1re:true\n1\nnilclosed\nnilclosed\nnilclosed\n";
+        let reported = "1\n11\nre:hello\nre:a1\n1\n20003\n1\n1re:true\n1\nnilclosed\nnilclosed\nnilclosed\n";
         let server = serve("", &script);
-        assert_eq!(server.client().get("/").text(), told);
+        assert_eq!(server.client().get("/").text(), reported);
         logs(&server, "attempt to send data on a closed socket: u:");
         logs(&server, "attempt to receive data on a closed socket: u:");
     }
@@ -147,10 +147,10 @@ both_drivers! {
              ngx.say(ngx.socket.udp():setpeername('none.example', 1))",
             echo.port
         );
-        let told = "1\n1re:x\nnilnone.example could not be resolved (3: Host not found)\n";
-        assert_eq!(serve(&http, &script).client().get("/").text(), told);
-        let told = "nilno resolver defined to resolve \"a.example\"\n";
-        assert_eq!(say("ngx.say(s:setpeername('a.example', 1))"), told);
+        let reported = "1\n1re:x\nnilnone.example could not be resolved (3: Host not found)\n";
+        assert_eq!(serve(&http, &script).client().get("/").text(), reported);
+        let reported = "nilno resolver defined to resolve \"a.example\"\n";
+        assert_eq!(say("ngx.say(s:setpeername('a.example', 1))"), reported);
     }
 
     fn sockets_begin_where_they_are_bound(driver) {

@@ -2,7 +2,7 @@
 //!
 //! | the feature | its files |
 //! |---|---|
-//! | the program: options, signals, start, `-t` | `program`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
+//! | the program: options, commands, signals, start, `-t` | `program`, `commands`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
 //! | configuration files and their errors | `conf_errors`, `conf_yaml`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
@@ -12,7 +12,7 @@
 //! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
-//! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
+//! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
 //! | Lua: scripts in their phases | `lua_phases`, `lua_handlers`, `lua_init_worker`, `lua_timers`, `lua_reload`, `lua_cached_reads`, `lua_limits` |
 //! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_profile` |
 //! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_secrets` |
@@ -21,7 +21,7 @@
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
 //! | the system: descriptors, disks, many clients | `system_faults`; directories that are full and scripts that throw in `faults` |
 //! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
-//! | examples/ and docs/ do what they say | `example_*`, `module_docs` |
+//! | examples/ and docs/ do what they say | `example_*`, `module_docs`, `manual/` |
 //!
 //! Tests that run a server inside of themselves are programs beside this one: `embed`, `phase_waits`, `trace_accuracy*`, `see_accuracy`,
 //! `see_stuck`.
@@ -30,10 +30,12 @@ mod cache;
 mod cache_concurrent;
 mod client_faults;
 mod client_keepalive;
+mod commands;
 mod compare;
 mod compress;
 mod conf_errors;
 mod conf_yaml;
+mod config_tools;
 mod content_handlers;
 mod directive_rows;
 mod echo;
@@ -75,6 +77,7 @@ mod lua_tls_secrets;
 mod lua_udp;
 mod lua_upstream;
 mod lua_wrong_arguments;
+mod manual;
 mod media;
 mod memcached;
 mod module_docs;
@@ -117,6 +120,7 @@ mod system_faults;
 mod tls;
 mod tls_certificate_store;
 mod tls_client_certificates;
+mod tls_conf_command;
 mod tls_early_data;
 mod tls_keys;
 mod tls_ocsp;

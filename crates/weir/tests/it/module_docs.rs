@@ -1,4 +1,5 @@
-//! docs/modules.md and docs/modules/NAME.md are generated from the directive tables and the modules' own documentation;
+//! docs/reference/directives.md and docs/reference/modules/NAME.md are generated from the directive tables and the
+//! modules' own documentation;
 //! this test fails when they are stale. `WEIR_WRITE_DOCS=1 cargo test -p weir --test it -- module_docs` writes them.
 
 use std::collections::{BTreeMap, HashSet};
@@ -48,15 +49,15 @@ const THIRD_PARTY: [&str; 5] = ["more_", "subs_", "brotli", "zstd", "echo"];
 
 #[test]
 fn pages_are_those_of_the_tables() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut stale = Vec::new();
     for (name, text) in pages() {
-        let path = folder.join(&name);
+        let path = directory.join(&name);
         if fs::read_to_string(&path).is_ok_and(|there| there == text) {
             continue;
         }
         if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
-            fs::create_dir_all(path.parent().expect("below docs")).expect("a folder of the repository");
+            fs::create_dir_all(path.parent().expect("below docs")).expect("a directory of the repository");
             fs::write(&path, text).expect("a file of the repository");
         } else {
             stale.push(name);
@@ -119,21 +120,28 @@ fn pages() -> BTreeMap<String, String> {
         );
         let mut page = format!("# {module}\n\n{}", about(module));
         for row in rows {
-            let compared = match row.name {
-                name if EXTRA.contains(&name) => "extra",
-                _ if row.doc.starts_with("Ignored") => "ignored",
-                name if THIRD_PARTY.iter().any(|begin| name.starts_with(begin)) => "third-party",
-                _ => "same",
-            };
-            let _ = writeln!(index, "| `{}` | {compared} | {} |", row.name, cell(row.doc));
+            let _ = writeln!(index, "| `{}` | {} | {} |", row.name, compared(&row), cell(row.doc));
             page += &entry(&row);
         }
-        pages.insert(format!("modules/{module}.md"), page);
+        pages.insert(format!("reference/modules/{module}.md"), page);
     }
-    pages.insert("modules.md".to_owned(), index);
-    pages.insert("not-in-weir.md".to_owned(), not_in_weir::page());
+    pages.insert("reference/directives.md".to_owned(), index);
+    pages.insert("reference/differences.md".to_owned(), not_in_weir::page());
     pages
 }
+
+/// What a directive is beside nginx's of the same name.
+fn compared(row: &DirectiveSignature) -> &'static str {
+    match row.name {
+        name if EXTRA.contains(&name) => "extra",
+        _ if row.doc.starts_with("Ignored") => "ignored",
+        name if THIRD_PARTY.iter().any(|begin| name.starts_with(begin)) => "third-party",
+        _ => "same",
+    }
+}
+
+/// The version that all directives are there since; one of a later version names its own.
+const SINCE: &str = "0.1.0";
 
 /// A directive's part of its module's page.
 fn entry(row: &DirectiveSignature) -> String {
@@ -148,7 +156,18 @@ fn entry(row: &DirectiveSignature) -> String {
         let default = if defaults.is_empty() { "—".to_owned() } else { defaults.join(" ") };
         let _ = write!(entry, "- Syntax: {}\n- Default: {default}\n", forms.join(" or "));
     }
-    let _ = write!(entry, "- Context: {}\n\n{}\n", contexts(row.contexts), row.doc);
+    let compared = match compared(row) {
+        "same" => "the same",
+        "ignored" => "checked, without effect",
+        "third-party" => "as in the third-party module",
+        _ => "Weir's own",
+    };
+    let _ = write!(
+        entry,
+        "- Context: {}\n- Compared with nginx: {compared}\n- Since: {SINCE}\n\n{}\n",
+        contexts(row.contexts),
+        row.doc
+    );
     if !row.example.is_empty() {
         let _ = write!(entry, "\n```nginx\n{}\n```\n", row.example);
     }
@@ -242,5 +261,5 @@ Generated from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --tes
 directive of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module
 for nginx, compatible with it; *extra*: Weir's own; *ignored*: checked as in nginx, but without effect, with a warning.
 A directive that is not listed is not supported: it is a configuration error (`unknown directive`), never ignored. The
-directives of nginx that Weir does not have are in [not-in-weir.md](not-in-weir.md), with the reason and what to use instead.
+directives of nginx that Weir does not have are in [differences.md](differences.md), with the reason and what to use instead.
 ";

@@ -183,6 +183,49 @@ both_drivers! {
         }
     }
 
+    /// What a filter says of its error is the one line of it.
+    fn an_error_of_gunzip_is_one_line(driver) {
+        let backend = Backend::start(|visit| {
+            if visit.head().is_some() {
+                let broken = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 255, 255, 255, 255];
+                visit.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 14\r\n\r\n");
+                visit.send(broken);
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; gunzip on;
+            location / {{ proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).allow("gzip data").start();
+        let said = server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(said.starts_with(b"HTTP/1.1 200"), "{}", said.escape_ascii());
+        let _line = server.error_log_line("gzip data are broken");
+        assert_eq!(server.access_log_lines(1).len(), 1);
+        let log = server.error_log();
+        assert_eq!(log.lines().filter(|line| line.contains("[error]")).count(), 1, "{log}");
+    }
+
+    /// A file that can't be put in its place is named together with the peer whose response it is.
+    fn the_line_of_a_store_that_fails_has_the_peer(driver) {
+        let backend = Backend::answering("stored");
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            root files; location / {{ proxy_store $document_root/one/x; proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).file("files/one", "1").driver(driver).allow("rename()").start();
+        assert_eq!(server.get("/a").text(), "stored");
+        let line = server.error_log_line("rename()");
+        assert!(line.contains(&format!("while reading upstream, client: 127.0.0.1, server: , request: \"GET /a HTTP/1.1\", upstream: \"http://127.0.0.1:{}/a\"", backend.port())), "{line}");
+    }
+
+    /// XFL of gzip's header (RFC 1952 section 2.3.1).
+    fn a_gzip_header_says_how_it_was_packed(driver) {
+        let conf = "http { gzip on; gzip_min_length 1; gzip_types *; server { listen 127.0.0.1:%%PORT%%; root files;
+            location /1 { gzip_comp_level 1; return 200 text; } location /5 { gzip_comp_level 5; return 200 text; }
+            location /9 { gzip_comp_level 9; return 200 text; } } }";
+        let server = Server::builder(conf).driver(driver).start();
+        for (path, extra) in [("/1", 4), ("/5", 0), ("/9", 2)] {
+            let said = server.client().request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+            assert_eq!(said.body.get(..10), Some(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, extra, 3][..]), "{path}");
+        }
+    }
+
     /// The page of a 416 is not of the time of the response that it replaces.
     fn a_416_has_no_last_modified_of_the_upstream_server(driver) {
         let backend = Backend::start(|visit| {

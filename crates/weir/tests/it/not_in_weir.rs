@@ -1,4 +1,4 @@
-//! docs/not-in-weir.md, what nginx and well-known modules have and Weir does not: each of nginx's names is in a table or
+//! docs/reference/differences.md, what nginx and well-known modules have and Weir does not: each of nginx's names is in a table or
 //! on the page, in the contexts that nginx's manual says, and each name of the page is refused with a hint at it.
 
 use std::collections::{BTreeSet, HashMap};
@@ -96,7 +96,7 @@ fn every_directive_of_the_page_is_refused_with_a_hint() {
             let error = load(&format!("{begin}{name} 1;{end}"), MODULES).err();
             let error = error.unwrap_or_else(|| panic!("{name} is taken in {begin:?}"));
             assert!(error.starts_with(&format!("unknown directive \"{name}\" in ")), "{error}");
-            assert!(error.contains("Weir does not have ") && error.contains("not-in-weir.md"), "{error}");
+            assert!(error.contains("Weir does not have ") && error.contains("differences.md"), "{error}");
             assert!(!error.contains("did you mean"), "{error}");
         }
     }
@@ -108,7 +108,7 @@ fn every_variable_of_the_page_is_refused_with_a_hint() {
         let text = format!("http {{ server {{ return 200 ${name}; }} }}");
         let error = load(&text, MODULES).err().unwrap_or_else(|| panic!("${name} is known"));
         assert!(error.contains(&format!("unknown \"{name}\" variable")), "{error}");
-        assert!(error.contains("not-in-weir.md"), "{error}");
+        assert!(error.contains("differences.md"), "{error}");
     }
 }
 
@@ -180,9 +180,9 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// docs/not-in-weir.md.
+/// docs/reference/differences.md.
 pub(crate) fn page() -> String {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = format!("{DIFFERENCES}{INTRODUCTION}");
     for feature in ABSENT_FEATURES {
         let marked = |names: &[&str], sign: &str| -> Vec<String> {
             names.iter().map(|name| format!("`{sign}{name}`")).collect()
@@ -281,7 +281,11 @@ fn example(pattern: &str) -> String {
     }
 }
 
-const INTRODUCTION: &str = "# What Weir does not have
+/// The part of the page that is written by hand.
+const DIFFERENCES: &str = include_str!("../data/differences.md");
+
+const INTRODUCTION: &str = "
+## What Weir does not have
 
 Generated from the program's tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test it -- module_docs`. Directives and
 variables of nginx 1.31 (its manual, with the commercial edition, and its source) and of well-known modules for it that

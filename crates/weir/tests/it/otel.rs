@@ -171,10 +171,10 @@ both_drivers! {
             .split('|').rev().collect::<Vec<_>>().join("|"));
         assert_eq!(format!("{}-{}", api.trace, api.parent), PARENT);
         assert_eq!((&*api.service, &*api.state, api.status), ("shop", "a=b", 0));
-        let told = |key: &str| api.attributes.get(key).map(String::as_str);
-        assert_eq!(told("http.target"), Some("/api/x"), "without arguments");
-        assert_eq!((told("tenant"), told("http.status_code"), told("http.flavor")), (Some("7"), Some("200"), Some("1.1")));
-        assert_eq!((told("net.host.name"), told("http.method")), (Some("shop.example"), Some("GET")));
+        let reported = |key: &str| api.attributes.get(key).map(String::as_str);
+        assert_eq!(reported("http.target"), Some("/api/x"), "without arguments");
+        assert_eq!((reported("tenant"), reported("http.status_code"), reported("http.flavor")), (Some("7"), Some("200"), Some("1.1")));
+        assert_eq!((reported("net.host.name"), reported("http.method")), (Some("shop.example"), Some("GET")));
         let inside: Vec<&Span> = spans.iter().filter(|span| span.trace == api.trace && span.kind != 2).collect();
         let content = inside.iter().find(|span| span.name == "content" && span.parent == api.number).expect("content");
         assert_eq!(content.attributes["weir.handlers"], "proxy");

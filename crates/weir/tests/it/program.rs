@@ -266,18 +266,18 @@ both_drivers! {
 
 /// The embedded configuration has a fixed port and chooses the driver itself.
 #[test]
-fn without_arguments_it_serves_a_welcome_page_and_the_folder() {
+fn without_arguments_it_serves_a_welcome_page_and_the_directory() {
     if TcpListener::bind("127.0.0.1:8080").is_err() {
         return skip("somebody listens on port 8080");
     }
-    let folder = TempDir::new();
-    folder.write("sub/note.txt", "a note\n");
-    let said = folder
+    let directory = TempDir::new();
+    directory.write("sub/note.txt", "a note\n");
+    let said = directory
         .path()
         .join("../")
-        .join(format!("{}.out", folder.path().file_name().expect("it has one").display()));
+        .join(format!("{}.out", directory.path().file_name().expect("it has one").display()));
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .env("TMPDIR", "/tmp")
         .stdout(fs::File::create(&said).expect("the temporary folder"))
         .spawn()
@@ -291,10 +291,10 @@ fn without_arguments_it_serves_a_welcome_page_and_the_folder() {
     weir_test::send_signal(child.id(), ServerSignal::Quit).expect("our child");
     drop(client);
     let status = child.wait().expect("our child");
-    let told = fs::read_to_string(&said).expect("written above");
+    let reported = fs::read_to_string(&said).expect("written above");
     fs::remove_file(&said).expect("written above");
     assert!(status.success());
-    assert!(told.contains("http://127.0.0.1:8080/"), "{told}");
+    assert!(reported.contains("http://127.0.0.1:8080/"), "{reported}");
     assert_eq!(welcome.status, 200);
     for phase in &PHASES[..10] {
         assert!(welcome.text().contains(phase), "no {phase} in {welcome}");
@@ -302,7 +302,7 @@ fn without_arguments_it_serves_a_welcome_page_and_the_folder() {
     assert!(list.text().contains("<a href=\"sub/\">sub/</a>"), "{list}");
     assert_eq!(note.text(), "a note\n");
     assert_eq!(
-        fs::read_dir(folder.path()).expect("ours").count(),
+        fs::read_dir(directory.path()).expect("ours").count(),
         1,
         "it leaves nothing in the folder it serves"
     );

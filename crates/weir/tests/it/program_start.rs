@@ -10,61 +10,66 @@ use weir_test::{Server, ServerSignal, TempDir, both_drivers};
 use crate::http2::client::Client as Http2Client;
 
 /// Runs `weir -t` on `text` in `folder`; what it says, without the directory's name, and whether it is content.
-fn tested(folder: &TempDir, text: &str) -> (String, bool) {
+fn tested(directory: &TempDir, text: &str) -> (String, bool) {
     // The usual place, logs/nginx.pid, is not in a fresh directory.
-    fs::write(folder.path().join("nginx.conf"), format!("pid nginx.pid; {text}")).expect("a fresh folder");
+    fs::write(directory.path().join("nginx.conf"), format!("pid nginx.pid; {text}")).expect("a fresh folder");
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["-t", "-c", "nginx.conf", "-p"])
-        .arg(folder.path())
+        .arg(directory.path())
         .output()
         .expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    (said.replace(&format!("{}/", folder.path().display()), ""), output.status.success())
+    (said.replace(&format!("{}/", directory.path().display()), ""), output.status.success())
 }
 
 #[test]
 fn a_test_says_how_far_the_configuration_is_good() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let ok = "weir: the configuration file nginx.conf syntax is ok\n";
     let failed = "weir: configuration file nginx.conf test failed\n";
     for (text, said) in [
         ("http { }", "no \"events\" section in configuration"),
         ("events { } http { scgi_temp_path a/b; }", "mkdir() \"a/b\" failed (2: No such file or directory)"),
     ] {
-        assert_eq!(tested(&folder, text), (format!("{ok}weir: [emerg] {said}\n{failed}"), false), "{text}");
+        assert_eq!(
+            tested(&directory, text),
+            (format!("{ok}weir: [emerg] {said}\n{failed}"), false),
+            "{text}"
+        );
     }
     let good = format!("{ok}weir: configuration file nginx.conf test is successful\n");
-    assert_eq!(tested(&folder, "events { }"), (good, true));
+    assert_eq!(tested(&directory, "events { }"), (good, true));
 }
 
 #[test]
 fn what_is_wrong_is_in_the_usual_log_too() {
-    let folder = TempDir::new();
-    fs::create_dir(folder.path().join("logs")).expect("a fresh folder");
-    assert!(!tested(&folder, "nothing;").1);
-    let log = fs::read_to_string(folder.path().join("logs/error.log")).expect("written");
+    let directory = TempDir::new();
+    fs::create_dir(directory.path().join("logs")).expect("a fresh folder");
+    assert!(!tested(&directory, "nothing;").1);
+    let log = fs::read_to_string(directory.path().join("logs/error.log")).expect("written");
     assert!(log.contains("[emerg]") && log.contains("unknown directive \"nothing\""), "{log}");
 }
 
 #[test]
-fn folders_of_temporary_files_are_private() {
-    let folder = TempDir::new();
+fn directories_of_temporary_files_are_private() {
+    let directory = TempDir::new();
     let text = "events { } http { access_log off; client_body_temp_path body 1 2; fastcgi_temp_path f;
         server { proxy_temp_path p; location / { uwsgi_temp_path u; } } }";
-    assert!(tested(&folder, text).1);
+    assert!(tested(&directory, text).1);
     for name in ["body", "f", "p", "u"] {
-        let meta = fs::metadata(folder.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let meta =
+            fs::metadata(directory.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((meta.is_dir(), meta.permissions().mode() & 0o777), (true, 0o700), "{name}");
     }
-    assert!(!folder.path().join("client_body_temp").exists(), "nobody asked for it");
+    assert!(!directory.path().join("client_body_temp").exists(), "nobody asked for it");
 }
 
 #[test]
 fn without_http_nothing_of_it_is_made() {
-    let folder = TempDir::new();
-    assert!(tested(&folder, "events { }").1);
+    let directory = TempDir::new();
+    assert!(tested(&directory, "events { }").1);
     let names: Vec<_> =
-        fs::read_dir(folder.path()).expect("there").flatten().map(|e| e.file_name()).collect();
+        fs::read_dir(directory.path()).expect("there").flatten().map(|e| e.file_name()).collect();
     assert_eq!(names, ["nginx.conf"]);
 }
 
@@ -72,7 +77,7 @@ fn without_http_nothing_of_it_is_made() {
 /// a warning, as long as something is left to serve.
 #[test]
 fn what_is_not_here_yet_is_told_and_the_rest_is_served() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let server = |listen: &str| format!("events {{ }} http {{ access_log off; server {{ {listen} }} }}");
     let tcp = "listen 127.0.0.1:0;";
     for (text, warning) in [
@@ -105,7 +110,7 @@ fn what_is_not_here_yet_is_told_and_the_rest_is_served() {
             "",
         ),
     ] {
-        let (said, good) = tested(&folder, text);
+        let (said, good) = tested(&directory, text);
         assert!(good && said.contains(warning), "{text}: {said}");
         assert_eq!(said.contains("[warn]"), !warning.is_empty(), "{text}: {said}");
     }
@@ -113,7 +118,7 @@ fn what_is_not_here_yet_is_told_and_the_rest_is_served() {
 
 #[test]
 fn what_can_never_be_served_is_an_error_that_says_why() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let http = |text: &str| format!("events {{ }} http {{ access_log off; {text} }}");
     for (text, error, hint) in [
         (
@@ -155,7 +160,7 @@ fn what_can_never_be_served_is_an_error_that_says_why() {
             "resolve;\" in an",
         ),
     ] {
-        let (said, good) = tested(&folder, text);
+        let (said, good) = tested(&directory, text);
         assert!(!good && said.contains(error) && said.contains(hint), "{text}: {said}");
         assert!(!said.contains("did you mean"), "{text}: {said}");
     }
@@ -165,7 +170,7 @@ fn what_can_never_be_served_is_an_error_that_says_why() {
 /// for itself is not wrong, as in nginx.
 #[test]
 fn an_inherited_mistake_is_told_once_at_its_place() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     let locations = "location / { fastcgi_pass 127.0.0.1:1; } location /b { fastcgi_pass 127.0.0.1:1; }";
     for (http, error) in [
         (
@@ -187,12 +192,12 @@ fn an_inherited_mistake_is_told_once_at_its_place() {
             "open() \"logs/access.log\" failed (2: No such file or directory)",
         ),
     ] {
-        let (said, good) = tested(&folder, &format!("events {{ }} http {{ {http} }}"));
+        let (said, good) = tested(&directory, &format!("events {{ }} http {{ {http} }}"));
         assert!(!good && said.matches("[emerg]").count() == 1 && said.contains(error), "{http}: {said}");
     }
     let mended =
         "access_log off; proxy_buffer_size 128k; server { listen 127.0.0.1:0; proxy_buffers 4 256k; }";
-    assert!(tested(&folder, &format!("events {{ }} http {{ {mended} }}")).1);
+    assert!(tested(&directory, &format!("events {{ }} http {{ {mended} }}")).1);
 }
 
 both_drivers! {

@@ -122,13 +122,13 @@ both_drivers! {
     }
 
     fn an_answer_is_reset(driver) {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let told = std::sync::Mutex::new(told);
+        let (tell, reported) = std::sync::mpsc::channel::<()>();
+        let reported = std::sync::Mutex::new(reported);
         let backend = Backend::start(move |visit| {
             visit.head();
             visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1");
             // Not before the client has the head.
-            let _ = told.lock().expect("no panic").recv();
+            let _ = reported.lock().expect("no panic").recv();
             visit.reset();
         });
         let server = to(backend.port(), "");
@@ -173,7 +173,7 @@ both_drivers! {
     }
 
     fn a_server_takes_nothing(driver) {
-        let (told, done) = std::sync::mpsc::channel::<()>();
+        let (reported, done) = std::sync::mpsc::channel::<()>();
         let done = std::sync::Mutex::new(done);
         let backend = Backend::start(move |_| {
             // It reads nothing until the test is over.
@@ -187,7 +187,7 @@ both_drivers! {
             client.send(&piece);
         }
         assert_eq!(client.response().status, 504);
-        drop(told);
+        drop(reported);
         assert_eq!(logged(server), "504 send_timeout [504] [send_timeout]");
     }
 

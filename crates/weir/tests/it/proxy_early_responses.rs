@@ -55,15 +55,15 @@ both_drivers! {
             visit.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
             // Pieces of chunks may be joined: what counts is that all of it comes, with its end.
             let mut seen = Vec::new();
-            let mut told = 0;
+            let mut reported = 0;
             while !seen.ends_with(b"0\r\n\r\n") {
                 let Some(byte) = visit.bytes(1) else { return };
                 seen.extend_from_slice(&byte);
                 let letters = seen.iter().filter(|byte| matches!(byte, b'x'..=b'z')).count();
-                for _ in told..letters {
+                for _ in reported..letters {
                     visit.send("1\r\n!\r\n");
                 }
-                told = letters;
+                reported = letters;
             }
             visit.send("0\r\n\r\n");
         });

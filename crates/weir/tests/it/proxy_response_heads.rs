@@ -188,8 +188,8 @@ fn what_is_wrong_is_said_in_nginxs_words() {
     );
     let text = "http { server { listen 127.0.0.1:%%PORT%%; secure_link_secret w; proxy_send_lowat 1; } }";
     let exit = Server::builder(text).run(&["-t"]);
-    let told = exit.stderr.contains("[warn] \"proxy_send_lowat\" is not supported, ignored in ");
-    assert!(exit.status.success() && told, "{}", exit.stderr);
+    let reported = exit.stderr.contains("[warn] \"proxy_send_lowat\" is not supported, ignored in ");
+    assert!(exit.status.success() && reported, "{}", exit.stderr);
 }
 
 both_drivers! {

@@ -76,14 +76,14 @@ both_drivers! {
             }} proxy_pass http://127.0.0.1:{}; }}",
             backend.port()
         ));
-        let told = |path: &str| server.get(path).text();
-        assert!(told("/args?v=b%20c%0d%0aX:%20y").starts_with("GET /args?b%20c%0D%0AX:%20y HTTP/1"));
-        assert!(told("/table?v=b%0a").starts_with("GET /table?a=b%0A HTTP/1"));
-        assert!(told("/args?v=").starts_with("GET /args HTTP/1"));
-        assert!(told("/name?v=x_y").contains("\r\nx_y: v\r\n"));
-        assert!(told("/name?v=x%20(:%0dy").contains("\r\nx%20%28%3A%0Dy: v\r\n"));
-        assert!(told("/value?v=b%0d%0aX-B:c").contains("\r\nX-A: b%0D%0AX-B:c\r\n"));
-        assert!(!told("/value?v=").contains("X-A"));
+        let reported = |path: &str| server.get(path).text();
+        assert!(reported("/args?v=b%20c%0d%0aX:%20y").starts_with("GET /args?b%20c%0D%0AX:%20y HTTP/1"));
+        assert!(reported("/table?v=b%0a").starts_with("GET /table?a=b%0A HTTP/1"));
+        assert!(reported("/args?v=").starts_with("GET /args HTTP/1"));
+        assert!(reported("/name?v=x_y").contains("\r\nx_y: v\r\n"));
+        assert!(reported("/name?v=x%20(:%0dy").contains("\r\nx%20%28%3A%0Dy: v\r\n"));
+        assert!(reported("/value?v=b%0d%0aX-B:c").contains("\r\nX-A: b%0D%0AX-B:c\r\n"));
+        assert!(!reported("/value?v=").contains("X-A"));
     }
 
     fn what_a_script_says_to_a_client_is_escaped(driver) {
@@ -115,12 +115,12 @@ both_drivers! {
             pass = format_args!("location / {{ proxy_pass http://127.0.0.1:{}; }}", backend.port())
         );
         let server = Server::builder(&conf).start();
-        let told = |host: &str| {
+        let reported = |host: &str| {
             let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nx_y: 1\r\nx!y: 2\r\n\r\n");
             server.client().request(head).text()
         };
         let has = |text: String| (text.contains("\r\nx_y: 1\r\n"), text.contains("\r\nx!y: 2\r\n"));
-        assert_eq!(["on", "any", "off"].map(told).map(has), [(true, false), (true, true), (false, false)]);
+        assert_eq!(["on", "any", "off"].map(reported).map(has), [(true, false), (true, true), (false, false)]);
     }
 
     fn computed_targets_keep_their_bytes(driver) {

@@ -24,16 +24,16 @@ use support::{get, upload};
 
 /// A running server and its directory.
 struct Site {
-    folder: TempDir,
+    directory: TempDir,
     address: SocketAddr,
     server: Server,
 }
 
 impl Site {
     fn new(driver: Driver, settings: &str) -> Site {
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let root = folder.path().display();
+        let root = directory.path().display();
         let text = format!(
             "error_log {root}/error.log info; worker_processes 1; events {{ use {}; }}
             http {{ log_format t '$status $request_length $request'; access_log {root}/access.log t;
@@ -47,10 +47,10 @@ impl Site {
             driver.name(),
             driver as usize
         );
-        fs::create_dir(folder.path().join("temp")).expect("a fresh folder");
+        fs::create_dir(directory.path().join("temp")).expect("a fresh folder");
         let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
-        Site { folder, address, server }
+        Site { directory, address, server }
     }
 
     fn client(&self) -> Client {
@@ -60,17 +60,17 @@ impl Site {
     /// Waits until the error log, which is written in the background, has this.
     #[track_caller]
     fn wait_told(&self, words: &str) {
-        wait_for(words, || self.folder.read("error.log").contains(words).then_some(()));
+        wait_for(words, || self.directory.read("error.log").contains(words).then_some(()));
     }
 
     /// Files below the directory for bodies.
     fn temp_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
-        let mut folders = vec![self.folder.path().join("temp")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("ours") {
+        let mut directories = vec![self.directory.path().join("temp")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).expect("ours") {
                 let path = entry.expect("ours").path();
-                if path.is_dir() { folders.push(path) } else { files.push(path) }
+                if path.is_dir() { directories.push(path) } else { files.push(path) }
             }
         }
         files
@@ -79,12 +79,12 @@ impl Site {
     /// Ends the server, so that the log is complete.
     #[track_caller]
     fn assert_logged(self, lines: &[&str]) {
-        let Site { folder, server, .. } = self;
+        let Site { directory, server, .. } = self;
         server.quit();
         assert!(server.join(Some(DEADLINE)), "it ends");
         drop(server);
         let log = wait_for("log", || {
-            Some(folder.read("access.log")).filter(|log| log.lines().count() >= lines.len())
+            Some(directory.read("access.log")).filter(|log| log.lines().count() >= lines.len())
         });
         assert_eq!(log.lines().collect::<Vec<_>>(), lines);
     }
@@ -149,7 +149,7 @@ both_drivers! {
         }
         assert_eq!(site.temp_files(), Vec::<PathBuf>::new());
         site.wait_told("a client request body is buffered to a temporary file");
-        assert!(site.folder.read("error.log").contains("[warn]"));
+        assert!(site.directory.read("error.log").contains("[warn]"));
     }
 
     /// `client_body_in_file_only`: always a file, which stays or goes with the request.
@@ -160,7 +160,7 @@ both_drivers! {
             let answer = client.request(upload("/where", 5) + "hello");
             assert_eq!(answer.text(), "5 file");
             let path = answer.field("x-file").map(PathBuf::from).expect("it has a name");
-            assert!(path.starts_with(site.folder.path().join("temp")), "{}", path.display());
+            assert!(path.starts_with(site.directory.path().join("temp")), "{}", path.display());
             if stays {
                 assert_eq!(fs::read_to_string(&path).expect("it stays"), "hello");
             } else {
@@ -198,6 +198,24 @@ both_drivers! {
         assert_eq!(client.response().text(), "hello");
         client.send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
         assert_eq!(client.response().text(), "hello", "HTTP/1.0 knows no 100");
+    }
+
+    /// Long bodies are received by other means than what follows them, and never beyond their ends: in files, in memory
+    /// and in pieces, by length and in chunks, with the next request in the same packet.
+    fn what_follows_a_long_body_is_the_next_request(driver) {
+        let site = Site::new(driver, "client_max_body_size 0;");
+        let mut client = site.client();
+        for (number, length) in [70_000, 32_769, 1_000_000, 65_536, 40_000, 3_000_000].into_iter().enumerate() {
+            let body = tagged(number, length);
+            for path in ["/echo", "/pieces"] {
+                let by_length = [upload(path, body.len()).as_bytes(), &body].concat();
+                for request in [by_length, chunked(path, &body, 9_999)] {
+                    client.send([&request, get("/ok").as_bytes()].concat());
+                    assert!(client.response().body == body, "{path} {length}");
+                    assert_eq!(client.response().text(), "ok", "{path} {length}");
+                }
+            }
+        }
     }
 
     /// Bodies after bodies after requests without one: each request finds its own beginning.
@@ -242,7 +260,7 @@ both_drivers! {
             format!("400 {head} POST /echo HTTP/1.1"),
         ];
         let log = wait_for("three lines", || {
-            Some(site.folder.read("access.log")).filter(|log| log.lines().count() == 3)
+            Some(site.directory.read("access.log")).filter(|log| log.lines().count() == 3)
         });
         assert!(log.starts_with(&lines.join("\n")), "{log}");
         assert!(log.lines().last().is_some_and(|line| line.starts_with("400 ")), "{log}");
@@ -257,7 +275,7 @@ both_drivers! {
             support::wait_taken(&client);
             client.abort();
         }
-        let log = wait_for("lines", || Some(site.folder.read("access.log")).filter(|log| log.lines().count() == 2));
+        let log = wait_for("lines", || Some(site.directory.read("access.log")).filter(|log| log.lines().count() == 2));
         assert!(log.lines().all(|line| line.starts_with("400 ")), "{log}");
         assert_eq!(site.client().get("/ok").text(), "ok");
     }

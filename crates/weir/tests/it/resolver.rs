@@ -33,8 +33,8 @@ both_drivers! {
     /// With dead name servers a server that starts knows what the one before has known, as long as a stale answer lasts.
     fn names_outlive_the_process(driver) {
         for (kept, status) in [("resolver_cache %%DIR%%/../weir-names-KEY;", 200), ("resolver_cache off;", 502)] {
-            let folder = TempDir::new();
-            let kept = kept.replace("%%DIR%%/../weir-names-KEY", &folder.path().join("names").display().to_string());
+            let directory = TempDir::new();
+            let kept = kept.replace("%%DIR%%/../weir-names-KEY", &directory.path().join("names").display().to_string());
             let dns = NameServer::start(|_| NameReply::Addresses(here(), 1));
             let conf = format!(
                 "http {{ {kept} resolver {} ipv6=off; resolver_timeout 3s;
@@ -49,7 +49,7 @@ both_drivers! {
             assert_eq!(ask(&first), [200, 200]);
             if status == 200 {
                 wait_for("the file", || {
-                    let file = std::fs::read_dir(folder.path().join("names")).ok()?.flatten().next()?;
+                    let file = std::fs::read_dir(directory.path().join("names")).ok()?.flatten().next()?;
                     let text = std::fs::read_to_string(file.path()).ok()?;
                     (text.contains("a.example") && text.contains("b.example")).then_some(())
                 });

@@ -225,8 +225,8 @@ fn ask_cached(protocol: &'static str, start: impl FnOnce(&str) -> Server) -> (Ve
             found.map_or_else(String::new, |(_, value)| value.clone())
         };
         let uri = value("URI");
-        let told = format!("{uri} [{}] [{}]", value("HTTP_RANGE"), value("HTTP_IF_NONE_MATCH"));
-        log.lock().expect("no panic").push(told);
+        let reported = format!("{uri} [{}] [{}]", value("HTTP_RANGE"), value("HTTP_IF_NONE_MATCH"));
+        log.lock().expect("no panic").push(reported);
         visit.send(kept(&uri));
     });
     let text = "http { P_cache_path %%DIR%%/c levels=1:2 keys_zone=one:1m;

@@ -1,4 +1,4 @@
-//! What is let in where there is nothing to check with; docs/untrusted.md has the list. Of TLS: tls_client_certificates.rs.
+//! What is let in where there is nothing to check with; docs/explanation/security.md has the list. Of TLS: tls_client_certificates.rs.
 
 use weir_test::{Server, both_drivers};
 

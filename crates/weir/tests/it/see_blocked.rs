@@ -134,25 +134,25 @@ static ALONE: RwLock<()> = RwLock::new(());
 struct Running {
     address: SocketAddr,
     server: Server,
-    folder: TempDir,
+    directory: TempDir,
     driver: DriverChoice,
 }
 
 fn started(driver: Driver, workers: usize) -> Running {
-    let folder = TempDir::new();
-    folder.write("a.txt", "a file");
+    let directory = TempDir::new();
+    directory.write("a.txt", "a file");
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let driver = match driver {
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,
     };
     let options = ServerOptions { driver: Some(driver), workers: Some(workers), ..ServerOptions::default() };
-    let server = Server::start(configuration(&folder, address), options).expect("starts");
-    Running { address, server, folder, driver }
+    let server = Server::start(configuration(&directory, address), options).expect("starts");
+    Running { address, server, directory, driver }
 }
 
-fn configuration(folder: &TempDir, address: SocketAddr) -> Arc<weir_engine::Configuration> {
-    let root = folder.path().display();
+fn configuration(directory: &TempDir, address: SocketAddr) -> Arc<weir_engine::Configuration> {
+    let root = directory.path().display();
     let text = format!(
         "error_log {root}/error.log info; events {{ }}
         http {{ server {{ listen {address}; root {root};
@@ -333,7 +333,7 @@ both_drivers! {
                 });
             }
             while Instant::now() < end {
-                let next = configuration(&running.folder, running.address);
+                let next = configuration(&running.directory, running.address);
                 running.server.reload(next).expect("reloads");
                 // More servers come and go, with threads of their own.
                 let other = started_beside(&running);
@@ -356,7 +356,7 @@ fn started_beside(running: &Running) -> Server {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let options =
         ServerOptions { driver: Some(running.driver), workers: Some(1), ..ServerOptions::default() };
-    Server::start(configuration(&running.folder, address), options).expect("starts")
+    Server::start(configuration(&running.directory, address), options).expect("starts")
 }
 
 /// restart_syscall(2).

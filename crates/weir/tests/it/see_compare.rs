@@ -65,15 +65,15 @@ both_drivers! {
 
     fn two_servers_are_compared_and_saved_averages(driver) {
         let (one, two) = (started(), started());
-        let folders = [&one, &two].map(|server| server.dir().path().join("nginx.conf").display().to_string());
+        let directories = [&one, &two].map(|server| server.dir().path().join("nginx.conf").display().to_string());
         let urls = [format!("http://{}/plain/a.html", one.addr(0)), format!("http://{}/both/a.html", two.addr(0))];
         // As for all other commands the prefix of a file in a directory `conf` is the directory above.
         let inside = one.dir().read("nginx.conf").replace(&format!("pid {}/nginx.pid;", one.dir().path().display()), "");
         let inside = one.dir().write("conf/one.conf", inside);
         let (pid, usual) = (one.dir().path().join("nginx.pid.sock"), one.dir().path().join("logs/nginx.pid.sock"));
         std::os::unix::fs::symlink(pid, usual).expect("ours");
-        let folders = [inside.display().to_string(), folders[1].clone()];
-        let words = ["compare", &folders[0], &folders[1], "--load", &urls[0], "--load-b", &urls[1], "--rounds", "4", "-n", "10"];
+        let directories = [inside.display().to_string(), directories[1].clone()];
+        let words = ["compare", &directories[0], &directories[1], "--load", &urls[0], "--load-b", &urls[1], "--rounds", "4", "-n", "10"];
         let text = said::says(&words, &["--json"]);
         let value = JsonValue::parse(text.as_bytes()).expect("JSON");
         let filter = node(value.field("root").expect("a tree"), &["body_filter", "sub"]);

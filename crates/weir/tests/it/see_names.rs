@@ -90,9 +90,9 @@ both_drivers! {
         let id = ask("/secret?argument", &signed).expect("it is signed");
         // The response may come before its tree is retained.
         wait_for("the tree", || says(&server, &["slow", "--json"]).contains(&id).then_some(()));
-        let told = says(&server, &["explain", &id]);
-        assert!(told.starts_with("GET /secret  200") && told.contains("-> trace_header "), "{told}");
-        assert!(told.contains("\nkept as asked\n"), "{told}");
+        let reported = says(&server, &["explain", &id]);
+        assert!(reported.starts_with("GET /secret  200") && reported.contains("-> trace_header "), "{reported}");
+        assert!(reported.contains("\nkept as asked\n"), "{reported}");
         for wrong in ["", "X-Trace: 1\r\n", &signed.replace("41", "42"), &signed.replace(" 4102444800", " 1000000000")] {
             assert_eq!(server.client().request(format!("GET / HTTP/1.1\r\nHost: a\r\n{wrong}\r\n")).field("X-Trace"), None);
         }
@@ -104,14 +104,14 @@ both_drivers! {
     fn commands_find_the_server_whatever_its_file_has_become(driver) {
         let mut server = started("pid %%DIR%%/nginx.pid; http { server { listen 127.0.0.1:%%PORT%%; return 200 a; } }");
         let client = Client::connect(server.addr(0));
-        let folder = server.dir().path().display().to_string();
+        let directory = server.dir().path().display().to_string();
         for text in [
             "include more.conf; http { server { listn x; ssl_certificate nowhere; include nowhere; }".to_owned(),
-            format!("worker_processes unknown; pid '{folder}/nginx.pid'; http {{ \"unclosed"),
-            format!("pid {folder}/nginx.pid; http {{ content_by_lua_block {{ local s = \"}}\" }} }} }} }}"),
+            format!("worker_processes unknown; pid '{directory}/nginx.pid'; http {{ \"unclosed"),
+            format!("pid {directory}/nginx.pid; http {{ content_by_lua_block {{ local s = \"}}\" }} }} }} }}"),
         ] {
             server.dir().write("nginx.conf", text);
-            server.dir().write("more.conf", format!("pid {folder}/nginx.pid;"));
+            server.dir().write("more.conf", format!("pid {directory}/nginx.pid;"));
             assert!(says(&server, &["doctor"]).contains("ok   server"));
         }
         drop(client);

@@ -185,7 +185,7 @@ fn comparing(browser: &mut Browser) {
 #[test]
 fn from_a_table_of_locations_to_the_lines_that_cost() {
     let server = started();
-    let Some(mut browser) = Browser::start(&browser::folder(server.dir().path())) else { return };
+    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
     loaded(&server, || {
         browser.prefer("light");
         browser.resize(1280, 800, false);
@@ -204,7 +204,7 @@ fn from_a_table_of_locations_to_the_lines_that_cost() {
 #[test]
 fn on_a_phone_in_the_dark() {
     let server = started();
-    let Some(mut browser) = Browser::start(&browser::folder(server.dir().path())) else { return };
+    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
     loaded(&server, || {
         browser.prefer("dark");
         browser.resize(390, 844, true);
@@ -254,7 +254,7 @@ fn a_token_is_asked_for_and_guards_everything_but_the_page() {
     assert_eq!((passwd.status, passwd.text().contains("root:")), (400, false), "{passwd}");
     let conf = server.dir().path().join("nginx.conf").display().to_string();
     assert!(open.get(&format!("/text?file={conf}&line=10")).text().contains("location /replaced/ {"));
-    let Some(mut browser) = Browser::start(&browser::folder(server.dir().path())) else { return };
+    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
     browser.open(&format!("http://{}/", server.addr(2)));
     browser.until("document.querySelector('input[type=password]')");
     browser.value("document.querySelector('input[type=password]').value = '0123456789abcdef'");

@@ -26,13 +26,13 @@ fn started() -> Server {
 both_drivers! {
     fn rate_and_limit_are_those_of_the_configuration(driver) {
         let mut server = started();
-        let told = tell(&server, &["doctor"]);
-        assert!(told.contains("50 per second of CPU time") && told.contains("watched from 30.0 ms on"), "{told}");
+        let reported = tell(&server, &["doctor"]);
+        assert!(reported.contains("50 per second of CPU time") && reported.contains("watched from 30.0 ms on"), "{reported}");
         server.reload(&CONF.replace("profile_cpu 50; profile_blocked 30ms", "profile_cpu off"));
-        let told = wait_for("the new settings", || {
-            Some(tell(&server, &["doctor"])).filter(|told| !told.contains("50 per second"))
+        let reported = wait_for("the new settings", || {
+            Some(tell(&server, &["doctor"])).filter(|reported| !reported.contains("50 per second"))
         });
-        assert!(told.contains("watched from 10.0 ms on"), "{told}");
+        assert!(reported.contains("watched from 10.0 ms on"), "{reported}");
     }
 
     /// Of the samples of a loaded server nearly all begin at a thread's start, and those of requests name location,

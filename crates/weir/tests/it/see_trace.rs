@@ -37,7 +37,7 @@ fn asks(server: &Server, words: &[&str]) -> Child {
         .expect("the program runs")
 }
 
-fn told(mut child: Child) -> String {
+fn reported(mut child: Child) -> String {
     let mut text = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
     assert!(child.wait().expect("our child").success(), "{text}");
@@ -45,7 +45,7 @@ fn told(mut child: Child) -> String {
 }
 
 fn tell(server: &Server, words: &[&str]) -> String {
-    told(asks(server, words))
+    reported(asks(server, words))
 }
 
 /// The trees of requests that `request` makes until one of them is caught; what it gave then is beside it.
@@ -56,7 +56,7 @@ fn once<T>(server: &Server, words: &[&str], mut request: impl FnMut() -> T) -> (
         let given = request();
         child.try_wait().expect("our child").map(|_| given)
     });
-    (told(child), last)
+    (reported(child), last)
 }
 
 /// The names in a tree, each with its depth.

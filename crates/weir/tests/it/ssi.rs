@@ -194,17 +194,17 @@ const REQUESTS: &[&str] = &[
 ];
 
 /// A response, without what differs between two servers.
-fn told(server: &Server, request: &str) -> String {
+fn reported(server: &Server, request: &str) -> String {
     let response = server.get(request);
-    let mut told = format!("{} {}", response.status, response.text());
+    let mut reported = format!("{} {}", response.status, response.text());
     for name in ["Content-Type", "Content-Length", "Accept-Ranges"] {
         if let Some(value) = response.field(name) {
-            let _ = write!(told, "\n{name}: {value}");
+            let _ = write!(reported, "\n{name}: {value}");
         }
     }
     let weak = response.field("ETag").map(|tag| tag.starts_with("W/"));
-    let _ = write!(told, "\nweak tag: {weak:?}, dated: {}", response.field("Last-Modified").is_some());
-    told
+    let _ = write!(reported, "\nweak tag: {weak:?}, dated: {}", response.field("Last-Modified").is_some());
+    reported
 }
 
 /// What the error log says, without what differs between two servers.
@@ -235,7 +235,7 @@ both_drivers! {
         let (nginx, weir) = (nginx.start(), weir.start());
         let mut wrong = String::new();
         for request in REQUESTS {
-            let (theirs, ours) = (told(&nginx, request), told(&weir, request));
+            let (theirs, ours) = (reported(&nginx, request), reported(&weir, request));
             if theirs != ours {
                 let _ = write!(wrong, "== {request}\n-- nginx\n{theirs}\n-- weir\n{ours}\n");
             }

@@ -18,10 +18,10 @@ fn started(conf: &str) -> Server {
 }
 
 /// Replaces a file as careful programs do: written aside, then renamed.
-fn replace(folder: &Path, name: &str, content: &[u8]) {
-    let aside = folder.join(format!("{name}.new"));
+fn replace(directory: &Path, name: &str, content: &[u8]) {
+    let aside = directory.join(format!("{name}.new"));
     fs::write(&aside, content).expect("the folder is ours");
-    fs::rename(&aside, folder.join(name)).expect("the folder is ours");
+    fs::rename(&aside, directory.join(name)).expect("the folder is ours");
 }
 
 /// A version's content: small ones fit in memory, large ones are sent from the file.
@@ -42,12 +42,12 @@ fn version(body: &[u8]) -> usize {
 both_drivers! {
     fn a_renamed_file_is_seen_by_the_next_request_of_the_connection(driver) {
         let server = started(CONF);
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let mut client = server.client();
         let mut etags = Vec::new();
         for number in 1..200 {
             let large = number % 5 == 0;
-            replace(&folder, "a.txt", &content(number, large));
+            replace(&directory, "a.txt", &content(number, large));
             let response = client.get("/a.txt");
             assert!(response.body == content(number, large), "{number}: {response}");
             etags.push((response.field("etag").map(str::to_owned), response.body.len()));
@@ -55,7 +55,7 @@ both_drivers! {
         assert!(etags.iter().all(|(etag, _)| etag.is_some()));
         // The tag is of the new file too: a conditional request with an old one gets its response in full.
         let old = etags[0].0.clone().expect("just checked");
-        replace(&folder, "a.txt", b"other length");
+        replace(&directory, "a.txt", b"other length");
         let again = client.request(format!("GET /a.txt HTTP/1.1\r\nHost: a\r\nIf-None-Match: {old}\r\n\r\n"));
         assert_eq!((again.status, again.text().as_str()), (200, "other length"));
     }
@@ -73,37 +73,37 @@ both_drivers! {
 
     fn what_comes_and_goes_is_seen_by_the_next_request(driver) {
         let server = started(CONF);
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let mut client = server.client();
         for _ in 0..20 {
             assert_serves(&mut client, "/a.txt", "version 0");
-            fs::rename(folder.join("a.txt"), folder.join("b.txt")).expect("ours");
+            fs::rename(directory.join("a.txt"), directory.join("b.txt")).expect("ours");
             assert_eq!(client.get("/a.txt").status, 404);
             assert_serves(&mut client, "/b.txt", "version 0");
-            fs::create_dir(folder.join("a.txt")).expect("ours");
+            fs::create_dir(directory.join("a.txt")).expect("ours");
             assert_eq!(client.get("/a.txt").status, 301, "a folder");
             assert_eq!(client.get("/a.txt/").status, 403, "without index");
-            fs::write(folder.join("a.txt/index.html"), "index").expect("ours");
+            fs::write(directory.join("a.txt/index.html"), "index").expect("ours");
             assert_serves(&mut client, "/a.txt/", "index");
-            fs::remove_dir_all(folder.join("a.txt")).expect("ours");
-            symlink("b.txt", folder.join("a.txt")).expect("ours");
+            fs::remove_dir_all(directory.join("a.txt")).expect("ours");
+            symlink("b.txt", directory.join("a.txt")).expect("ours");
             assert_serves(&mut client, "/a.txt", "version 0");
-            fs::rename(folder.join("b.txt"), folder.join("a.txt")).expect("ours");
+            fs::rename(directory.join("b.txt"), directory.join("a.txt")).expect("ours");
         }
     }
 
     /// `ln -sfn`, as releases are switched: the directory above the file changes.
     fn a_switched_link_above_the_file_is_seen(driver) {
         let server = started(CONF);
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         for release in ["r0", "r1"] {
             server.dir().write(&format!("html/{release}/f.txt"), release);
         }
         let mut client = server.client();
         for number in 0..50 {
             let release = format!("r{}", number % 2);
-            symlink(&release, folder.join("new")).expect("ours");
-            fs::rename(folder.join("new"), folder.join("current")).expect("ours");
+            symlink(&release, directory.join("new")).expect("ours");
+            fs::rename(directory.join("new"), directory.join("current")).expect("ours");
             assert_serves(&mut client, "/current/f.txt", &release);
         }
     }
@@ -112,7 +112,7 @@ both_drivers! {
     /// change.
     fn under_load_no_request_sees_a_file_older_than_itself(driver) {
         let server = started(CONF);
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let (done, seen, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let address = server.addr(0);
         std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ both_drivers! {
             };
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(reader)).collect();
             for number in 1..=150 {
-                replace(&folder, "a.txt", &content(number, number % 16 == 0));
+                replace(&directory, "a.txt", &content(number, number % 16 == 0));
                 done.store(number, Ordering::Release);
                 // Readers must get between the changes.
                 let before = seen.load(Ordering::Acquire);
@@ -146,10 +146,10 @@ both_drivers! {
     /// Requests that came together may share one look at the file; the next batch looks again.
     fn pipelined_batches_look_again(driver) {
         let server = started(CONF);
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let mut client = server.client();
         for number in 1..100 {
-            replace(&folder, "a.txt", &content(number, false));
+            replace(&directory, "a.txt", &content(number, false));
             client.send(get("/a.txt").repeat(8));
             for _ in 0..8 {
                 assert_eq!(version(&client.response().body), number);
@@ -162,12 +162,12 @@ both_drivers! {
         let server = started(
             "http { open_file_cache max=10; open_file_cache_valid 1h; server { listen 127.0.0.1:%%PORT%%; root html; } }",
         );
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let mut client = server.client();
         for _ in 0..3 {
             assert_serves(&mut client, "/a.txt", "version 0");
         }
-        replace(&folder, "a.txt", b"version 1");
+        replace(&directory, "a.txt", b"version 1");
         for _ in 0..10 {
             assert_serves(&mut client, "/a.txt", "version 0");
             assert_eq!(server.get("/a.txt").text(), "version 0");
@@ -181,12 +181,12 @@ both_drivers! {
         let server = started(
             "http { open_file_cache max=10; open_file_cache_valid 1s; server { listen 127.0.0.1:%%PORT%%; root html; } }",
         );
-        let folder = server.dir().path().join("html");
+        let directory = server.dir().path().join("html");
         let mut client = server.client();
         assert_serves(&mut client, "/a.txt", "version 0");
-        replace(&folder, "a.txt", b"version 1");
+        replace(&directory, "a.txt", b"version 1");
         wait_for("new version", || (client.get("/a.txt").text() == "version 1").then_some(()));
-        fs::remove_file(folder.join("a.txt")).expect("ours");
+        fs::remove_file(directory.join("a.txt")).expect("ours");
         wait_for("its end", || (client.get("/a.txt").status == 404).then_some(()));
     }
 

@@ -254,12 +254,12 @@ both_drivers! {
     /// Everything a path can lead to that is no file: nginx's status, level and words.
     fn paths_that_lead_to_no_file(driver) {
         let server = started_allowing("nothing");
-        let folder = server.dir().path().join("html");
-        symlink("loop-b", folder.join("loop-a")).expect("ours");
-        symlink("loop-a", folder.join("loop-b")).expect("ours");
-        symlink("nowhere", folder.join("dangling")).expect("ours");
-        symlink("/dev/null", folder.join("device")).expect("ours");
-        fs::create_dir(folder.join("empty")).expect("ours");
+        let directory = server.dir().path().join("html");
+        symlink("loop-b", directory.join("loop-a")).expect("ours");
+        symlink("loop-a", directory.join("loop-b")).expect("ours");
+        symlink("nowhere", directory.join("dangling")).expect("ours");
+        symlink("/dev/null", directory.join("device")).expect("ours");
+        fs::create_dir(directory.join("empty")).expect("ours");
         let long = format!("/{}", "n".repeat(300));
         for (path, status, level, words) in [
             ("/none", 404, "[error]", "open() \"%/none\" failed (2: No such file or directory)"),
@@ -272,7 +272,7 @@ both_drivers! {
             ("/device", 404, "[crit]", "\"%/device\" is not a regular file"),
         ] {
             assert_eq!(server.get(path).status, status, "{path}");
-            let words = words.replace('%', &folder.display().to_string());
+            let words = words.replace('%', &directory.display().to_string());
             let line = server.error_log_line(&words);
             assert!(line.contains(level) && line.contains(", request: \"GET /"), "{line}");
         }
@@ -284,13 +284,13 @@ both_drivers! {
     fn a_file_that_may_not_be_read(driver) {
         let conf = "http { server { listen 127.0.0.1:%%PORT%%; root html; location /strict/ { disable_symlinks on; } } }";
         let server = Server::builder(conf).file("html/secret", "secret").file("html/strict/f", "f").start();
-        let folder = server.dir().path().join("html");
-        symlink("f", folder.join("strict/link")).expect("ours");
+        let directory = server.dir().path().join("html");
+        symlink("f", directory.join("strict/link")).expect("ours");
         assert_eq!(server.get("/strict/f").text(), "f");
         assert_eq!(server.get("/strict/link").status, 403);
         let _ = server.error_log_line("/strict/link\" failed (40: Too many levels of symbolic links)");
-        fs::set_permissions(folder.join("secret"), fs::Permissions::from_mode(0o0)).expect("ours");
-        if File::open(folder.join("secret")).is_ok() {
+        fs::set_permissions(directory.join("secret"), fs::Permissions::from_mode(0o0)).expect("ours");
+        if File::open(directory.join("secret")).is_ok() {
             // Root may read everything, and no program that could be installed changes that: nothing to require.
             return eprintln!("not shown to root: open() failed (13: Permission denied)");
         }

@@ -132,9 +132,9 @@ both_drivers! {
         let pair = own("a.example.com");
         let server = Server::builder(&conf("return 200;", ""))
             .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
-        let told = server.get("/");
-        assert_eq!(told.status, 400);
-        assert!(told.text().contains("The plain HTTP request was sent to HTTPS port"));
+        let reported = server.get("/");
+        assert_eq!(reported.status, 400);
+        assert!(reported.text().contains("The plain HTTP request was sent to HTTPS port"));
         let _ = server.error_log_line("client sent plain HTTP request to HTTPS port");
         // What is neither gets an alert.
         let alert = server.raw([22, 3, 1, 0, 0]);
@@ -209,8 +209,8 @@ both_drivers! {
             assert_eq!(it.get("/", name).text(), "ok");
         }
         let lacking = TlsClient::cut(server.addr(0), "c.example.com", &client(true, None), 1000);
-        let told = lacking.err().expect("there is no such certificate");
-        assert!(told.contains("alert internal error"), "{told}");
+        let reported = lacking.err().expect("there is no such certificate");
+        assert!(reported.contains("alert internal error"), "{reported}");
         let _ = server.error_log_line("cannot load certificate");
         let _ = server.error_log_line("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)");
     }
@@ -250,6 +250,8 @@ both_drivers! {
                 tell_name: true,
                 sessions: 0,
                 key_log: None,
+                signatures: weir_tls::SignatureLimits::default(),
+                session_tickets: true,
             };
             weir_tls::ClientConfig::new(&settings).expect("a client")
         };

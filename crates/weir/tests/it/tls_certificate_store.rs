@@ -47,15 +47,15 @@ both_drivers! {
             .file("b.crt", &b.certificate).file("b.key", &b.key)
             .driver(driver).start();
         shows(&server, "a.example.com", &a);
-        let told = admin(&server, "GET", "a.example.com", "");
-        assert_eq!(told.status, 200);
-        assert!(told.text().contains("\"subject\":\"CN=a.example.com\""), "{}", told.text());
-        assert!(told.text().contains("\"replaced\":false"), "{}", told.text());
+        let reported = admin(&server, "GET", "a.example.com", "");
+        assert_eq!(reported.status, 200);
+        assert!(reported.text().contains("\"subject\":\"CN=a.example.com\""), "{}", reported.text());
+        assert!(reported.text().contains("\"replaced\":false"), "{}", reported.text());
 
-        let told = admin(&server, "PUT", "WWW.a.example.com", &body(&new.certificate, &new.key));
-        assert_eq!(told.status, 200, "{}", told.text());
-        assert!(told.text().contains("\"subject\":\"CN=new.example.com\""), "{}", told.text());
-        assert!(told.text().contains("\"replaced\":true"), "{}", told.text());
+        let reported = admin(&server, "PUT", "WWW.a.example.com", &body(&new.certificate, &new.key));
+        assert_eq!(reported.status, 200, "{}", reported.text());
+        assert!(reported.text().contains("\"subject\":\"CN=new.example.com\""), "{}", reported.text());
+        assert!(reported.text().contains("\"replaced\":true"), "{}", reported.text());
         shows(&server, "a.example.com", &new);
         shows(&server, "b.example.com", &b);
 
@@ -98,8 +98,8 @@ both_drivers! {
             .driver(driver).start();
         for name in ["n0", "n1049"] {
             let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
-            let told = Client::connect(server.addr(0)).request(request);
-            assert_eq!(told.text(), name);
+            let reported = Client::connect(server.addr(0)).request(request);
+            assert_eq!(reported.text(), name);
         }
         for name in ["last", "l7"] {
             let mut it = TlsClient::connect(server.addr(1), name, &client(true, None));

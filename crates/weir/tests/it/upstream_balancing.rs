@@ -113,14 +113,14 @@ both_drivers! {
         });
         let backends = [backend, Backend::answering("never")];
         let server = to(&backends, "server %a max_conns=2; server %b down; queue 2 timeout=60s;");
-        let (address, (tell, told)) = (server.addr(0), channel());
+        let (address, (tell, reported)) = (server.addr(0), channel());
         for _ in 0..5 {
             let tell = tell.clone();
             thread::spawn(move || tell.send(weir_test::Client::connect(address).get("/").status));
         }
-        assert_eq!(told.recv_timeout(DEADLINE), Ok(502), "the first that is answered");
+        assert_eq!(reported.recv_timeout(DEADLINE), Ok(502), "the first that is answered");
         at_once.2.store(1, Ordering::SeqCst);
-        let answers: Vec<_> = (0..4).map(|_| told.recv_timeout(DEADLINE)).collect();
+        let answers: Vec<_> = (0..4).map(|_| reported.recv_timeout(DEADLINE)).collect();
         assert_eq!(answers, [Ok(200); 4]);
         assert!(at_once.1.load(Ordering::SeqCst) <= 2, "at most two at a time");
     }

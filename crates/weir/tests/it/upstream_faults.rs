@@ -224,6 +224,31 @@ both_drivers! {
         assert_eq!((backend.visits(), backend.heads() - before), (7, 2));
     }
 
+    /// Also one that has sent a long body, which is received by other means than what waits for its departure.
+    fn a_client_that_leaves_after_a_long_body_is_not_worked_for(driver) {
+        let (gone, come) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (ended, begun) = (gone.clone(), come.clone());
+        let backend = Backend::start(move |visit| {
+            visit.head();
+            visit.bytes(1_000_000);
+            begun.fetch_add(1, Ordering::SeqCst);
+            visit.hang();
+            ended.fetch_add(1, Ordering::SeqCst);
+        });
+        for (number, buffering) in [(1, "on"), (2, "off")] {
+            let directives = format!("client_max_body_size 0; proxy_request_buffering {buffering};");
+            let server = proxy(&[backend.port()], &directives);
+            let mut client = server.client();
+            client.send(upload("/", 1_000_000) + &"x".repeat(1_000_000));
+            wait_for("body at the backend", || (come.load(Ordering::SeqCst) == number).then_some(()));
+            drop(client);
+            wait_for("end of the backend's connection", || {
+                (gone.load(Ordering::SeqCst) == number).then_some(())
+            });
+            assert_eq!(final_log(server), ["499 [499] /"]);
+        }
+    }
+
     fn a_client_that_leaves_is_not_worked_for(driver) {
         let (gone, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (count, come) = (gone.clone(), left.clone());

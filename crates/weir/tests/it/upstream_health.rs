@@ -147,17 +147,17 @@ both_drivers! {
             (well.replace("9", "99"), "upstream prematurely closed connection", well),
         ].into_iter().enumerate() {
             *answers.lock().expect("no panic") = bad;
-            let told = |word: &str| {
+            let reported = |word: &str| {
                 wait_for(word, || {
                     let log = server.error_log();
                     let lines: Vec<_> = log.lines().filter(|line| line.contains(word)).collect();
                     lines.get(count).map(|line| (*line).to_owned())
                 })
             };
-            let line = told("peer is unhealthy");
+            let line = reported("peer is unhealthy");
             assert!(line.contains(&format!("peer is unhealthy: {why}, health check")), "{line}");
             *answers.lock().expect("no panic") = good.to_owned();
-            told("peer is healthy");
+            reported("peer is healthy");
         }
     }
 

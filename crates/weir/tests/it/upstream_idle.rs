@@ -90,7 +90,7 @@ impl Drop for Release {
     }
 }
 
-fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, SocketAddr) {
+fn started(driver: Driver, backend: &Backend, directory: &TempDir) -> (Server, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let text = format!(
         "error_log {}/error.log; worker_processes {WORKERS}; events {{ }}
@@ -98,7 +98,7 @@ fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, Sock
         proxy_temp_path {0}/temp; client_body_temp_path {0}/temp;
         server {{ listen {address} reuseport; keepalive_requests 100000; location / {{ proxy_pass http://u; }}
             location = /who {{ who; }} location = /stuck {{ stuck; }} }} }}",
-        folder.path().display(),
+        directory.path().display(),
         backend.port(),
     );
     let configuration =
@@ -142,8 +142,8 @@ both_drivers! {
         static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         GO.store(false, SeqCst);
-        let (backend, folder) = (Backend::answering("served"), TempDir::new());
-        let (_server, address) = started(driver, &backend, &folder);
+        let (backend, directory) = (Backend::answering("served"), TempDir::new());
+        let (_server, address) = started(driver, &backend, &directory);
         let _release = Release;
         let mut clients = clients(address);
         for _ in 0..3 {

@@ -168,8 +168,8 @@ both_drivers! {
 
 /// The size of a file that the server has open, whose name has, or had, `part` in it.
 fn open_file(server: &Server, part: &str) -> Option<u64> {
-    let folder = format!("/proc/{}/fd", server.serving_pid());
-    let mut files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let directory = format!("/proc/{}/fd", server.serving_pid());
+    let mut files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = |path: &Path| std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains(part));
     let file = files.find(|file| named(&file.path()))?;
     std::fs::metadata(file.path()).ok().map(|meta| meta.len())

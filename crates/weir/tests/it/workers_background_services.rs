@@ -34,10 +34,10 @@ struct Blocked(PathBuf);
 
 impl Blocked {
     fn all(server: &Server, workers: usize) -> Blocked {
-        let folder = server.dir().path();
+        let directory = server.dir().path();
         let blocked = Blocked(server.dir().write("block", ""));
         for worker in 0..workers {
-            let says = folder.join(format!("blocked-{worker}"));
+            let says = directory.join(format!("blocked-{worker}"));
             wait_for("a stuck worker", || says.exists().then_some(()));
         }
         blocked

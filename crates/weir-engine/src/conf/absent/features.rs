@@ -26,7 +26,7 @@ impl AbsentFeature {
 
     /// The hint of an error about one of its names.
     pub(super) fn hint(&self) -> String {
-        format!("Weir does not have {}: {} (docs/not-in-weir.md)", self.what, self.instead)
+        format!("Weir does not have {}: {} (docs/reference/differences.md)", self.what, self.instead)
     }
 }
 
@@ -435,7 +435,7 @@ pub const ABSENT_FEATURES: &[AbsentFeature] = &[
         directives: &["mgmt"],
         variables: &[],
         why: "It is of nginx's commercial edition.",
-        instead: "nothing is reported to anybody; remove the block",
+        instead: "nothing is reported to a vendor; remove the block",
     },
     AbsentFeature {
         what: "event methods other than epoll and io_uring",

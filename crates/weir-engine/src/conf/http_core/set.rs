@@ -10,16 +10,16 @@ use weir_http::mime::MediaTypeTable;
 
 use super::{CacheSize, DocumentRoot, HttpCoreConf, TempPaths};
 use crate::conf::LocationMatcher;
-use crate::conf::core::{AliasedPart, DisableSymlinks, ErrorPage};
 use crate::conf::registry::ConfRegistry;
 use crate::log::{ErrorLog, LogSpec};
 use crate::resolver::kept::CacheFolder;
+use crate::settings::location::{AliasedPart, DisableSymlinks, ErrorPage};
 use crate::variable::ValueScript;
 
 /// `root path`
 pub(super) fn root(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     vacant_root(conf, line)?;
-    let path = folder(line, LastSlash::Removed)?;
+    let path = directory(line, LastSlash::Removed)?;
     conf.root = Some(DocumentRoot { path, alias: None });
     Ok(())
 }
@@ -36,7 +36,7 @@ pub(super) fn alias(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
         }
         Some(LocationMatcher::Regex(_)) | None => AliasedPart::Whole,
     };
-    let path = folder(line, LastSlash::Kept)?;
+    let path = directory(line, LastSlash::Kept)?;
     conf.root = Some(DocumentRoot { path, alias: Some(alias) });
     Ok(())
 }
@@ -62,7 +62,7 @@ enum LastSlash {
 }
 
 /// The path of `root` or `alias`: below the prefix unless it is absolute or begins with a variable.
-fn folder(line: &mut LineCx<'_>, last: LastSlash) -> Result<ValueScript> {
+fn directory(line: &mut LineCx<'_>, last: LastSlash) -> Result<ValueScript> {
     let text = line.bytes(0);
     for name in ["document_root", "realpath_root"] {
         let has = |form: String| text.windows(form.len()).any(|part| part == form.as_bytes());

@@ -4,7 +4,7 @@ use weir_conf::Directive;
 use weir_conf::names::*;
 
 use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, TempPath, set};
-use crate::conf::core::{IfModifiedSince, InFileOnly, LingeringClose, ServerTokens};
+use crate::settings::location::{IfModifiedSince, InFileOnly, LingeringClose, ServerTokens};
 
 /// The directives of [`super::HttpCore`].
 pub(super) const TABLE: &[HttpCoreRow] = &[
@@ -124,7 +124,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
     .doc(
         "Name servers that resolve host names at run time, with an optional port (53). \
          `valid` overrides the TTL of answers; `ipv4=off` and `ipv6=off` disable one kind of \
-         address. Weir's own parameters are described in docs/names.md.",
+         address. Weir's own parameters are described in docs/explanation/names.md.",
     )
     .example("resolver 127.0.0.53 valid=30s;\nresolver_timeout 5s;"),
     HttpCoreRow::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))

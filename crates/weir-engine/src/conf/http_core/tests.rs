@@ -14,7 +14,7 @@ fn warnings(text: &str) -> String {
 
 /// The first location of the first server.
 fn location(conf: &Configuration) -> &LocationConf {
-    conf.servers.first().and_then(|server| server.locations.first()).expect("the text has a location")
+    conf.servers().first().and_then(|server| server.locations.first()).expect("the text has a location")
 }
 
 fn core_of(text: &str) -> CoreSettings {
@@ -264,7 +264,7 @@ fn a_location_inside_has_the_alias_of_the_one_around_until_it_says_otherwise() {
     let (b, c) = (core(&outer.locations[0]), core(&outer.locations[1]));
     assert_eq!((constant(&b.root).as_str(), b.alias), ("/x/", Some(AliasedPart::Prefix(3))));
     assert_eq!((constant(&c.root).as_str(), c.alias), ("/y", None));
-    let d = core(&conf.servers[0].locations[1]);
+    let d = core(&conf.servers()[0].locations[1]);
     assert_eq!((constant(&d.root).as_str(), d.alias), ("/r", None));
 }
 
@@ -303,7 +303,7 @@ fn types_of_a_block_replace_those_around_and_come_from_included_files_too() {
     let conf = load_files(&files, &CORE_MODULES).0.unwrap_or_else(|error| panic!("{error}"));
     let own = location(&conf).confs.get::<HttpCoreConf>().core();
     assert_eq!((own.types.find(b"y"), own.types.find(b"css")), (Some(&b"c/d"[..]), None));
-    let server = conf.servers[0].confs.get::<HttpCoreConf>().core();
+    let server = conf.servers()[0].confs.get::<HttpCoreConf>().core();
     assert_eq!((server.types.find(b"css"), server.types.find(b"html")), (Some(&b"text/css"[..]), None));
 }
 
@@ -314,10 +314,10 @@ fn a_rate_of_zero_is_none() {
 }
 
 #[test]
-fn folders_of_temporary_files_are_known_for_who_creates_them() {
+fn directories_of_temporary_files_are_known_for_who_creates_them() {
     let conf =
         http("server { client_body_temp_path /t; location / { } }").unwrap_or_else(|error| panic!("{error}"));
-    let paths = &conf.tables.shared::<TempPaths>().expect("the core adds its own").0;
+    let paths = &conf.shared::<TempPaths>().expect("the core adds its own").0;
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     assert_eq!(paths, ["/srv/weir/client_body_temp", "/t"]);
 }

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_looked_up_once() {
-        let told = |name: &str| {
+        let reported = |name: &str| {
             format!(
                 "2: \"{name}\" is looked up once, when the configuration is read: \"server {name} resolve;\" in an \
                  \"upstream\" follows it"
@@ -79,11 +79,11 @@ mod tests {
             ("fastcgi_pass php:9000;", "php"),
             ("grpc_pass grpcs://api.example;", "api.example"),
         ] {
-            assert_eq!(found(&format!("location / {{\n{line} }}")), [told(name)], "{line}");
+            assert_eq!(found(&format!("location / {{\n{line} }}")), [reported(name)], "{line}");
         }
         let group =
             "} upstream u {\nserver a.example:80; server b.example resolve; server 127.0.0.1; } server {";
-        assert_eq!(found(group), [told("a.example")]);
+        assert_eq!(found(group), [reported("a.example")]);
     }
 
     #[test]

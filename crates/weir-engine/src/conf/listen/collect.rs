@@ -3,11 +3,12 @@
 use weir_conf::{ConfSource, Error, Span};
 use weir_rt::net::SockAddr;
 
-use super::{ListenAddress, ListenLine, names};
+use super::{ListenLine, names};
 use crate::conf::ServerConf;
 use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
 use crate::module::ModuleDef;
+use crate::settings::listen::ListenAddress;
 
 /// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
 /// are among it. `source` is what they were read from.

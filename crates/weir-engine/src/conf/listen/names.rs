@@ -1,51 +1,21 @@
 //! Server names: their forms, and names that two servers of an address claim.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use weir_conf::Error;
 
-use super::ListenAddress;
 use crate::conf::server_core::ServerCoreConf;
-use crate::regex::RegexPattern;
+use crate::settings::listen::ListenAddress;
+use crate::settings::server_name::ServerName;
 
-/// A name of a server. Lower case, as hosts are when they are looked up.
-#[derive(Clone)]
-pub enum ServerName {
-    /// `www.example.com`; empty for requests without a host.
-    Exact(Vec<u8>),
-    /// `*.example.com`, stored as `.example.com`.
-    Head(Vec<u8>),
-    /// `.example.com`: the name itself and what ends in it.
-    Dot(Vec<u8>),
-    /// `www.example.*`, stored as `www.example.`
-    Tail(Vec<u8>),
-    /// `~pattern`
-    Regex(Arc<RegexPattern>),
-}
-
-impl ServerName {
-    /// Reads a word of `server_name` that is not a pattern: an exact name, `*.example.com`, `.example.com` or
-    /// `www.example.*`, in any letter case.
-    pub fn parse(text: &[u8]) -> ServerName {
-        let text = text.to_ascii_lowercase();
-        match &*text {
-            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => ServerName::Head(rest.to_vec()),
-            [b'.', _, ..] => ServerName::Dot(text),
-            [_, .., b'.', b'*'] => ServerName::Tail(text[..text.len() - 1].to_vec()),
-            _ => ServerName::Exact(text),
-        }
-    }
-
-    /// What it takes from others that share its address.
-    fn claims(&self) -> Vec<NameClaim<'_>> {
-        match self {
-            ServerName::Exact(name) => vec![NameClaim::Exact(name)],
-            ServerName::Head(rest) => vec![NameClaim::Head(rest)],
-            ServerName::Dot(rest) => vec![NameClaim::Exact(&rest[1..]), NameClaim::Head(rest)],
-            ServerName::Tail(rest) => vec![NameClaim::Tail(rest)],
-            ServerName::Regex(_) => Vec::new(),
-        }
+/// What a name takes from others that share its address.
+fn claims(name: &ServerName) -> Vec<NameClaim<'_>> {
+    match name {
+        ServerName::Exact(name) => vec![NameClaim::Exact(name)],
+        ServerName::Head(rest) => vec![NameClaim::Head(rest)],
+        ServerName::Dot(rest) => vec![NameClaim::Exact(&rest[1..]), NameClaim::Head(rest)],
+        ServerName::Tail(rest) => vec![NameClaim::Tail(rest)],
+        ServerName::Regex(_) => Vec::new(),
     }
 }
 
@@ -78,7 +48,7 @@ pub(super) fn check(address: &ListenAddress, servers: &[&ServerCoreConf], errors
             }
             // All claims count, also after one that is taken already.
             let mut free = true;
-            for claim in name.claims() {
+            for claim in claims(name) {
                 free &= taken.insert(claim);
             }
             if !free {

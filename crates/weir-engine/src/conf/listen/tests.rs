@@ -5,6 +5,7 @@ use weir_rt::net::TcpKeepalive;
 use super::*;
 use crate::conf::test::{FILE, headlines, load, load_files};
 use crate::conf::{CORE_MODULES, Configuration};
+use crate::settings::listen::ListenAddress;
 
 fn http(text: &str) -> Configuration {
     load(&format!("http {{\n{text}\n}}"), &CORE_MODULES).unwrap_or_else(|error| panic!("{error}"))

@@ -6,11 +6,11 @@ use weir_conf::{Error, LineCx, Result, parse_number};
 use weir_rt::DriverChoice;
 use weir_rt::process;
 
-use super::{CpuAffinity, MOST_WORKERS, MainConf, ThreadPool, WorkerProcesses};
 use crate::cidr::Cidr;
 use crate::conf::absent;
 use crate::log::LogSpec;
 use crate::privileged;
+use crate::settings::main::{CpuAffinity, MOST_WORKERS, MainConf, ThreadPool, WorkerProcesses};
 
 /// `user user [group]`
 pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {

@@ -1,8 +1,12 @@
-use weir_conf::MemoryFiles;
+use std::path::Path;
+use std::time::Duration;
 
-use super::*;
+use weir_conf::MemoryFiles;
+use weir_rt::{DriverChoice, process};
+
 use crate::conf::CORE_MODULES;
 use crate::conf::test::{FILE, headlines, load, load_files};
+use crate::settings::main::{MainConf, ThreadPool};
 
 fn main(text: &str) -> MainConf {
     load(text, &CORE_MODULES).unwrap_or_else(|error| panic!("{error}")).main
@@ -173,6 +177,6 @@ fn users_are_looked_up_by_who_can_become_one() {
 fn logs_of_the_main_context_are_those_of_http() {
     let text = "error_log stderr warn; http { server { location / { } } }";
     let conf = load(text, &CORE_MODULES).unwrap_or_else(|error| panic!("{error}"));
-    let http = conf.servers[0].confs.get::<crate::conf::http_core::HttpCoreConf>();
+    let http = conf.servers()[0].confs.get::<crate::conf::http_core::HttpCoreConf>();
     assert!(conf.main.error_log_open.is_some() && http.error_log_open.is_some());
 }

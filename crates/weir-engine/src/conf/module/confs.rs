@@ -1,8 +1,4 @@
-//! The settings of all modules in one block, of which only what the block itself sets is stored with it.
-//!
-//! There may be a hundred thousand servers, and a hundred modules of which a block names three. What a block takes
-//! unchanged from the one around it is therefore made once for all its neighbours ([`UnwrittenConfs`]): such settings follow from
-//! the block around alone.
+//! Settling the settings of all modules in one block ([`ModuleConfs`]), and installing them.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -12,26 +8,8 @@ use weir_conf::{Contexts, Error};
 use super::{ModuleDef, UnnamedBlock};
 use crate::conf::registry::ConfRegistry;
 use crate::plan::PlanBuilder;
+use crate::plan::module_confs::{ModuleConf, ModuleConfs, UnwrittenConfs};
 use crate::typed_values::TypedValues;
-
-/// A module's settings in a block.
-type ModuleConf = Arc<dyn Any + Send + Sync>;
-
-/// The settings of all modules in one block.
-pub struct ModuleConfs {
-    /// What the block says itself, by the module's place in the list, in that order; and what it takes from a block that does.
-    own: Vec<(u16, ModuleConf)>,
-    /// The settings of all others.
-    base: Arc<UnwrittenConfs>,
-}
-
-/// The settings of blocks that say nothing themselves.
-struct UnwrittenConfs {
-    /// By the module's place in the list; made when a block needs it first.
-    confs: Box<[OnceLock<ModuleConf>]>,
-    /// Those of blocks inside such blocks: with a name, and of each kind without one ([`Module::nest`](super::Module::nest)).
-    inside: [OnceLock<Arc<UnwrittenConfs>>; 3],
-}
 
 /// What a block is to the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,17 +58,6 @@ impl ModuleConfs {
         let default = |module: &&ModuleDef| OnceLock::from(ModuleConf::from((module.new)()));
         let confs = modules.iter().map(default).collect();
         ModuleConfs { own: Vec::new(), base: Arc::new(UnwrittenConfs { confs, inside: Default::default() }) }
-    }
-
-    /// The settings of type `C` in this block.
-    pub fn get<C: 'static>(&self) -> &C {
-        self.find().expect("the module is in the list")
-    }
-
-    /// The settings of type `C`; `None` if the module that has them is not in the build's list.
-    pub fn find<C: 'static>(&self) -> Option<&C> {
-        let own = self.own.iter().find_map(|(_, conf)| conf.downcast_ref());
-        own.or_else(|| self.base.confs.iter().find_map(|conf| conf.get()?.downcast_ref()))
     }
 
     /// The settings of type `C`, to change them before the block is settled.
@@ -298,17 +265,17 @@ mod tests {
             "http2_max_concurrent_streams 7; server { listen 81; } server { listen 82; location / { } }
              server { listen 83; http2_max_concurrent_streams 9; location / { } location /b { } }",
         );
-        let http2 = |index: usize| conf.servers[index].confs.get::<Http2Conf>();
+        let http2 = |index: usize| conf.servers()[index].confs.get::<Http2Conf>();
         let streams = |index: usize| http2(index).settings().max_concurrent_streams;
         assert_eq!([streams(0), streams(1), streams(2)], [7, 7, 9]);
         assert!(std::ptr::eq(http2(0), http2(1)));
-        let [a, b] = [0, 1].map(|at: usize| conf.servers[2].locations[at].confs.get::<Http2Conf>());
+        let [a, b] = [0, 1].map(|at: usize| conf.servers()[2].locations[at].confs.get::<Http2Conf>());
         assert!(std::ptr::eq(a, b) && a.settings().max_concurrent_streams == 9);
         assert_eq!(
-            conf.servers[1].locations[0].confs.get::<Http2Conf>().settings().max_concurrent_streams,
+            conf.servers()[1].locations[0].confs.get::<Http2Conf>().settings().max_concurrent_streams,
             7
         );
-        assert_eq!(conf.servers[0].confs.own.len(), 1, "what listens");
+        assert_eq!(conf.servers()[0].confs.own.len(), 1, "what listens");
     }
 
     #[test]
@@ -318,10 +285,10 @@ mod tests {
              server { listen 82; location / { location /a { send_timeout 3s; location /a/b { } } } }",
         );
         let timeout = |confs: &super::ModuleConfs| confs.get::<HttpCoreConf>().send_timeout;
-        let inner = |index: usize| &conf.servers[index].locations[0].locations[0];
+        let inner = |index: usize| &conf.servers()[index].locations[0].locations[0];
         let (_, except) = inner(0).limit_except.as_ref().expect("it has one");
         assert_eq!([timeout(&inner(0).confs), timeout(except)], [Some(2000); 2]);
-        assert_eq!(timeout(&conf.servers[1].locations[0].confs), Some(1000));
+        assert_eq!(timeout(&conf.servers()[1].locations[0].confs), Some(1000));
         assert_eq!(timeout(&inner(1).locations[0].confs), Some(3000));
     }
 }

@@ -6,8 +6,8 @@ use weir_conf::{ConfSource, DirectiveLine, Error, Span};
 
 use super::{Module, ModuleConfs, conf_of};
 use crate::conf::ServerConf;
-use crate::conf::listen::ListenAddress;
 use crate::conf::registry::ConfRegistry;
+use crate::settings::listen::ListenAddress;
 
 /// Ends an `upstream` block, whose line comes along.
 pub type EndUpstream<C> = fn(&mut C, &mut ConfRegistry, &DirectiveLine) -> Result<(), Error>;
@@ -26,7 +26,7 @@ pub struct BuildHooks<C: 'static> {
     pub end_http: Option<fn(&ModuleConfs, &mut ConfRegistry) -> Vec<Error>>,
     /// The addresses of all servers are known: what is wrong with them, warnings among it.
     pub check_addresses: Option<CheckAddresses>,
-    /// What the module keeps with each server of a worker, see [`VirtualServer::part`](crate::conf::server::VirtualServer::part).
+    /// What the module keeps with each server of a worker, see [`VirtualServer::part`](crate::plan::server::VirtualServer::part).
     pub server_part: Option<MakeServerPart<C>>,
 }
 

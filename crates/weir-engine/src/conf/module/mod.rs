@@ -15,20 +15,13 @@ use weir_conf::{Contexts, Directive, DirectiveLine, DirectiveSignature, Error, L
 use crate::conf::registry::ConfRegistry;
 use crate::plan::PlanBuilder;
 use crate::variable::Variable;
+use crate::worker::configuration::Configuration;
 
-pub use confs::ModuleConfs;
+pub use crate::plan::UnnamedBlock;
+pub use crate::plan::module_confs::ModuleConfs;
 pub(crate) use confs::{BlockHeirs, BlockKin, ConfSettling};
 use hooks::ErasedHooks;
 pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart};
-
-/// A block without a name of its own inside another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnnamedBlock {
-    /// `if`, in a server or a location.
-    If,
-    /// `limit_except`
-    LimitExcept,
-}
 
 /// A module of the server.
 pub trait Module: 'static {
@@ -129,6 +122,18 @@ impl ModuleDef {
     /// The module's directives.
     pub fn directives(&self) -> Vec<DirectiveSignature> {
         (self.rows)()
+    }
+}
+
+/// The modules of a configuration, which it keeps for those that install it.
+#[derive(Default)]
+pub(crate) struct ModuleList(pub(crate) Vec<&'static ModuleDef>);
+
+impl Configuration {
+    /// The modules, in order.
+    #[must_use]
+    pub fn modules(&self) -> &[&'static ModuleDef] {
+        self.shared::<ModuleList>().map_or(&[], |modules| &modules.0)
     }
 }
 

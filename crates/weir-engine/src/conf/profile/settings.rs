@@ -64,7 +64,7 @@ impl Configuration {
     #[must_use]
     pub fn trace(&self) -> &TraceSettings {
         static DEFAULT: TraceSettings = TraceSettings::DEFAULT;
-        self.tables.shared().unwrap_or(&DEFAULT)
+        self.shared().unwrap_or(&DEFAULT)
     }
 }
 

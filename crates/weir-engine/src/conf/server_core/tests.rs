@@ -9,7 +9,7 @@ fn server(text: &str) -> Configuration {
 }
 
 fn settings(text: &str) -> ServerSettings {
-    server(text).servers[0].confs.get::<ServerCoreConf>().settings()
+    server(text).servers()[0].confs.get::<ServerCoreConf>().settings()
 }
 
 fn shape(name: &ServerName) -> String {
@@ -73,7 +73,7 @@ fn what_a_server_leaves_unset_comes_from_http() {
     let text = "http { client_header_timeout 1; merge_slashes off; server_product nginx/1.31.5; max_headers 5;
             server { client_header_timeout 2; client_header_buffer_size 16k; large_client_header_buffers 2 4k; } }";
     let conf = load(text, &CORE_MODULES).unwrap_or_else(|error| panic!("{error}"));
-    let settings = conf.servers[0].confs.get::<ServerCoreConf>().settings();
+    let settings = conf.servers()[0].confs.get::<ServerCoreConf>().settings();
     assert_eq!((settings.client_header_timeout, settings.merge_slashes), (2_000, false));
     let limits = settings.limits();
     assert_eq!((limits.max_line, limits.max_head, limits.max_fields), (16 << 10, 24 << 10, 5));
@@ -85,12 +85,12 @@ fn what_a_server_leaves_unset_comes_from_http() {
 #[test]
 fn every_form_of_a_name() {
     let conf = server("server_name WWW.a.b *.a.b .a.b www.* ~^x(?<v>.)$ ~X \"\" ;");
-    let conf = conf.servers[0].confs.get::<ServerCoreConf>();
+    let conf = conf.servers()[0].confs.get::<ServerCoreConf>();
     let names: Vec<_> = conf.names().iter().map(shape).collect();
     assert_eq!(names, ["=www.a.b", "*.a.b", "?.a.b", "www.*", "~ ^x(?<v>.)$", "~* X", "="]);
     assert_eq!(conf.name(), b"www.a.b");
     let hostname = server("server_name $hostname;");
-    let hostname = hostname.servers[0].confs.get::<ServerCoreConf>();
+    let hostname = hostname.servers()[0].confs.get::<ServerCoreConf>();
     assert_eq!(Some(hostname.name()), weir_rt::process::hostname().ok().as_deref().map(str::as_bytes));
 }
 
@@ -100,7 +100,7 @@ fn the_first_name_is_the_servers() {
         assert_eq!(settings(&format!("server_name {names};")).name, name.as_bytes(), "{names}");
     }
     let nameless = server("");
-    let nameless = nameless.servers[0].confs.get::<ServerCoreConf>();
+    let nameless = nameless.servers()[0].confs.get::<ServerCoreConf>();
     assert_eq!(nameless.names().iter().map(shape).collect::<Vec<_>>(), ["="]);
 }
 

@@ -59,17 +59,17 @@ fn id(sender: &Arc<LogSender>) -> usize {
 }
 
 fn start_thread() -> io::Result<weir_rt::RuntimeHandle> {
-    let (told, hear) = mpsc::channel();
+    let (reported, hear) = mpsc::channel();
     let name = "weir log sockets".to_owned();
     let options =
         RuntimeOptions { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..RuntimeOptions::default() };
     let run = move || {
         weir_rt::process::unbind();
         match Runtime::new(&options) {
-            Err(error) => drop(told.send(Err(error))),
+            Err(error) => drop(reported.send(Err(error))),
             Ok(runtime) => {
                 // The caller that started it waits.
-                drop(told.send(Ok(runtime.remote())));
+                drop(reported.send(Ok(runtime.remote())));
                 runtime.block_on(std::future::pending::<()>());
             }
         }
@@ -236,7 +236,7 @@ impl LogSender {
     fn take(&self) -> TakenLines {
         let mut state = self.lock();
         let Some(mut batch) = state.queue.pop_front() else {
-            state.told = false;
+            state.reported = false;
             return if state.closed { TakenLines::Closed } else { TakenLines::Nothing };
         };
         while let Some(next) = state.queue.pop_front_if(|next| batch.len() + next.len() <= BATCH) {

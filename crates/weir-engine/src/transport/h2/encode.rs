@@ -7,8 +7,8 @@
 use weir_http::KnownField;
 use weir_http::hpack::{FieldIndexing, HpackEncoder};
 
-use crate::conf::core::ServerTokens;
 use crate::exchange::{Exchange, HeaderName};
+use crate::settings::location::ServerTokens;
 use crate::text::Text;
 use crate::transport::encode::redirect_target;
 use crate::transport::heads;

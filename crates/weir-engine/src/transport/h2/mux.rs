@@ -1,7 +1,6 @@
 //! What a connection and its streams share: the protocol's state, and what each stream has to send and was sent.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -10,7 +9,7 @@ use weir_http::{h2, hpack};
 
 use super::encode::SentBlocks;
 use super::ledger::FrameLedger;
-use crate::body::BodyChain;
+use super::slot::StreamSlot;
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
 use crate::pieces;
@@ -53,11 +52,13 @@ pub struct H2Mux {
     /// Bytes are left that were not looked at: others had to have a turn.
     more: Cell<bool>,
     /// Streams whose exchange is over, and when they were looked at last.
-    lingering: Cell<u32>,
+    pub(super) lingering: Cell<u32>,
     /// What the timer was armed with since the connection is full; 0: it is not.
-    full_ms: Cell<u64>,
+    pub(super) full_ms: Cell<u64>,
+    /// Since when no stream is open. Frames that open none give a connection no more time.
+    pub(super) idle_from: Cell<Option<u64>>,
     /// The frame that has come in part, and since when.
-    partial: Cell<Option<(u64, u64)>>,
+    pub(super) partial: Cell<Option<(u64, u64)>>,
     looked_ms: Cell<u64>,
     due: RefCell<Vec<StreamKey>>,
     /// Requests of this turn whose responses are whole and not composed.
@@ -66,79 +67,10 @@ pub struct H2Mux {
     pub(super) starved: RefCell<Vec<StreamKey>>,
     /// `http2_recv_buffer_size`
     pub(super) read_window: u32,
-}
-
-/// What is stored of a stream beside the protocol's state, at its key's index.
-#[derive(Default)]
-pub struct StreamSlot {
-    /// Content that was announced and has not been sent.
-    pub(super) chain: BodyChain,
-    /// Bytes of all its frames (`$bytes_sent`).
-    pub(super) written: u64,
-    /// Bytes of content in them (`$body_bytes_sent`).
-    pub(super) content: u64,
-    /// What the connection had composed before the stream: frames up to there are those of another with the same key.
-    pub(super) since: u64,
-    /// Content that came and was not taken.
-    pub(super) input: VecDeque<Vec<u8>>,
-    /// No more content comes.
-    pub(super) ended: bool,
-    /// Content is thrown away as it comes.
-    pub(super) discarded: bool,
-    /// It was reset, or the connection is gone.
-    pub(super) closed: bool,
-    /// Its exchange is over; the rest is sent.
-    pub(super) detached: bool,
-    /// With which code the stream is reset after the response, since its request was malformed; `None`: the response
-    /// ends the stream.
-    pub fault: Option<ErrorCode>,
-    /// Its content is not what its head announced.
-    pub(super) broken: bool,
-    /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
-    /// the response, or to send the rest of the request, which is dropped.
-    pub(super) until: Option<u64>,
-    /// It is among the [`H2Mux::starved`].
-    pub(super) starved: bool,
-    /// How long that is from each piece that it takes; of a stream that waits for its client, its `send_timeout`.
-    pub(super) patience: u64,
-    /// It is the request that is not over.
-    lingers: bool,
-    /// Bytes that were dropped meanwhile.
-    dropped: u64,
-    /// Waits for content.
-    pub(super) reader: Option<Waker>,
-    /// Waits until content was sent.
-    pub(super) writer: Option<Waker>,
-    /// Waits for the client to give up.
-    pub(super) watcher: Option<Waker>,
-}
-
-impl StreamSlot {
-    /// Empties the slot for another stream, keeping its memory.
-    fn renew(&mut self) {
-        let StreamSlot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } =
-            self;
-        (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
-        (self.starved, self.patience) = (false, 0);
-        // Mostly both are empty, and emptying takes more than looking.
-        if !chain.is_empty() {
-            chain.clear();
-        }
-        if !input.is_empty() {
-            input.clear();
-        }
-        (*written, *content, *fault) = (0, 0, None);
-        (*ended, *discarded, *closed, *detached) = (false, false, false, false);
-        (self.reader, self.writer, self.watcher) = (None, None, None);
-    }
-
-    fn wake(&mut self) {
-        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
-            if let Some(waker) = waker.take() {
-                waker.wake();
-            }
-        }
-    }
+    /// Bytes that streams' windows have beyond that.
+    pub(super) widened: Cell<u64>,
+    /// See [`H2Mux::has_uploads`].
+    pub(super) uploads: Cell<bool>,
 }
 
 impl H2Mux {
@@ -173,12 +105,15 @@ impl H2Mux {
             more: Cell::new(false),
             lingering: Cell::new(0),
             full_ms: Cell::new(0),
+            idle_from: Cell::new(None),
             partial: Cell::new(None),
             looked_ms: Cell::new(0),
             due: RefCell::default(),
             held: RefCell::default(),
             starved: RefCell::default(),
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
+            widened: Cell::new(0),
+            uploads: Cell::new(false),
         })
     }
 
@@ -289,6 +224,7 @@ impl H2Mux {
             }
         }
         if !unwanted && bytes > 0 {
+            self.note_content(bytes);
             let piece = pieces::join(slot.input.back_mut(), content);
             slot.input.extend(piece);
         }
@@ -359,8 +295,10 @@ impl H2Mux {
             slots.resize_with(key.index() + 1, StreamSlot::default);
         }
         let slot = &mut slots[key.index()];
+        self.narrow(slot);
         slot.renew();
         (slot.ended, slot.since) = (request == StreamEnd::Last, self.wire.composed());
+        self.idle_from.set(None);
     }
 
     /// The exchange of a stream is over: the rest of its response is sent, as long as the client takes some of it in
@@ -436,6 +374,7 @@ impl H2Mux {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
             self.unstarve(slot, key);
+            self.narrow(slot);
             slot.chain.clear();
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
@@ -489,48 +428,6 @@ impl H2Mux {
     /// Something was left for the next turn: requests, or content for which there was no room.
     pub fn has_more(&self) -> bool {
         self.more.get() || self.h2.borrow().has_data()
-    }
-
-    /// Arms the timer for what is waited for; `true` when that is a request.
-    pub fn arm(&self, full: bool) -> bool {
-        let timer = &self.wire.timer;
-        if full {
-            // Streams that compose more meanwhile give a client that takes nothing no more time.
-            let patience = self.longest_patience();
-            if patience > self.full_ms.replace(patience) {
-                timer.arm(patience);
-            }
-            return false;
-        }
-        self.full_ms.set(0);
-        let server = self.connection.server();
-        let partial = self.h2.borrow().partial_frame(self.wire.input.borrow().bytes());
-        let busy = self.streams() > 0;
-        if !busy {
-            self.ledger.borrow_mut().clear();
-            self.wire.idle.set(true);
-            self.wire.idle_since.set(weir_rt::now_ms());
-        }
-        match (partial, busy) {
-            (Some(frame), _) => {
-                timer.arm(self.time_left(frame, server.settings.client_header_timeout));
-                return !busy;
-            }
-            (_, false) => timer.arm(server.plan.core.keepalive_timeout),
-            _ if self.lingering.get() > 0 => timer.arm(LINGERING_MS),
-            // Each stream that waits has a timer of its own.
-            _ => timer.disarm(),
-        }
-        self.partial.set(None);
-        !busy
-    }
-
-    /// How much of `timeout` is left for a frame that has come in part: one that trickles in has no more time than others.
-    fn time_left(&self, frame: u64, timeout: u64) -> u64 {
-        let now = weir_rt::now_ms();
-        let since = self.partial.get().filter(|(other, _)| *other == frame).map_or(now, |(_, since)| since);
-        self.partial.set(Some((frame, since)));
-        timeout.saturating_sub(now - since).max(1)
     }
 
     /// Whether a stream has woken the connection's task; else it will.
@@ -593,5 +490,5 @@ fn longest_frame(head: &weir_http::h1::HeadLimits) -> u32 {
 /// Pseudo-header fields of a request beside the fields that `max_headers` counts.
 const PSEUDO: usize = 4;
 /// How long the rest of a request whose response is whole is read, and how much of it. What is under way comes sooner.
-const LINGERING_MS: u64 = 200;
+pub(super) const LINGERING_MS: u64 = 200;
 const LINGERING: u64 = 32 * 1024;

@@ -3,7 +3,8 @@
 use weir_http::h2;
 use weir_http::h2::{DataGrant, StreamKey};
 
-use super::mux::{ExchangeOutcome, H2Mux, StreamSlot};
+use super::mux::{ExchangeOutcome, H2Mux};
+use super::slot::StreamSlot;
 use crate::body::{BodyBuf, BodyChain};
 use crate::transport::wire::HIGH;
 
@@ -121,6 +122,7 @@ impl H2Mux {
         self.retract(self.wire.taken(), |other| other == key);
         if let Some(slot) = self.slots.borrow_mut().get_mut(key.index()) {
             slot.since = self.wire.composed();
+            slot.given_up = true;
         }
     }
 

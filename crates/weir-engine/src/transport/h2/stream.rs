@@ -10,7 +10,8 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::encode;
-use super::mux::{H2Mux, StreamSlot};
+use super::mux::H2Mux;
+use super::slot::StreamSlot;
 use crate::body::{BodyBuf, BodyChain};
 use crate::error::EngineError;
 use crate::exchange::Exchange;
@@ -51,6 +52,11 @@ impl H2Stream {
     /// Something of the response is still to be composed, or can't be any more.
     pub(crate) fn is_unsent(&self) -> bool {
         self.mux.h2.borrow().is_pending(self.key)
+    }
+
+    /// Its client took nothing for longer than `send_timeout`: what is left of the response is not waited for.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.with(|slot| slot.given_up)
     }
 
     /// All of the request's content has come and was taken.
@@ -305,22 +311,6 @@ impl H2Stream {
         self.mux.wake();
     }
 
-    /// The request's content is being read: more of it may come ahead.
-    pub(crate) fn read_ahead(&self) {
-        let mut h2 = self.mux.h2.borrow_mut();
-        self.mux.wire.compose(|out| h2.widen(self.key, self.mux.read_window, out));
-        drop(h2);
-        self.mux.wake();
-    }
-
-    /// A piece of the request's content, if one has come.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        let piece = self.with_mut(|slot| slot.input.pop_front())?;
-        self.mux.consumed(self.key, piece.len() as u64);
-        self.mux.wake();
-        Some(piece)
-    }
-
     /// Waits until something happens to the request's content; `false`: the timer expired.
     pub(crate) async fn readable(&self, timer: &Timer) -> bool {
         poll_fn(|cx| {
@@ -401,7 +391,7 @@ impl H2Stream {
         f(&self.mux.slots.borrow()[self.key.index()])
     }
 
-    fn with_mut<R>(&self, f: impl FnOnce(&mut StreamSlot) -> R) -> R {
+    pub(super) fn with_mut<R>(&self, f: impl FnOnce(&mut StreamSlot) -> R) -> R {
         f(&mut self.mux.slots.borrow_mut()[self.key.index()])
     }
 }

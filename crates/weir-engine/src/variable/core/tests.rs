@@ -262,7 +262,7 @@ fn args_and_limit_rate_can_be_set() {
     let server = "server { root /srv/$args/$limit_rate; }";
     run(server, "GET /?a=1 HTTP/1.0\r\n\r\n", async |x| {
         check(x, &[("document_root", "/srv/a=1/0")]);
-        let index = |x: &Exchange, name| x.server.generation().variables().find(name).expect("it is used");
+        let index = |x: &Exchange, name| x.server.tables().variables.find(name).expect("it is used");
         let (args, rate) = (index(x, "args"), index(x, "limit_rate"));
         x.set_variable(args, Text::from("b=2"));
         x.set_variable(rate, Text::from("8k"));

@@ -173,15 +173,15 @@ fn sleep(l: LuaState) -> CallOutcome {
         return Err(LuaRaise::text(format!("invalid sleep duration \"{}\"", (seconds * 1000.0) as i64)));
     }
     let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
-    let told = lend::any_exchange(|x| {
+    let reported = lend::any_exchange(|x| {
         x.log(LogLevel::Debug, &format_args!("lua ready to sleep for {ms} ms"));
         let heard = x.plan.core.error_log.enabled(LogLevel::Debug);
         heard.then(|| format!("lua sleep timer expired: \"{}?\"", ShownUri(x)).into())
     });
-    let told = told.ok().flatten();
+    let reported = reported.ok().flatten();
     lend::run(|run| {
         run.wait = WaitKind::Timer;
-        run.op = Some(ThreadOp::Sleep(ms, told));
+        run.op = Some(ThreadOp::Sleep(ms, reported));
     })?;
     Ok(CallDone::Yield(0))
 }

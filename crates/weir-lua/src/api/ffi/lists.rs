@@ -28,7 +28,7 @@ struct PairList {
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, Option<usize>)>,
-    told: LastFields,
+    reported: LastFields,
 }
 
 /// The request's fields as the prelude got them last: a client's next request has most of them again, of which the
@@ -117,16 +117,16 @@ impl PairList {
         has: f64,
     ) {
         let lower = case == NameCase::Lower;
-        let same = self.told.keep_same(fields.clone(), case, has);
+        let same = self.reported.keep_same(fields.clone(), case, has);
         let known = || NameValue { name: ptr::null(), value: ptr::null(), name_len: 0, value_len: 0 };
         self.pairs.extend((0..same).map(|_| known()));
         let fields = fields.skip(same);
         // Room for all of them at once: the places of the first ones hold.
         self.bytes.reserve(if lower { fields.clone().map(|(name, _)| name.len()).sum() } else { 0 });
         for (mut name, value) in fields {
-            let whole = self.told.lens.len() == self.pairs.len();
-            if whole && self.told.bytes.len() + name.len() + value.len() <= MOST_TOLD {
-                self.told.push(name, value);
+            let whole = self.reported.lens.len() == self.pairs.len();
+            if whole && self.reported.bytes.len() + name.len() + value.len() <= MOST_TOLD {
+                self.reported.push(name, value);
             }
             let start = self.bytes.len();
             if lower {
@@ -196,7 +196,7 @@ pub(crate) unsafe extern "C" fn list(
                         case,
                         answer.strings,
                     );
-                    answer.list = list.told.number as f64;
+                    answer.list = list.reported.number as f64;
                     x.request.head.fields.len()
                 }),
             };

@@ -244,8 +244,7 @@ fn read_variables(l: LuaState, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, LuaR
     for (name, value) in read_pairs(l, at)? {
         let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
         let found = lend::exchange(|x| {
-            let generation = x.server.generation();
-            let table = generation.variables();
+            let table = &x.server.tables().variables;
             table.settable(&name).map(|settable| if settable { table.find(&name) } else { None })
         })?;
         match found {

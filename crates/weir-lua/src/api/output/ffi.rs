@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
                 return Ok(REFUSED);
             }
             let first = !run.began;
-            let told = lend::exchange(|x| match first {
+            let reported = lend::exchange(|x| match first {
                 true => {
                     prepare(x, run.default_type);
                     FOUND
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
                 false if x.request.head.method == Method::Head => REFUSED,
                 false => FOUND,
             })?;
-            if told == FOUND {
+            if reported == FOUND {
                 run.began = true;
                 if run.said.is_empty() {
                     run.said.reserve(FIRST_SAID);
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
                 run.said.extend_from_slice(text);
                 run.said.extend_from_slice(if line == 1 { b"\n" } else { b"" });
             }
-            Ok(told)
+            Ok(reported)
         });
         said.flatten().unwrap_or(REFUSED)
     })

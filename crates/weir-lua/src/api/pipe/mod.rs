@@ -49,7 +49,7 @@ struct PipedProcess {
     /// How it has ended.
     end: Cell<Option<ProcessEnd>>,
     /// Its status was returned.
-    told: Cell<bool>,
+    reported: Cell<bool>,
     waited: Rc<Cell<bool>>,
 }
 
@@ -117,7 +117,7 @@ fn start(l: LuaState) -> CallOutcome {
             stdout: pipe(spawned.stdout)?,
             stderr: spawned.stderr.map(pipe).transpose()?,
             end: Cell::new(None),
-            told: Cell::new(false),
+            reported: Cell::new(false),
             waited: Rc::default(),
         })
     });
@@ -192,7 +192,7 @@ fn read(l: LuaState) -> CallOutcome {
     };
     let limit = limit(l, 5)?;
     debug(&format_args!("lua pipe read process:{:p} pid:{}", Rc::as_ptr(&process), process.pid));
-    if process.told.get() {
+    if process.reported.get() {
         return fail(l, "closed");
     }
     let from_stderr = l.boolean(2);
@@ -225,7 +225,7 @@ fn write(l: LuaState) -> CallOutcome {
     let data = expect_string(&l, 2, "write")?;
     let limit = limit(l, 3)?;
     let pipe = process.stdin.clone();
-    if process.told.get() || pipe.is_closed() {
+    if process.reported.get() || pipe.is_closed() {
         return fail(l, "closed");
     }
     let Some(busy) = PipeBusy::begin(&pipe.busy) else { return fail(l, "pipe busy writing") };
@@ -275,7 +275,7 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 fn wait(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let limit = limit(l, 2)?;
-    if process.told.get() {
+    if process.reported.get() {
         return fail(l, "exited");
     }
     let Some(busy) = PipeBusy::begin(&process.waited) else { return fail(l, "pipe busy waiting") };
@@ -343,7 +343,7 @@ impl PipedProcess {
 
     /// What `wait` returns; from now on there is nothing left of it.
     fn tell_end(&self, l: LuaState, end: ProcessEnd) -> i32 {
-        self.told.set(true);
+        self.reported.set(true);
         self.stdin.close("closed");
         self.stdout.close("closed");
         self.stderr.iter().for_each(|pipe| pipe.close("closed"));
@@ -392,7 +392,7 @@ fn shutdown(l: LuaState) -> CallOutcome {
         Some(b"stdout") => Some(&process.stdout),
         _ => process.stderr.as_ref(),
     };
-    if process.told.get() {
+    if process.reported.get() {
         return fail(l, "closed");
     }
     let Some(pipe) = pipe else { return fail(l, "merged to stdout") };

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::conf::core::CoreSettings;
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::inherit;
 use weir_engine::resolver::Resolver;
+use weir_engine::settings::location::CoreSettings;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 
 use crate::api::socket::tcp::SocketTimeouts;

@@ -49,10 +49,10 @@ pub(super) fn parse(host: &str) -> Result<PeerHost<'_>, &'static str> {
 
 /// `address]`, `address]:port`
 fn bracketed(rest: &str) -> Result<PeerHost<'_>, &'static str> {
-    let (address, behind) = rest.split_once(']').ok_or("invalid host")?;
-    let port = match behind.strip_prefix(':') {
+    let (address, after) = rest.split_once(']').ok_or("invalid host")?;
+    let port = match after.strip_prefix(':') {
         Some(port) => Some(port_of(port)?),
-        None if behind.is_empty() => None,
+        None if after.is_empty() => None,
         None => return Err("invalid host"),
     };
     let address: Ipv6Addr = address.parse().map_err(|_| "invalid IPv6 address")?;

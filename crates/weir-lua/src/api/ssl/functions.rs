@@ -331,7 +331,7 @@ fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
 
 /// `verify_client(client_certs?, depth?, trusted_certs?)`
 fn verify_client(l: LuaState) -> CallOutcome {
-    let (told, known) = (chain_at(l, 1, "verify_client")?, chain_at(l, 3, "verify_client")?);
+    let (reported, known) = (chain_at(l, 1, "verify_client")?, chain_at(l, 3, "verify_client")?);
     if current()?.is_none() {
         return fail(l, "API disabled in the current context");
     }
@@ -340,8 +340,8 @@ fn verify_client(l: LuaState) -> CallOutcome {
     let all = |chain: &Option<Rc<CertificateChain>>| {
         chain.as_ref().map(|chain| chain.certificates.clone()).unwrap_or_default()
     };
-    let subjects = all(&told).iter().filter_map(|der| facts::raw_subject(der)).collect();
-    let certificates = all(&told).into_iter().chain(all(&known)).collect();
+    let subjects = all(&reported).iter().filter_map(|der| facts::raw_subject(der)).collect();
+    let certificates = all(&reported).into_iter().chain(all(&known)).collect();
     let clients = TrustedClients {
         subjects,
         trust: TrustStore { certificates, crls: Vec::new() },

@@ -115,8 +115,14 @@ fn validated(response: &[u8], chain: Option<&CertificateChain>) -> Result<Option
     id(chain)?;
     let (certificate, issuer) = (&chain.certificates[0], &chain.certificates[1]);
     let now = weir_rt::unix_time().0;
-    let answer =
-        ocsp::answer(response, certificate, issuer, &chain.certificates[1..], OcspSigner::Issuer, now);
+    let answer = ocsp::check_response(
+        response,
+        certificate,
+        issuer,
+        &chain.certificates[1..],
+        OcspSigner::Issuer,
+        now,
+    );
     let answer = answer.map_err(|error| {
         let text = error.to_string();
         text.split(" (SSL:").next().unwrap_or(&text).to_owned()

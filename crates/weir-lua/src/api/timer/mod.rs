@@ -41,7 +41,7 @@ pub(crate) struct VmTimers {
     /// The task that waits for the first one is there.
     awaited: Cell<bool>,
     /// The configuration notifies it when it is replaced.
-    told: Cell<bool>,
+    reported: Cell<bool>,
 }
 
 impl VmPart for VmTimers {
@@ -94,12 +94,21 @@ impl VmTimers {
     }
 }
 
+/// Why a timer fires.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimerFiring {
+    /// Its time has come.
+    Due,
+    /// The configuration leaves.
+    Premature,
+}
+
 impl LuaVm {
     /// Adds a timer; the function, or the table, is anchored.
     fn begin_timer(&self, delay: u64, timer: PendingTimer) {
         let vm = self.shared();
         self.part::<VmTimers>().add(delay, timer);
-        if let (false, Some(link)) = (self.part::<VmTimers>().told.replace(true), self.home.upgrade()) {
+        if let (false, Some(link)) = (self.part::<VmTimers>().reported.replace(true), self.home.upgrade()) {
             let leaving = LeavingVm(Rc::downgrade(&vm));
             link.on_leave(move || leaving.fire());
         }
@@ -109,16 +118,16 @@ impl LuaVm {
     }
 
     /// Runs a timer that is due.
-    fn fire(self: &Rc<Self>, timer: PendingTimer, premature: bool) {
+    fn fire(self: &Rc<Self>, timer: PendingTimer, firing: TimerFiring) {
         log::cycle(LogLevel::Debug, &"lua ngx.timer expired");
         let l = self.main();
-        if let (Some(delay), false) = (timer.every, premature) {
+        if let (Some(delay), TimerFiring::Due) = (timer.every, firing) {
             l.push_anchored(timer.anchor);
             let next = PendingTimer { anchor: l.anchor(), origin: timer.origin.clone(), ..timer };
             self.begin_timer(delay, next);
         }
         let origin = timer.origin.clone().or_else(|| self.home.upgrade()?.nobody());
-        self.push_timer(&timer, premature);
+        self.push_timer(&timer, firing);
         let place = l.defined_at(-(timer.args + 2));
         let most = self.main_conf.running_timers();
         let Some(origin) = origin.filter(|_| self.part::<VmTimers>().running() < most) else {
@@ -139,17 +148,17 @@ impl LuaVm {
     }
 
     /// Pushes function, `premature` and arguments on the main stack; the anchor is no more.
-    fn push_timer(&self, timer: &PendingTimer, premature: bool) {
+    fn push_timer(&self, timer: &PendingTimer, firing: TimerFiring) {
         let l = self.main();
         l.reserve(timer.args + 4);
         l.push_anchored(timer.anchor);
         l.release(timer.anchor);
         if timer.args == 0 {
-            return l.push_boolean(premature);
+            return l.push_boolean(firing == TimerFiring::Premature);
         }
         let table = l.top();
         l.raw_get_index(table, 1);
-        l.push_boolean(premature);
+        l.push_boolean(firing == TimerFiring::Premature);
         (0..timer.args as usize).for_each(|at| l.raw_get_index(table, at + 2));
         l.remove(table);
     }
@@ -160,7 +169,7 @@ async fn await_timers(vm: Rc<LuaVm>) {
     let timers = &vm.part::<VmTimers>();
     loop {
         match timers.take_due(weir_rt::now_ms()) {
-            Ok(timer) => vm.fire(timer, false),
+            Ok(timer) => vm.fire(timer, TimerFiring::Due),
             Err(None) => break,
             Err(Some(due)) => {
                 let left = Duration::from_millis(due.saturating_sub(weir_rt::now_ms()));
@@ -178,7 +187,7 @@ impl LeavingVm {
     fn fire(self) {
         let Some(vm) = self.0.upgrade() else { return };
         for (_, timer) in vm.part::<VmTimers>().pending.take() {
-            vm.fire(timer, true);
+            vm.fire(timer, TimerFiring::Premature);
         }
     }
 }

@@ -44,24 +44,24 @@ impl LuaVm {
     /// Those that wait, then those that run, most of a kind first; with no script running.
     pub(crate) fn timers_told(&self) -> Vec<TimerFigures> {
         let (now, leaving) = (weir_rt::now_ms(), self.is_leaving());
-        let told =
+        let reported =
             |(place, every)| TimerFigures { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
         let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
         for ((due, _), timer) in &*self.part::<VmTimers>().pending.borrow() {
             let of = (self.place_of_timer(timer), timer.every.is_some());
-            let one = waiting.entry(of.clone()).or_insert_with(|| told(of));
+            let one = waiting.entry(of.clone()).or_insert_with(|| reported(of));
             one.count += 1;
             // They come in the order in which they are due.
             one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
         }
         for timer in self.part::<VmTimers>().running.borrow().values() {
             let of = (timer.place.clone(), timer.every);
-            let one = active.entry(of.clone()).or_insert_with(|| told(of));
+            let one = active.entry(of.clone()).or_insert_with(|| reported(of));
             one.count += 1;
             one.runs_ns.get_or_insert(now.saturating_sub(timer.since_ms) * 1_000_000);
         }
         let mut list: Vec<TimerFigures> = waiting.into_values().chain(active.into_values()).collect();
-        list.sort_by_key(|told| (told.runs_ns.is_some(), std::cmp::Reverse(told.count)));
+        list.sort_by_key(|reported| (reported.runs_ns.is_some(), std::cmp::Reverse(reported.count)));
         list
     }
 

@@ -12,6 +12,7 @@ use weir_http::json::{JsonValue, JsonWriter};
 use weir_rt::notify::either;
 use weir_trace::WaitKind;
 use weir_upstream::block::list_changes::{ListRefusal, ListedServer};
+use weir_upstream::peer::{PeerTier, PeerTurn};
 use weir_upstream::{Peer, Upstream, Upstreams};
 
 use crate::luajit::state::LuaState;
@@ -24,9 +25,9 @@ use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_upstream.names", 0, names),
-    function("_upstream.servers", 0, |l| with_group(l, "get_servers", servers)),
-    function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
-    function("_upstream.turn", 0, |l| with_group(l, "set_peer_down", turn)),
+    function("_upstream.servers", 0, |l| with_upstream(l, "get_servers", servers)),
+    function("_upstream.peers", 0, |l| with_upstream(l, "get_peers", peers)),
+    function("_upstream.turn", 0, |l| with_upstream(l, "set_peer_down", turn)),
     function("_upstream.current", 0, |l| {
         match lend::exchange(|x| weir_upstream::upstream_name(x))? {
             Some(name) => l.push_bytes(name.as_bytes()),
@@ -35,31 +36,31 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         Ok(CallDone::Results(1))
     }),
     function("_upstream.describe", 0, |l| {
-        with_group(l, "get", |l, group| {
+        with_upstream(l, "get", |l, upstream| {
             let mut json = JsonWriter::default();
-            group.describe(&mut json);
+            upstream.describe(&mut json);
             l.push_bytes(String::from(json).as_bytes());
             Ok(CallDone::Results(1))
         })
     }),
-    function("_upstream.change", 0, |l| with_group(l, "change", change)),
+    function("_upstream.change", 0, |l| with_upstream(l, "change", change)),
     function("_upstream.changes", 0, |l| {
-        with_group(l, "changes", |l, group| {
-            l.push_number(group.changes() as f64);
+        with_upstream(l, "changes", |l, upstream| {
+            l.push_number(upstream.changes() as f64);
             Ok(CallDone::Results(1))
         })
     }),
-    function("_upstream.wait", YIELDABLE, |l| with_group(l, "wait", wait)),
+    function("_upstream.wait", YIELDABLE, |l| with_upstream(l, "wait", wait)),
 ];
 
 /// Uses the upstreams of the VM's configuration.
-fn groups<T>(use_them: impl FnOnce(&Upstreams) -> T) -> Option<T> {
+fn upstreams<T>(use_them: impl FnOnce(&Upstreams) -> T) -> Option<T> {
     let link = lend::vm(|vm| vm.home.upgrade())?;
-    link.configuration.tables.shared::<Upstreams>().map(use_them)
+    link.configuration.shared::<Upstreams>().map(use_them)
 }
 
 fn names(l: LuaState) -> CallOutcome {
-    let names = groups(|all| all.iter().map(|group| group.name.clone()).collect::<Vec<_>>());
+    let names = upstreams(|all| all.iter().map(|upstream| upstream.name.clone()).collect::<Vec<_>>());
     let names = names.unwrap_or_default();
     l.new_table(names.len(), 0);
     for (at, name) in names.iter().enumerate() {
@@ -70,20 +71,20 @@ fn names(l: LuaState) -> CallOutcome {
 }
 
 /// Does something with the upstream that the first argument names.
-fn with_group(
+fn with_upstream(
     l: LuaState,
     function: &str,
     then: impl FnOnce(LuaState, &Arc<Upstream>) -> CallOutcome,
 ) -> CallOutcome {
     let name = expect_string(&l, 1, function)?;
-    let group = groups(|all| {
-        let named = |group: &&Arc<Upstream>| group.name.as_bytes() == name;
+    let upstream = upstreams(|all| {
+        let named = |upstream: &&Arc<Upstream>| upstream.name.as_bytes() == name;
         // As elsewhere the case of names does not matter; the name of an address is not that of an `upstream` block.
         let found = all.iter().find(named).or_else(|| all.find(std::str::from_utf8(&name).ok()?));
         found.cloned()
     });
-    match group.flatten() {
-        Some(group) => then(l, &group),
+    match upstream.flatten() {
+        Some(upstream) => then(l, &upstream),
         None => fail(l, "upstream not found"),
     }
 }
@@ -99,8 +100,8 @@ fn text(l: LuaState, key: &std::ffi::CStr, value: &str) {
 }
 
 /// `get_servers`: what `server` lines say.
-fn servers(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
-    let listed = group.listed();
+fn servers(l: LuaState, upstream: &Arc<Upstream>) -> CallOutcome {
+    let listed = upstream.listed();
     l.new_table(listed.len(), 0);
     for (at, server) in listed.iter().enumerate() {
         push_server(l, server);
@@ -136,8 +137,8 @@ fn push_server(l: LuaState, server: &ListedServer) {
 }
 
 /// `get_primary_peers`, `get_backup_peers`: the second argument says which.
-fn peers(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
-    let members = group.members();
+fn peers(l: LuaState, upstream: &Arc<Upstream>) -> CallOutcome {
+    let members = upstream.members();
     let peers = if l.boolean(2) { &members.backup } else { &members.primary };
     l.new_table(peers.len(), 0);
     for (at, peer) in peers.iter().enumerate() {
@@ -173,13 +174,14 @@ fn push_peer(l: LuaState, peer: &Peer, id: usize) {
 }
 
 /// `set_peer_down(name, is_backup, id, down)`
-fn turn(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
-    let (backup, down) = (l.boolean(2), l.boolean(4));
+fn turn(l: LuaState, upstream: &Arc<Upstream>) -> CallOutcome {
+    let tier = if l.boolean(2) { PeerTier::Backup } else { PeerTier::Primary };
+    let turn = if l.boolean(4) { PeerTurn::Down } else { PeerTurn::Up };
     let id = expect_number(l, 3, "set_peer_down")?;
-    if backup && group.members().backup.is_empty() {
+    if tier == PeerTier::Backup && upstream.members().backup.is_empty() {
         return fail(l, "no backup peers");
     }
-    if !(0.0..1e9).contains(&id) || !group.turn(backup, id as usize, down) {
+    if !(0.0..1e9).contains(&id) || !upstream.turn(tier, id as usize, turn) {
         return fail(l, "bad peer id");
     }
     l.push_boolean(true);
@@ -187,17 +189,17 @@ fn turn(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
 }
 
 /// `change(name, what, json [, server])`
-fn change(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
+fn change(l: LuaState, upstream: &Arc<Upstream>) -> CallOutcome {
     let what = expect_string(&l, 2, "change")?;
     let json = expect_string(&l, 3, "change")?;
     let server = l.lossy(4);
     let changed =
         JsonValue::parse(&json).map_err(|error| ListRefusal::Wrong(error.to_string())).and_then(|value| {
             match &*what {
-                b"add" => group.add(&value),
-                b"remove" => group.remove(&server),
-                b"edit" => group.edit(&server, &value),
-                _ => group.replace(&value),
+                b"add" => upstream.add(&value),
+                b"remove" => upstream.remove(&server),
+                b"edit" => upstream.edit(&server, &value),
+                _ => upstream.replace(&value),
             }
         });
     match changed {
@@ -210,27 +212,27 @@ fn change(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
 }
 
 /// `wait(name, seen, seconds)`: what `changes` is, once that is another than `seen`.
-fn wait(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
+fn wait(l: LuaState, upstream: &Arc<Upstream>) -> CallOutcome {
     let seen = expect_number(l, 2, "wait")? as u64;
     let seconds = expect_number(l, 3, "wait")?;
     if !(0.0..=f64::MAX).contains(&seconds) {
         return Err(LuaRaise::argument(3, "wait", "a time is not negative"));
     }
-    if group.changes() != seen {
-        l.push_number(group.changes() as f64);
+    if upstream.changes() != seen {
+        l.push_number(upstream.changes() as f64);
         return Ok(CallDone::Results(1));
     }
     let limit = Duration::from_secs_f64(seconds.min(1e9));
     lend::vm(crate::vm::lua_vm::LuaVm::wake_when_leaving);
     lend::run(|run| {
         run.wait = WaitKind::Lock;
-        run.op = Some(ThreadOp::Wait(Box::pin(waited(group.clone(), seen, limit))));
+        run.op = Some(ThreadOp::Wait(Box::pin(waited(upstream.clone(), seen, limit))));
     })?;
     Ok(CallDone::Yield(0))
 }
 
-async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> PushResults {
-    let (changed, late) = (pin!(group.changed(seen)), pin!(weir_rt::sleep(limit)));
+async fn waited(upstream: Arc<Upstream>, seen: u64, limit: Duration) -> PushResults {
+    let (changed, late) = (pin!(upstream.changed(seen)), pin!(weir_rt::sleep(limit)));
     match either(changed, late).await {
         Some(now) => Box::new(move |l: LuaState| {
             l.push_number(now as f64);
@@ -253,8 +255,8 @@ impl crate::vm::lua_vm::LuaVm {
         let (home, Some(link)) = (self.home.clone(), self.home.upgrade()) else { return };
         link.on_leave(move || {
             let Some(link) = home.upgrade() else { return };
-            if let Some(all) = link.configuration.tables.shared::<Upstreams>() {
-                all.iter().for_each(|group| group.wake_waiting());
+            if let Some(all) = link.configuration.shared::<Upstreams>() {
+                all.iter().for_each(|upstream| upstream.wake_waiting());
             }
         });
     }

@@ -1,7 +1,7 @@
 //! `ngx.var` for compiled code.
 
 use weir_engine::Text;
-use weir_engine::conf::server::ConfigurationLink;
+use weir_engine::plan::tables::RequestTables;
 use weir_engine::variable::{VarIndex, VariableSource};
 
 use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
@@ -12,14 +12,14 @@ use crate::vm::phase::REQUEST;
 /// [`STEADY`] on they are of variables that have the same value as long as nothing has [changed](crate::luajit::shared_page).
 pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
-    numbered(unsafe { slice(name, len) }, |generation, name| {
-        let variables = generation.variables();
+    numbered(unsafe { slice(name, len) }, |tables, name| {
+        let variables = &tables.variables;
         if let Some(index) = variables.find(name) {
-            let own = || generation.modules_variable(name).is_none();
+            let own = || tables.modules_variable(name).is_none();
             let steady = is_steady(name) || variables.settable(name) == Some(true) && own();
             return Some(i32::from(index.0) + if steady { STEADY } else { 0 });
         }
-        let (get, rest) = generation.modules_variable(name)?;
+        let (get, rest) = tables.modules_variable(name)?;
         let at = lend::vm(|vm| {
             let mut direct = vm.direct.borrow_mut();
             direct.push((get, rest.into()));
@@ -31,11 +31,11 @@ pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
 }
 
 /// The number that `find` has for a variable's name, which it is given in lower case.
-fn numbered(name: &[u8], find: impl FnOnce(&ConfigurationLink, &str) -> Option<i32>) -> i32 {
+fn numbered(name: &[u8], find: impl FnOnce(&RequestTables, &str) -> Option<i32>) -> i32 {
     guarded(|| {
         let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
         let name = name.to_ascii_lowercase();
-        let index = lend::exchange(|x| find(&x.server.generation(), &name));
+        let index = lend::exchange(|x| find(x.server.tables(), &name));
         index.ok().flatten().unwrap_or(REFUSED)
     })
 }
@@ -93,8 +93,8 @@ pub(crate) unsafe extern "C" fn variable(
 /// The number of a variable that scripts may set.
 pub(crate) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
-    numbered(unsafe { slice(name, len) }, |generation, name| {
-        let variables = generation.variables();
+    numbered(unsafe { slice(name, len) }, |tables, name| {
+        let variables = &tables.variables;
         let index = variables.settable(name).filter(|may| *may).and_then(|_| variables.find(name));
         index.map(|index| i32::from(index.0))
     })

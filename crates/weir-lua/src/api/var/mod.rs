@@ -65,14 +65,15 @@ fn set(l: LuaState) -> CallOutcome {
         }
     };
     let outcome = lend::exchange(|x| {
-        let generation = x.server.generation();
-        match generation.variables().settable(&name) {
-            None if generation.modules_setter(&name).is_some() => {
-                let set = generation.modules_setter(&name).expect("just asked for");
+        let server = x.server.clone();
+        let tables = server.tables();
+        match tables.variables.settable(&name) {
+            None if tables.modules_setter(&name).is_some() => {
+                let set = tables.modules_setter(&name).expect("just asked for");
                 set(x, value.as_deref().unwrap_or_default());
                 Ok(())
             }
-            None if matches!(generation.modules_variable(&name), Some((VariableSource::Plain(_), _))) => {
+            None if matches!(tables.modules_variable(&name), Some((VariableSource::Plain(_), _))) => {
                 Err("not changeable")
             }
             None => Err(
@@ -81,7 +82,7 @@ fn set(l: LuaState) -> CallOutcome {
             ),
             Some(false) => Err("not changeable"),
             Some(true) => {
-                let index = generation.variables().find(&name).expect("it is settable");
+                let index = tables.variables.find(&name).expect("it is settable");
                 match value {
                     Some(value) => {
                         let span = x.arena.push(&value);

@@ -79,10 +79,11 @@ fn by_worker(
 }
 
 fn dictionaries() -> [MetricFamily; 3] {
-    let told: Vec<(String, DictFigures)> =
-        dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
+    let reported: Vec<(String, DictFigures)> =
+        dicts().into_iter().map(|(name, dict)| (name, dict.reported())).collect();
     DICTIONARIES.map(|(name, help, kind, of)| {
-        let rows = told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect();
+        let rows =
+            reported.iter().map(|(name, reported)| (vec![("dict", name.clone())], of(reported))).collect();
         MetricFamily { name, help, kind, rows }
     })
 }
@@ -90,7 +91,9 @@ fn dictionaries() -> [MetricFamily; 3] {
 type OfDictionary = (&'static str, &'static str, MetricKind, fn(&DictFigures) -> u64);
 
 const DICTIONARIES: [OfDictionary; 3] = [
-    ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |told| told.capacity),
-    ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |told| told.used),
-    ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |told| told.entries),
+    ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |reported| {
+        reported.capacity
+    }),
+    ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |reported| reported.used),
+    ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |reported| reported.entries),
 ];

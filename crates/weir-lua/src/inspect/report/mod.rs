@@ -262,13 +262,13 @@ fn tell_dicts(what: &str) -> Option<FigureTable> {
         return None;
     }
     let rows = dicts().into_iter().map(|(name, dict)| {
-        let told = dict.told();
+        let reported = dict.reported();
         vec![
             FigureValue::Text(name),
-            FigureValue::Bytes(told.capacity),
-            FigureValue::Bytes(told.used),
-            FigureValue::Count(told.entries),
-            FigureValue::Count(told.full),
+            FigureValue::Bytes(reported.capacity),
+            FigureValue::Bytes(reported.used),
+            FigureValue::Count(reported.entries),
+            FigureValue::Count(reported.full),
         ]
     });
     let columns = &[

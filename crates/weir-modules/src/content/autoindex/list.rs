@@ -35,9 +35,9 @@ pub(crate) struct FailedCall {
 ///
 /// # Errors
 /// `opendir()`, and what keeps an entry from being looked at other than that it is gone or forbidden.
-pub(crate) fn read(folder: &[u8]) -> Result<Vec<DirectoryEntry>, FailedCall> {
+pub(crate) fn read(directory: &[u8]) -> Result<Vec<DirectoryEntry>, FailedCall> {
     let mut entries = Vec::new();
-    for name in open(folder)? {
+    for name in open(directory)? {
         let name = name.map_err(|error| failed("readdir()", &error))?;
         if name.file_name().as_bytes().starts_with(b".") {
             continue;
@@ -56,9 +56,9 @@ pub(crate) fn read(folder: &[u8]) -> Result<Vec<DirectoryEntry>, FailedCall> {
 ///
 /// # Errors
 /// `opendir()`.
-pub(crate) fn open(folder: &[u8]) -> Result<ReadDir, FailedCall> {
-    let folder = Path::new(OsStr::from_bytes(folder));
-    std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))
+pub(crate) fn open(directory: &[u8]) -> Result<ReadDir, FailedCall> {
+    let directory = Path::new(OsStr::from_bytes(directory));
+    std::fs::read_dir(directory).map_err(|error| failed("opendir()", &error))
 }
 
 /// What a name leads to; a link that leads nowhere is itself. `None`: it may not be looked at, or is gone by now.
@@ -89,15 +89,15 @@ mod tests {
     #[test]
     fn directories_come_first_and_dots_stay_hidden() {
         let dir = weir_test::TempDir::new();
-        let folder = dir.path().join("list");
-        std::fs::create_dir_all(folder.join("z")).expect("a fresh folder");
+        let directory = dir.path().join("list");
+        std::fs::create_dir_all(directory.join("z")).expect("a fresh folder");
         for name in ["b", "a", ".hidden"] {
-            std::fs::write(folder.join(name), name).expect("writable");
+            std::fs::write(directory.join(name), name).expect("writable");
         }
-        std::os::unix::fs::symlink("nowhere", folder.join("lost")).expect("fresh");
-        std::os::unix::fs::symlink("z", folder.join("link")).expect("fresh");
-        std::os::unix::fs::symlink("loop", folder.join("loop")).expect("fresh");
-        let bytes = folder.as_os_str().as_bytes();
+        std::os::unix::fs::symlink("nowhere", directory.join("lost")).expect("fresh");
+        std::os::unix::fs::symlink("z", directory.join("link")).expect("fresh");
+        std::os::unix::fs::symlink("loop", directory.join("loop")).expect("fresh");
+        let bytes = directory.as_os_str().as_bytes();
         let seen = |entry: &DirectoryEntry| {
             (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size)
         };
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((list[0].1, list[2].1, list[5].1), (FileKind::Dir, FileKind::File, FileKind::Other));
         assert_eq!((list[2].2, list[5].2), (1, 7), "a link to nowhere has the length of its goal's name");
         assert!(open(bytes).is_ok());
-        std::fs::remove_dir_all(&folder).expect("ours");
+        std::fs::remove_dir_all(&directory).expect("ours");
         assert!(open(bytes).is_err());
         let error = read(bytes).expect_err("gone");
         assert_eq!((error.call, error.errno), ("opendir()", ENOENT));

@@ -129,12 +129,12 @@ pub(super) fn look_through(path: &Path) -> DiskResult<FileMeta> {
 }
 
 /// A user that may read files may enter their directory.
-pub(super) fn folder_access(access: u32) -> u32 {
+pub(super) fn directory_access(access: u32) -> u32 {
     access | (access & 0o444) >> 2
 }
 
 /// Makes one directory.
-pub(super) fn make_folder(path: &Path, access: u32) -> DiskResult {
+pub(super) fn make_directory(path: &Path, access: u32) -> DiskResult {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| DiskFailure::of("mkdir()", path, &error))
 }
@@ -146,22 +146,22 @@ pub(super) fn delete_file(path: &Path) -> DiskOutcome {
 }
 
 /// Removes a directory with all that is in it. Goes on where something can't be removed; what counts is the outermost.
-pub(super) fn delete_folder(path: &Path) -> DiskOutcome {
+pub(super) fn delete_directory(path: &Path) -> DiskOutcome {
     let mut done = DiskOutcome::default();
     empty(path, &mut done.passed);
     done.failed = fs::remove_dir(path).err().map(|error| DiskFailure::of("rmdir()", path, &error));
     done
 }
 
-fn empty(folder: &Path, failures: &mut Vec<DiskFailure>) {
-    let entries = match fs::read_dir(folder) {
+fn empty(directory: &Path, failures: &mut Vec<DiskFailure>) {
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) => return failures.push(DiskFailure::of("opendir()", folder, &error)),
+        Err(error) => return failures.push(DiskFailure::of("opendir()", directory, &error)),
     };
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(error) => return failures.push(DiskFailure::of("readdir()", folder, &error)),
+            Err(error) => return failures.push(DiskFailure::of("readdir()", directory, &error)),
         };
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -188,7 +188,7 @@ pub(super) struct ArrivingFile {
     /// The time of modification that it gets before, seconds since 1970.
     pub(super) modified: Option<i64>,
     /// Directories missing on the way are made, with these bits.
-    pub(super) folders: Option<u32>,
+    pub(super) directories: Option<u32>,
 }
 
 impl ArrivingFile {
@@ -204,7 +204,7 @@ impl ArrivingFile {
             set.map_err(|error| DiskFailure::of("futimes()", from, &error))?;
         }
         let mut renamed = fs::rename(from, to);
-        if let (Err(error), Some(access), Some(parent)) = (&renamed, self.folders, to.parent())
+        if let (Err(error), Some(access), Some(parent)) = (&renamed, self.directories, to.parent())
             && error.raw_os_error() == Some(ENOENT)
         {
             let made = DirBuilder::new().recursive(true).mode(access).create(parent);
@@ -285,13 +285,13 @@ fn create_beside(path: &Path, access: u32) -> DiskResult<(PathBuf, File)> {
 ///
 /// # Errors
 /// The directory itself can't be made.
-pub(super) fn move_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
+pub(super) fn move_directory(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
     if fs::rename(from, to).is_ok() {
         return Ok(DiskOutcome::default());
     }
-    let mut done = copy_folder(from, to)?;
+    let mut done = copy_directory(from, to)?;
     if done.passed.is_empty() {
-        return Ok(delete_folder(from));
+        return Ok(delete_directory(from));
     }
     done.failed = done.passed.pop();
     Ok(done)
@@ -301,9 +301,9 @@ pub(super) fn move_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
 ///
 /// # Errors
 /// The directory itself can't be made.
-pub(super) fn copy_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
+pub(super) fn copy_directory(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
     let mode = look(from)?.mode & 0o777;
-    make_folder(to, mode)?;
+    make_directory(to, mode)?;
     let mut done = DiskOutcome::default();
     copy_inside(from, to, &mut done.passed);
     Ok(done)
@@ -323,7 +323,7 @@ fn copy_inside(from: &Path, to: &Path, failures: &mut Vec<DiskFailure>) {
         let (path, copy) = (entry.path(), to.join(entry.file_name()));
         let result = match look(&path) {
             Ok(meta) if meta.kind == weir_rt::file::FileKind::Dir => {
-                make_folder(&copy, meta.mode & 0o777).map(|()| copy_inside(&path, &copy, failures))
+                make_directory(&copy, meta.mode & 0o777).map(|()| copy_inside(&path, &copy, failures))
             }
             Ok(meta) if meta.kind == weir_rt::file::FileKind::File => copy_file(&path, &copy),
             Ok(_) => Ok(()),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_copied_and_removed_with_all_that_is_in_it() {
+    fn a_directory_is_copied_and_removed_with_all_that_is_in_it() {
         let root = TempDir::new();
         let (from, to) = (root.path().join("from"), root.path().join("to"));
         fs::create_dir_all(from.join("a/b")).expect("fresh");
@@ -363,12 +363,12 @@ mod tests {
         fs::set_permissions(from.join("a/b/file"), Permissions::from_mode(0o640)).expect("ours");
         std::os::unix::fs::symlink("/etc", from.join("link")).expect("fresh");
         set_modified(&from.join("a/b/file"), 1_000_000).expect("ours");
-        let done = copy_folder(&from, &to).expect("made");
+        let done = copy_directory(&from, &to).expect("made");
         assert!(done.passed.is_empty() && done.failed.is_none(), "{done:?}");
         let meta = stat(&to.join("a/b/file")).expect("copied");
         assert_eq!((meta.size, meta.mtime_s, meta.mode & 0o777), (4, 1_000_000, 0o640));
         assert!(lstat(&to.join("link")).is_err());
-        let done = delete_folder(&from);
+        let done = delete_directory(&from);
         assert!(done.passed.is_empty() && done.failed.is_none() && !from.exists(), "{done:?}");
         assert!(Path::new("/etc").exists());
     }

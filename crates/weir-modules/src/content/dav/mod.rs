@@ -120,8 +120,8 @@ impl DavSettings {
     }
 
     /// Permission bits of directories: a user that may read a file may enter its directory.
-    fn folder_access(&self) -> u32 {
-        disk::folder_access(self.access)
+    fn directory_access(&self) -> u32 {
+        disk::directory_access(self.access)
     }
 }
 
@@ -161,8 +161,8 @@ async fn delete(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         Err(failure) if failure.is_not_a_directory() => return failed(x, &failure, NotFound(409)),
         Err(failure) => return failed(x, &failure, NotFound(404)),
     };
-    let folder = found.kind == FileKind::Dir;
-    if folder {
+    let directory = found.kind == FileKind::Dir;
+    if directory {
         if !path.slash {
             let failure = DiskFailure::is_directory("DELETE", &path.full);
             x.log_error(&failure);
@@ -174,8 +174,8 @@ async fn delete(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     } else if !matches!(depth(x, DepthField::Zero), DepthField::Zero | DepthField::Infinity) {
         return refuse(x, 400, "\"Depth\" header must be 0 or infinity");
     }
-    let gone = disk::away(x, move || match folder {
-        true => disk::delete_folder(&path.bare),
+    let gone = disk::away(x, move || match directory {
+        true => disk::delete_directory(&path.bare),
         false => disk::delete_file(&path.bare),
     })
     .await;
@@ -196,8 +196,8 @@ async fn mkcol(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         Ok(path) => path,
         Err(verdict) => return verdict,
     };
-    let access = settings.folder_access();
-    match disk::away(x, move || disk::make_folder(&path.bare, access)).await {
+    let access = settings.directory_access();
+    match disk::away(x, move || disk::make_directory(&path.bare, access)).await {
         Ok(()) => {
             set_location(x);
             Verdict::Status(201)

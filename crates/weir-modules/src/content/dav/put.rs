@@ -47,7 +47,7 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         to: path,
         access: Some(settings.access),
         modified: x.request.value(&x.arena, KnownField::Date).and_then(date::parse),
-        folders: settings.create_path.then(|| settings.folder_access()),
+        directories: settings.create_path.then(|| settings.directory_access()),
     };
     match disk::away(x, move || arrival.settle()).await {
         Ok(()) => body.keep(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_engine::conf::core::AliasedPart;
+use weir_engine::settings::location::AliasedPart;
 use weir_engine::{Exchange, Verdict};
 use weir_http::{KnownField, Method, uri};
 use weir_rt::file::FileKind;
@@ -64,16 +64,18 @@ pub(super) async fn transfer(settings: &DavSettings, x: &mut Exchange) -> Verdic
             let uri = String::from_utf8_lossy(x.uri()).into_owned();
             refuse(x, 400, format_args!("\"{uri}\" is collection"))
         }
-        Ok(_) => folder(x, source, goal, there).await,
+        Ok(_) => directory(x, source, goal, there).await,
     }
 }
 
 async fn file(settings: &DavSettings, x: &mut Exchange, source: DavPath, goal: TransferGoal) -> Verdict {
     let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.full, goal.place.bare);
-    let folders = settings.folder_access();
+    let directories = settings.directory_access();
     let done = disk::away(x, move || match moves {
-        true => ArrivingFile { from, to, access: None, modified: None, folders: Some(folders) }.settle(),
+        true => {
+            ArrivingFile { from, to, access: None, modified: None, directories: Some(directories) }.settle()
+        }
         false => disk::copy_file(&from, &to),
     });
     match done.await {
@@ -83,13 +85,13 @@ async fn file(settings: &DavSettings, x: &mut Exchange, source: DavPath, goal: T
 }
 
 /// `there`: what is in the way, if anything, is a directory.
-async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Option<bool>) -> Verdict {
+async fn directory(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Option<bool>) -> Verdict {
     let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.bare, goal.place.bare);
-    if let Some(is_folder) = there {
+    if let Some(is_directory) = there {
         let to = to.clone();
-        let gone = disk::away(x, move || match is_folder {
-            true => disk::delete_folder(&to),
+        let gone = disk::away(x, move || match is_directory {
+            true => disk::delete_directory(&to),
             false => disk::delete_file(&to),
         })
         .await;
@@ -98,8 +100,8 @@ async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Op
         }
     }
     let done = disk::away(x, move || match moves {
-        true => disk::move_folder(&from, &to),
-        false => disk::copy_folder(&from, &to),
+        true => disk::move_directory(&from, &to),
+        false => disk::copy_directory(&from, &to),
     });
     match done.await {
         Ok(done) => match report(x, done) {
@@ -227,8 +229,8 @@ fn overlap(x: &Exchange, source: &DavPath, goal: &TransferGoal) -> Option<Verdic
             format!("both URI \"{uri}\" and \"Destination\" URI \"{field}\" point to the same location");
         return Some(refuse(x, 403, why));
     }
-    let folders = source.slash || goal.place.slash;
-    let nested = folders && (to.starts_with(from) || from.starts_with(to));
+    let directories = source.slash || goal.place.slash;
+    let nested = directories && (to.starts_with(from) || from.starts_with(to));
     nested.then(|| not_to_collection(x, goal, 403))
 }
 

@@ -2,8 +2,8 @@
 
 /// How much the client likes the coding `token`, in thousandths; `None` if it does not take it.
 pub(crate) fn quality(accept: &[u8], token: &str) -> Option<u16> {
-    let behind = named(accept, token.as_bytes())?;
-    let parameters = match trim(behind) {
+    let after = named(accept, token.as_bytes())?;
+    let parameters = match trim(after) {
         [] | [b',', ..] => return Some(1000),
         [b';', rest @ ..] => trim(rest),
         _ => return None,

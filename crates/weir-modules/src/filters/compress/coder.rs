@@ -165,14 +165,8 @@ impl<C: BodyCoder> BodyFilter for CompressingBody<C> {
         self.postpone = 0;
         let used_up = self.pack(output).map_err(|CoderFailure(message)| {
             x.log_error(&message);
-            match self.coding {
-                Some(_) => {
-                    EngineError { kind: EngineErrorKind::Internal, side: FaultSide::Server, errno: None }
-                }
-                None => {
-                    EngineError { kind: EngineErrorKind::Protocol, side: FaultSide::Upstream, errno: None }
-                }
-            }
+            let side = if self.coding.is_some() { FaultSide::Server } else { FaultSide::Upstream };
+            EngineError { kind: EngineErrorKind::Filter, side, errno: None }
         })?;
         if self.ended
             && let Some(coding) = self.coding

@@ -51,9 +51,10 @@ impl BodyCoder for GzipCoder {
     ) -> Result<DeflateProgress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         if let WrittenPart::Header(from) = self.part {
-            given = copy(&HEADER[from..], output);
+            let header = header(self.state.encoder.settings().level);
+            given = copy(&header[from..], output);
             self.part = WrittenPart::Header(from + given);
-            if from + given < HEADER.len() {
+            if from + given < header.len() {
                 return Ok(DeflateProgress { taken, given, done: false });
             }
             self.part = WrittenPart::Data;
@@ -122,8 +123,16 @@ impl ReusedState for DeflateState {
     }
 }
 
-/// Deflate data, no fields, no time, made on Unix.
-const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+/// Deflate data, no fields, no time, made on Unix; XFL says that the compressor was at its fastest or its best (RFC 1952
+/// section 2.3.1), as zlib's does.
+fn header(level: u8) -> [u8; 10] {
+    let extra = match level {
+        1 => 4,
+        9 => 2,
+        _ => 0,
+    };
+    [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, extra, 3]
+}
 
 #[cfg(test)]
 mod tests {

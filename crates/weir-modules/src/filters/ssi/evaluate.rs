@@ -39,8 +39,8 @@ pub(super) fn path(x: &mut Exchange, state: &SsiState, written: &[u8]) -> Result
         return Ok(value);
     }
     let uri = x.uri();
-    let folder = uri.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-    Ok([&uri[..folder], &value].concat())
+    let directory = uri.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    Ok([&uri[..directory], &value].concat())
 }
 
 /// The value of a variable, of the pages or of the configuration.

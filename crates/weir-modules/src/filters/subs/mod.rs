@@ -272,7 +272,7 @@ impl BodyFilter for SubsBody {
             Ok(false) => Ok(FilterStep::Full),
             Err(GivenUp(reason)) => {
                 x.log(LogLevel::Alert, &reason);
-                Err(EngineError { kind: EngineErrorKind::Internal, side: FaultSide::Server, errno: None })
+                Err(EngineError { kind: EngineErrorKind::Filter, side: FaultSide::Server, errno: None })
             }
         }
     }

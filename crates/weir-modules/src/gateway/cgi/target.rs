@@ -21,7 +21,7 @@ use weir_upstream::{UpstreamFamily, UpstreamProtocol, UpstreamSettings, Upstream
 pub(crate) struct CgiPass {
     place: Place,
     script: ValueScript,
-    group: Option<Arc<Upstream>>,
+    upstream: Option<Arc<Upstream>>,
     /// What precedes addresses, for TLS with an `s` before it.
     scheme: Option<&'static str>,
     /// The address is known, and speaks TLS.
@@ -79,7 +79,7 @@ impl CgiPass {
         *slot = Some(CgiPass {
             place: line.args().first().unwrap_or(&line.line().name).span,
             script,
-            group: None,
+            upstream: None,
             scheme,
             secure,
         });
@@ -88,7 +88,7 @@ impl CgiPass {
 
     /// Whether its servers may speak TLS.
     pub(crate) fn may_be_secure(&self) -> bool {
-        self.secure || self.scheme.is_some() && self.group.is_none()
+        self.secure || self.scheme.is_some() && self.upstream.is_none()
     }
 
     /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address, which must have a port.
@@ -96,14 +96,14 @@ impl CgiPass {
         let Some(text) = self.script.constant() else { return Ok(()) };
         let text = String::from_utf8_lossy(text).into_owned();
         let found = registry.shared::<Upstreams>().named(&text, None);
-        self.group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
+        self.upstream = Some(found.map_err(|message| unresolved(message).at(self.place))?);
         Ok(())
     }
 
     pub(crate) fn install(&self, worker: &Rc<Worker>) -> CgiTarget {
-        let to = match &self.group {
-            Some(group) => CgiDestination::Fixed {
-                group: weir_upstream::of_worker(worker).upstreams.group(group),
+        let to = match &self.upstream {
+            Some(upstream) => CgiDestination::Fixed {
+                upstream: weir_upstream::of_worker(worker).upstreams.upstream(upstream),
                 secure: self.secure.then(|| Text::shared(self.script.constant().unwrap_or_default())),
             },
             None => CgiDestination::Computed(self.script.clone()),
@@ -129,15 +129,15 @@ pub(crate) fn pass_requests<P: UpstreamProtocol + 'static>(
 
 /// The address after its scheme, and whether that is the one for TLS.
 fn parts<'t>(text: &'t str, scheme: Option<&str>) -> (&'t str, bool) {
-    let behind = |text: &'t str, start: &str| {
+    let after = |text: &'t str, start: &str| {
         let (begin, rest) = text.split_at_checked(start.len())?;
         begin.eq_ignore_ascii_case(start).then_some(rest)
     };
     let Some(scheme) = scheme else { return (text, false) };
-    if let Some(rest) = behind(text, scheme) {
+    if let Some(rest) = after(text, scheme) {
         return (rest, false);
     }
-    match behind(text, "s").and_then(|rest| behind(rest, scheme)) {
+    match after(text, "s").and_then(|rest| after(rest, scheme)) {
         Some(rest) => (rest, true),
         None => (text, false),
     }
@@ -163,7 +163,7 @@ pub(crate) struct CgiTarget {
 
 enum CgiDestination {
     /// Known when the configuration is read; the name of servers that speak TLS.
-    Fixed { group: Rc<LocalUpstream>, secure: Option<Text> },
+    Fixed { upstream: Rc<LocalUpstream>, secure: Option<Text> },
     /// Computed for each request.
     Computed(ValueScript),
 }
@@ -176,11 +176,11 @@ impl weir_upstream::PassTarget for CgiTarget {
     /// As there; where the module has schemes, [`SecureName`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match &self.to {
-            CgiDestination::Fixed { group, secure } => {
+            CgiDestination::Fixed { upstream, secure } => {
                 if self.scheme.is_some() {
                     x.state::<SecureName>().0 = secure.clone();
                 }
-                Ok(group.clone())
+                Ok(upstream.clone())
             }
             CgiDestination::Computed(script) => {
                 let value = script.value(x);
@@ -198,7 +198,7 @@ impl weir_upstream::PassTarget for CgiTarget {
 
 async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
     let link = x.server.generation();
-    let known = link.configuration.tables.shared::<Upstreams>().is_some_and(|all| all.find(host).is_some());
+    let known = link.configuration.shared::<Upstreams>().is_some_and(|all| all.find(host).is_some());
     let wrong = match check(host) {
         Err(message) => message,
         Ok(()) if !known && lacks_port(host) => format!("no port in upstream \"{host}\""),

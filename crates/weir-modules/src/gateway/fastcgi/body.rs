@@ -1,7 +1,7 @@
 //! The body of a response, taken out of its records.
 
 use weir_engine::log::LogLevel;
-use weir_http::fastcgi::{RecordEvent, RecordKind, RecordReader};
+use weir_http::fastcgi::{FastcgiConnection, RecordEvent, RecordKind, RecordReader};
 use weir_upstream::protocol::BodyDecode;
 
 /// Reads records after the head.
@@ -12,18 +12,31 @@ pub(super) struct FastcgiBody {
     rest: Option<u64>,
     /// Such a response has none, whatever the application sends.
     wanted: bool,
-    /// The connection shall be kept alive: its end is not the response's.
-    keep: bool,
+    /// Whether the connection's end is the response's.
+    connection: FastcgiConnection,
     /// The message that comes on stderr.
     stderr: Vec<u8>,
     messages: Vec<(LogLevel, String)>,
     /// Messages that the log has got.
-    told: u32,
+    reported: u32,
 }
 
 impl FastcgiBody {
-    pub(super) fn new(reader: RecordReader, length: Option<u64>, wanted: bool, keep: bool) -> FastcgiBody {
-        FastcgiBody { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new(), told: 0 }
+    pub(super) fn new(
+        reader: RecordReader,
+        length: Option<u64>,
+        wanted: bool,
+        connection: FastcgiConnection,
+    ) -> FastcgiBody {
+        FastcgiBody {
+            reader,
+            rest: length,
+            wanted,
+            connection,
+            stderr: Vec::new(),
+            messages: Vec::new(),
+            reported: 0,
+        }
     }
 
     /// Content of stdout, as much of it as the response may have; how many bytes are more than that.
@@ -47,8 +60,8 @@ impl FastcgiBody {
     /// A message of the application, for the error log.
     fn complain(&mut self) {
         let message = std::mem::take(&mut self.stderr);
-        self.told = self.told.saturating_add(1);
-        if self.told <= STDERR {
+        self.reported = self.reported.saturating_add(1);
+        if self.reported <= STDERR {
             self.messages
                 .push((LogLevel::Error, format!("{} while reading upstream", stderr_text(&message))));
         }
@@ -100,7 +113,7 @@ impl BodyDecode for FastcgiBody {
     /// nginx takes any end of a connection that is not kept alive for that of the response, and leaves a client waiting
     /// whose Content-Length says more.
     fn may_end(&self) -> bool {
-        !self.keep && !matches!(self.rest, Some(1..))
+        self.connection == FastcgiConnection::Closed && !matches!(self.rest, Some(1..))
     }
 }
 
@@ -120,12 +133,19 @@ const MORE_THAN_SAID: &str =
 
 #[cfg(test)]
 mod tests {
+    use weir_http::fastcgi::FastcgiConnection::{Closed, Kept};
     use weir_http::fastcgi::{RecordWriter, finish, record, record_head};
 
     use super::*;
 
-    fn answer(length: Option<u64>, wanted: bool, keep: bool, wire: &[u8]) -> Result<(String, bool), String> {
-        let mut body = FastcgiBody::new(RecordReader::new(RecordWriter::Application), length, wanted, keep);
+    fn read(
+        length: Option<u64>,
+        wanted: bool,
+        connection: FastcgiConnection,
+        wire: &[u8],
+    ) -> Result<(String, bool), String> {
+        let mut body =
+            FastcgiBody::new(RecordReader::new(RecordWriter::Application), length, wanted, connection);
         let mut out = Vec::new();
         let (taken, done) = body.decode(wire, &mut out)?;
         let said: Vec<_> = body.messages().into_iter().map(|(_, text)| text).collect();
@@ -139,19 +159,19 @@ mod tests {
         record(&mut wire, RecordKind::Stdout, b"abc");
         record(&mut wire, RecordKind::Stderr, b"oh.\n");
         assert_eq!(
-            answer(None, true, false, &wire),
+            read(None, true, Closed, &wire),
             Ok(("abc|FastCGI sent in stderr: \"oh\" while reading upstream".into(), false))
         );
         record_head(&mut wire, RecordKind::Stdout, 0);
-        assert!(answer(None, true, false, &wire).is_ok_and(|(_, done)| !done));
-        let early = answer(Some(4), true, true, &wire);
+        assert!(read(None, true, Closed, &wire).is_ok_and(|(_, done)| !done));
+        let early = read(Some(4), true, Kept, &wire);
         assert_eq!(early, Err("upstream prematurely closed FastCGI stdout".to_owned()));
         finish(&mut wire, 0);
-        assert!(answer(None, true, true, &wire).is_ok_and(|(_, done)| done));
+        assert!(read(None, true, Kept, &wire).is_ok_and(|(_, done)| done));
         assert!(
-            answer(Some(2), true, true, &wire)
+            read(Some(2), true, Kept, &wire)
                 .is_ok_and(|(text, done)| done && text.starts_with("ab|upstream sent more"))
         );
-        assert!(answer(None, false, true, &wire).is_ok_and(|(text, done)| done && text.starts_with('|')));
+        assert!(read(None, false, Kept, &wire).is_ok_and(|(text, done)| done && text.starts_with('|')));
     }
 }

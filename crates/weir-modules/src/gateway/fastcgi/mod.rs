@@ -19,6 +19,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::RegexPattern;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, UnnamedBlock, inherit};
+use weir_http::fastcgi::FastcgiConnection;
 use weir_upstream::UpstreamFamily;
 
 use crate::gateway::cgi::params::{ParamLine, RequestParams};
@@ -122,7 +123,10 @@ impl Module for FastCgi {
                 conf.params.as_deref().unwrap_or_default(),
                 settings.pass_request_headers,
             ),
-            keep: conf.keep_conn.unwrap_or(false),
+            connection: match conf.keep_conn {
+                Some(true) => FastcgiConnection::Kept,
+                _ => FastcgiConnection::Closed,
+            },
             catch_stderr: conf.catch_stderr.iter().flatten().map(|text| text.as_bytes().into()).collect(),
             settings: settings.clone(),
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
-use weir_http::fastcgi::{self, RecordEvent, RecordKind, RecordReader, RecordWriter};
+use weir_http::fastcgi::{self, FastcgiConnection, RecordEvent, RecordKind, RecordReader, RecordWriter};
 use weir_upstream::UpstreamSettings;
 use weir_upstream::protocol::{
     BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, RECORD, RequestFraming, UpstreamProtocol,
@@ -18,7 +18,7 @@ use crate::gateway::cgi::params::RequestParams;
 /// A location's way of speaking FastCGI.
 pub(super) struct FastCgiProtocol {
     pub(super) params: RequestParams,
-    pub(super) keep: bool,
+    pub(super) connection: FastcgiConnection,
     /// Text in messages that makes a response invalid.
     pub(super) catch_stderr: Vec<Box<[u8]>>,
     pub(super) settings: Arc<UpstreamSettings>,
@@ -48,7 +48,7 @@ impl UpstreamProtocol for FastCgiProtocol {
             x.log(LogLevel::Alert, &format_args!("fastcgi request record is too big: {len}"));
             return Err(Verdict::Status(500));
         }
-        fastcgi::begin(&mut out.head, self.keep);
+        fastcgi::begin(&mut out.head, self.connection);
         fastcgi::record(&mut out.head, RecordKind::Params, &params);
         fastcgi::record_head(&mut out.head, RecordKind::Params, 0);
         if self.settings.passes_body(x) {
@@ -56,7 +56,7 @@ impl UpstreamProtocol for FastCgiProtocol {
         } else {
             fastcgi::record_head(&mut out.head, RecordKind::Stdin, 0);
         }
-        out.keep_alive = self.keep;
+        out.keep_alive = self.connection == FastcgiConnection::Kept;
         Ok(())
     }
 
@@ -93,8 +93,12 @@ impl UpstreamProtocol for FastCgiProtocol {
         let found = self.step(x, coming, bytes, incoming)?;
         if let HeadProgress::Complete(_) = found {
             let length = if has_body(x, incoming.status) { incoming.content_length } else { None };
-            let body =
-                FastcgiBody::new(coming.reader.clone(), length, has_body(x, incoming.status), self.keep);
+            let body = FastcgiBody::new(
+                coming.reader.clone(),
+                length,
+                has_body(x, incoming.status),
+                self.connection,
+            );
             incoming.decoder = BodyDecoder::Other(Box::new(body));
             incoming.keep_alive = true;
         } else {

@@ -25,7 +25,7 @@ pub(super) struct GrpcPass {
 #[derive(Clone)]
 enum GrpcDestination {
     /// Known when the configuration is read.
-    Fixed { address: GrpcAddress, group: Option<Arc<Upstream>> },
+    Fixed { address: GrpcAddress, upstream: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(ValueScript),
 }
@@ -40,11 +40,11 @@ struct GrpcAddress {
 impl GrpcAddress {
     /// Takes the scheme off, if there is one.
     fn parse(text: &str) -> GrpcAddress {
-        let behind = |scheme: &str| {
+        let after = |scheme: &str| {
             let (start, rest) = text.split_at_checked(scheme.len())?;
             start.eq_ignore_ascii_case(scheme).then_some(rest)
         };
-        match (behind("grpc://"), behind("grpcs://")) {
+        match (after("grpc://"), after("grpcs://")) {
             (Some(host), _) => GrpcAddress { host: host.to_owned(), secure: false },
             (_, Some(host)) => GrpcAddress { host: host.to_owned(), secure: true },
             _ => GrpcAddress { host: text.to_owned(), secure: false },
@@ -79,7 +79,7 @@ impl GrpcPass {
             Some(text) => {
                 let address = GrpcAddress::parse(&String::from_utf8_lossy(text));
                 address.check().map_err(|message| line.fail_arg(0, message))?;
-                GrpcDestination::Fixed { address, group: None }
+                GrpcDestination::Fixed { address, upstream: None }
             }
         };
         *slot = Some(GrpcPass { place: line.args()[0].span, to });
@@ -96,19 +96,19 @@ impl GrpcPass {
 
     /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
-        if let GrpcDestination::Fixed { address, group } = &mut self.to {
+        if let GrpcDestination::Fixed { address, upstream } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&address.host, None);
-            *group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
+            *upstream = Some(found.map_err(|message| unresolved(message).at(self.place))?);
         }
         Ok(())
     }
 
     pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<GrpcTarget> {
         Ok(match &self.to {
-            GrpcDestination::Fixed { address, group } => {
-                let group = group.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
+            GrpcDestination::Fixed { address, upstream } => {
+                let upstream = upstream.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
                 GrpcTarget::Fixed {
-                    group: weir_upstream::of_worker(worker).upstreams.group(group),
+                    upstream: weir_upstream::of_worker(worker).upstreams.upstream(upstream),
                     host: Text::shared(address.host.as_bytes()),
                     secure: address.secure,
                 }
@@ -120,7 +120,7 @@ impl GrpcPass {
 
 /// Where a location's requests go, on one worker.
 pub(super) enum GrpcTarget {
-    Fixed { group: Rc<LocalUpstream>, host: Text, secure: bool },
+    Fixed { upstream: Rc<LocalUpstream>, host: Text, secure: bool },
     Computed(ValueScript),
 }
 
@@ -128,10 +128,10 @@ impl weir_upstream::PassTarget for GrpcTarget {
     /// As there; the [`PassGoal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
-            GrpcTarget::Fixed { group, host, secure } => {
+            GrpcTarget::Fixed { upstream, host, secure } => {
                 *x.state::<PassGoal>() =
                     PassGoal { host: Some(host.clone()), https: *secure, uri: None, whole: false };
-                Ok(group.clone())
+                Ok(upstream.clone())
             }
             GrpcTarget::Computed(script) => computed(x, script).await,
         }

@@ -26,7 +26,7 @@ pub(super) struct ProxyPass {
 #[derive(Clone)]
 enum ProxyDestination {
     /// Known when the configuration is read.
-    Fixed { url: PassUrl, group: Option<Arc<Upstream>> },
+    Fixed { url: PassUrl, upstream: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(ValueScript),
 }
@@ -97,7 +97,7 @@ impl ProxyPass {
                 if url.uri.is_some() && location.is_none() {
                     return Err(line.fail(NAMELESS));
                 }
-                ProxyDestination::Fixed { url, group: None }
+                ProxyDestination::Fixed { url, upstream: None }
             }
         };
         Ok(ProxyPass { place, to, url: line.arg(0).to_owned(), location })
@@ -123,24 +123,27 @@ impl ProxyPass {
     /// Finds the upstream: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let place = self.place;
-        if let ProxyDestination::Fixed { url, group } = &mut self.to {
+        if let ProxyDestination::Fixed { url, upstream } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&url.host, Some(url.port()));
-            *group = Some(found.map_err(|message| unresolved(message).at(place))?);
+            *upstream = Some(found.map_err(|message| unresolved(message).at(place))?);
         }
         Ok(())
     }
 
     pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<ProxyTarget> {
         Ok(match &self.to {
-            ProxyDestination::Fixed { url, group } => {
-                let group = group.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
+            ProxyDestination::Fixed { url, upstream } => {
+                let upstream = upstream.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
                 let goal = PassGoal {
                     host: Some(Text::shared(url.host.as_bytes())),
                     https: url.https,
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri)),
                     whole: false,
                 };
-                ProxyTarget::Fixed { group: weir_upstream::of_worker(worker).upstreams.group(group), goal }
+                ProxyTarget::Fixed {
+                    upstream: weir_upstream::of_worker(worker).upstreams.upstream(upstream),
+                    goal,
+                }
             }
             ProxyDestination::Computed(script) => ProxyTarget::Computed(script.clone()),
         })
@@ -153,7 +156,7 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 
 /// Where a location's requests go, on one worker.
 pub(super) enum ProxyTarget {
-    Fixed { group: Rc<LocalUpstream>, goal: PassGoal },
+    Fixed { upstream: Rc<LocalUpstream>, goal: PassGoal },
     Computed(ValueScript),
 }
 
@@ -210,9 +213,9 @@ impl weir_upstream::PassTarget for ProxyTarget {
 
     fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
         match self {
-            ProxyTarget::Fixed { group, .. } => {
+            ProxyTarget::Fixed { upstream, .. } => {
                 x.state::<SharedAim>();
-                Some(group)
+                Some(upstream)
             }
             ProxyTarget::Computed(_) => None,
         }
@@ -220,9 +223,9 @@ impl weir_upstream::PassTarget for ProxyTarget {
 
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
-            ProxyTarget::Fixed { group, .. } => {
+            ProxyTarget::Fixed { upstream, .. } => {
                 x.state::<SharedAim>();
-                Ok(group.clone())
+                Ok(upstream.clone())
             }
             ProxyTarget::Computed(script) => {
                 aim(x, script)?;

@@ -165,7 +165,7 @@ pub(super) fn compose(http: &HttpPass, x: &mut Exchange, out: &mut OutgoingReque
     frame(http, x, out);
     out.uri = uri(x)?;
     if http.version == 20 {
-        section(http, x, out, (method, host));
+        section(http, x, out, method, host);
         return Ok(());
     }
     let head = &mut out.head;
@@ -214,12 +214,7 @@ pub(super) fn compose(http: &HttpPass, x: &mut Exchange, out: &mut OutgoingReque
 }
 
 /// Composes the head of a request in HTTP/2.
-fn section(
-    http: &HttpPass,
-    x: &mut Exchange,
-    out: &mut OutgoingRequest,
-    (method, host): (Option<Text>, Text),
-) {
+fn section(http: &HttpPass, x: &mut Exchange, out: &mut OutgoingRequest, method: Option<Text>, host: Text) {
     let length = length(x, out.body.as_deref(), out.framing);
     let section = &mut out.section;
     if let Some(accept) = websocket(http, x) {

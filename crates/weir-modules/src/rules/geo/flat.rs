@@ -91,8 +91,8 @@ impl<A: GeoAddress> FlatCuts<A> {
     /// Ends the ranges that end before `until`, or all.
     fn close(&mut self, open: &mut Vec<(A, u32)>, default: u32, until: Option<A>) {
         while let Some((last, _)) = open.pop_if(|(last, _)| until.is_none_or(|until| *last < until)) {
-            if let Some(behind) = last.next() {
-                self.cut(behind, open.last().map_or(default, |(_, value)| *value));
+            if let Some(after) = last.next() {
+                self.cut(after, open.last().map_or(default, |(_, value)| *value));
             }
         }
     }

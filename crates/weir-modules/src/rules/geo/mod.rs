@@ -233,8 +233,8 @@ impl GeoTable {
         if let Some(trust) = &self.proxies {
             let fields = x.request.head.fields.iter().rev();
             let named = fields.filter(|field| field.known == KnownField::XForwardedFor);
-            if let Some(told) = trust.many(addr, named.map(|field| x.arena.get(field.value))) {
-                return told.ip();
+            if let Some(reported) = trust.many(addr, named.map(|field| x.arena.get(field.value))) {
+                return reported.ip();
             }
         }
         addr.ip()

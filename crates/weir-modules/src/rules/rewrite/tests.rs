@@ -16,7 +16,7 @@ fn text(line: &str) -> String {
 /// How the server of `line` responds: the kind of response, its status, its text.
 fn answer(line: &str) -> String {
     let configuration = conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-    let conf: &RewriteConf = configuration.servers[0].confs.get();
+    let conf: &RewriteConf = configuration.servers()[0].confs.get();
     let constant = |value| match value {
         WorkerValue::Constant(Text::Shared(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         WorkerValue::Constant(_) => String::new(),
@@ -131,7 +131,7 @@ fn conditions_in_every_spelling() {
     ] {
         let configuration =
             conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let conf: &RewriteConf = configuration.servers[0].confs.get();
+        let conf: &RewriteConf = configuration.servers()[0].confs.get();
         let Some((_, RewriteInstruction::If(condition, 0))) = conf.code.first() else {
             panic!("no if in {line}")
         };
@@ -150,7 +150,7 @@ fn blocks_inside_have_settings_and_inherit_the_rest() {
     let inside = "set $a 1; location / { rewrite_log on; if ($a) { root /b; } set $b 1;
         if ($b) { break; uninitialized_variable_warn off; } location /c { if ($a) { } } }";
     let configuration = conf::test::load(&text(inside), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-    let location = &configuration.servers[0].locations[0];
+    let location = &configuration.servers()[0].locations[0];
     assert_eq!((location.nested.len(), location.locations[0].nested.len()), (2, 1));
     let last = location.nested[1].get::<RewriteConf>();
     assert_eq!((last.log, last.warn, last.code.len()), (Some(true), Some(false), 1));

@@ -112,7 +112,11 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
                 Err(SendError::Truncated) => TurnReason::Gone(RecvOutcome::Eof),
             });
         }
-        wire.stream.poll_recv(cx, Some(&wire.timer)).map(|received| match received {
+        let received = match mux.has_uploads() {
+            true => wire.stream.poll_recv_long(cx, Some(&wire.timer), UPLOADED),
+            false => wire.stream.poll_recv(cx, Some(&wire.timer)),
+        };
+        received.map(|received| match received {
             RecvOutcome::Data(buf) => TurnReason::Received(buf),
             RecvOutcome::TimedOut => TurnReason::Expired,
             gone => TurnReason::Gone(gone),
@@ -184,6 +188,9 @@ async fn linger(wire: &ClientWire, ms: u64) {
         }
     }
 }
+
+/// Bytes that are received at once while clients' content comes.
+const UPLOADED: usize = 64 * 1024;
 
 /// How much is read of a client that sends on: what was under way fits, and a client that floods is not served in this
 /// way, too.

@@ -76,12 +76,12 @@ impl ClientCertificateCheck {
         let of = |why: &dyn std::fmt::Display| format!("{why}, responder: {}", responder.url);
         let bytes = responder.ask(names, &id).await.map_err(|why| of(&why))?;
         let now = weir_rt::unix_time().0;
-        let answer = ocsp::answer(&bytes, certificate, issuer, path, OcspSigner::Issuer, now);
-        let answer = answer.map_err(|error| of(&error))?;
+        let response = ocsp::check_response(&bytes, certificate, issuer, path, OcspSigner::Issuer, now);
+        let response = response.map_err(|error| of(&error))?;
         if let Some(cache) = &self.cache {
-            cache.add(id, answer, now);
+            cache.add(id, response, now);
         }
-        Ok(answer.status)
+        Ok(response.status)
     }
 }
 
@@ -120,7 +120,7 @@ impl AnswerCache {
     }
 
     /// When it is full, what has expired makes room, then the one that was used longest ago.
-    fn add(&self, id: Vec<u8>, answer: OcspAnswer, now: u64) {
+    fn add(&self, id: Vec<u8>, response: OcspAnswer, now: u64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= self.most {
             kept.retain(|_, it| it.until >= now);
@@ -130,8 +130,8 @@ impl AnswerCache {
         {
             kept.remove(&oldest);
         }
-        let until = answer.until.unwrap_or(u64::MAX);
-        kept.insert(id, CachedStatus { status: answer.status, until, used: now });
+        let until = response.until.unwrap_or(u64::MAX);
+        kept.insert(id, CachedStatus { status: response.status, until, used: now });
     }
 }
 
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn answers_are_kept_as_long_as_they_hold_and_there_is_room() {
         let cache = AnswerCache::new(512);
-        let answer = |until| OcspAnswer { status: CertificateStatus::Revoked, until };
-        cache.add(vec![1], answer(Some(20)), 10);
-        cache.add(vec![2], answer(None), 11);
+        let response = |until| OcspAnswer { status: CertificateStatus::Revoked, until };
+        cache.add(vec![1], response(Some(20)), 10);
+        cache.add(vec![2], response(None), 11);
         assert_eq!(cache.find(&[1], 20), Some(CertificateStatus::Revoked));
         assert_eq!(cache.find(&[1], 21), None);
-        cache.add(vec![3], answer(Some(100)), 21);
-        cache.add(vec![4], answer(Some(100)), 22);
+        cache.add(vec![3], response(Some(100)), 21);
+        cache.add(vec![4], response(Some(100)), 22);
         let there = [1, 2, 3, 4].map(|id: u8| cache.find(&[id], 22).is_some());
         assert_eq!(there, [false, false, true, true], "the expired one went, then the one not used for long");
     }

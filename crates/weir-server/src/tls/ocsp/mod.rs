@@ -58,7 +58,7 @@ impl OcspResponder {
         let mut last = format!("{} could not be resolved", self.host);
         for addr in self.addresses(names).await? {
             match self.exchange(&addr, id).await {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(why) => last = format!("{why}, peer: {addr}"),
             }
         }
@@ -110,8 +110,8 @@ impl OcspResponder {
                 RecvOutcome::TimedOut => return Err("OCSP responder timed out".to_owned()),
                 RecvOutcome::Err(errno) => return Err(failed("recv()", errno)),
             };
-            if let Some(answer) = body(&received, ended)? {
-                return Ok(answer);
+            if let Some(response) = body(&received, ended)? {
+                return Ok(response);
             }
         }
     }

@@ -47,7 +47,7 @@ struct StaplingState {
 /// Times are seconds since 1970.
 #[derive(Clone, Debug, Default)]
 struct KnownStaple {
-    answer: Option<HeldStaple>,
+    response: Option<HeldStaple>,
     /// From then on it is asked again.
     refresh: u64,
     /// A request to the responder is in flight.
@@ -118,14 +118,14 @@ impl OcspStapling {
             due.into_iter().for_each(|at| self.ask_soon(at, names));
             state = self.lock();
         }
-        let expired = |known: &KnownStaple| known.answer.as_ref().is_some_and(|held| held.until < now);
+        let expired = |known: &KnownStaple| known.response.as_ref().is_some_and(|held| held.until < now);
         if state.known.iter().any(expired) {
             for known in state.known.iter_mut().filter(|known| expired(known)) {
-                known.answer = None;
+                known.response = None;
             }
             state.configs = None;
         }
-        if state.known.iter().all(|known| known.answer.is_none()) {
+        if state.known.iter().all(|known| known.response.is_none()) {
             return plain[usize::from(http2)].clone();
         }
         let known = &state.known;
@@ -145,7 +145,7 @@ impl OcspStapling {
     fn stapled(&self, known: &[KnownStaple]) -> Vec<Certificate> {
         let mut certificates = self.certificates.clone();
         for (asked, known) in self.asked.iter().zip(known) {
-            if let Some(held) = &known.answer {
+            if let Some(held) = &known.response {
                 let certificate = &mut certificates[asked.index];
                 *certificate = certificate.with_ocsp(Some(held.bytes.clone()));
             }
@@ -161,7 +161,7 @@ impl OcspStapling {
         match result {
             Ok(held) => {
                 known.refresh = refresh(now, held.until);
-                known.answer = Some(held);
+                known.response = Some(held);
                 state.configs = None;
             }
             Err(why) => {
@@ -233,10 +233,10 @@ async fn ask(asking: StapleRequest, names: ResponderNames) {
     let now = weir_rt::unix_time().0;
     let result = answered.and_then(|bytes| {
         let chain = stapling.certificates[*index].chain();
-        let answer = ocsp::answer(&bytes, &chain[0], issuer, chain, stapling.signer, now);
-        let answer = answer.map_err(|error| error.to_string())?;
-        match answer.status {
-            CertificateStatus::Good => Ok(HeldStaple { bytes, until: answer.until.unwrap_or(u64::MAX) }),
+        let response = ocsp::check_response(&bytes, &chain[0], issuer, chain, stapling.signer, now);
+        let response = response.map_err(|error| error.to_string())?;
+        match response.status {
+            CertificateStatus::Good => Ok(HeldStaple { bytes, until: response.until.unwrap_or(u64::MAX) }),
             other => Err(format!("certificate status \"{}\" in the OCSP response", other.name())),
         }
     });

@@ -5,9 +5,9 @@ use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_size};
 use weir_tls::suites;
 
 use super::{ClientVerify, KeyPolicy, OcspMode, SessionCacheSetting, SslConf};
-use crate::tls::command::conf_command;
 use crate::tls::ocsp::OcspResponder;
 use weir_engine::variable::ValueScript;
+use weir_upstream::tls_client::commands::TlsSide;
 use weir_upstream::tls_client::files::{self, BUILDING};
 use weir_upstream::tls_client::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
 
@@ -187,7 +187,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         .syntax("ssl_ciphers ciphers")
         .doc(
             "Enabled TLS 1.2 ciphers, as an OpenSSL cipher string; there are six, with ECDHE \
-             and AEAD, all enabled by default.",
+             and AEAD, all enabled by default. `@SECLEVEL=3` and more are refused.",
         ),
     SslRow::new("ssl_ecdh_curve", HERE, ONE, curves).syntax("ssl_ecdh_curve curve").default("auto").doc(
         "Key exchange groups, separated by colons: `X25519MLKEM768`, `X25519`, \
@@ -303,12 +303,16 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         .default("off")
         .doc("Rejects TLS handshakes for this server.")
         .example("server {\n    listen 443 ssl default_server;\n    ssl_reject_handshake on;\n}"),
-    SslRow::new("ssl_conf_command", HERE, TWO, conf_command).syntax("ssl_conf_command name value").doc(
-        "Sets an OpenSSL command: `Ciphersuites`, `Groups` or `Curves`, `CipherString`, \
-             or `Options` with a list of `ServerPreference`, `PrioritizeChaCha` and \
-             `SessionTicket` (each with `-` for its opposite). `KTLS` is accepted with a \
-             warning; options that describe what is so anyway are accepted; others are \
-             errors.",
+    SslRow::new("ssl_conf_command", HERE, TWO, |c, line| {
+        c.set().commands.get_or_insert_default().add(TlsSide::Server, line)
+    })
+    .syntax("ssl_conf_command name value")
+    .doc(
+        "Sets an OpenSSL command, after all other directives: `MinProtocol`, `MaxProtocol`, `Protocol`, \
+             `CipherString`, `Ciphersuites`, `Groups` (`Curves`, `ECDHParameters`), `SignatureAlgorithms`, \
+             `ClientSignatureAlgorithms`, `NumTickets`, `Certificate` with `PrivateKey`, or `Options` with a list of \
+             `ServerPreference`, `PrioritizeChaCha` and `SessionTicket` (each with `-` for its opposite). `KTLS` \
+             is accepted with a warning; options that describe what is so anyway are accepted; others are errors.",
     ),
     SslRow::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
         .syntax("ssl_ocsp on | off | leaf")

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{Balancer, DRAWS, RoundRobin, TriedPeers, draw};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 use weir_engine::variable::ValueScript;
 
@@ -41,8 +41,8 @@ impl Balancer for HashBalancer {
         drawn.or_else(|| self.turn.any(tried))
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }
 
@@ -96,8 +96,8 @@ impl Balancer for ConsistentHash {
         self.turn.any(tried)
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }
 

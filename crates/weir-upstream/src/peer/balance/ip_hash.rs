@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Balancer, RoundRobin, TriedPeers, draw};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 
 pub(super) struct IpHash {
@@ -38,8 +38,8 @@ impl Balancer for IpHash {
         drawn.or_else(|| self.turn.any(tried))
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }
 

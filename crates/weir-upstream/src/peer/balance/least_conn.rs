@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Balancer, RoundRobin, TriedPeers, now};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 
 pub(super) struct LeastConn {
@@ -36,7 +36,7 @@ impl Balancer for LeastConn {
         self.turn.primary(tried, |peer| !less(least, load(peer))).or_else(|| self.turn.any(tried))
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }

@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use super::{Balancer, RoundRobin, TriedPeers, now};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
 use crate::peer::response_time::{LONG, MEBIBYTE, TimeMeasure, cost};
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 
 /// The length of the body of `x`, if it is long; of one that does not say so much is expected.
@@ -56,7 +56,7 @@ impl Balancer for LeastTime {
         self.turn.primary(tried, |peer| cost(peer) <= least * 1.05).or_else(|| self.turn.any(tried))
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }

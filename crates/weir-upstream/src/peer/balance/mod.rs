@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub(crate) use least_time::long_body;
 pub use round_robin::RoundRobin;
 
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
 use crate::peer::response_time::TimeMeasure;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 use weir_engine::variable::ValueScript;
 
@@ -128,7 +128,7 @@ pub trait Balancer {
     fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>>;
 
     /// How a try of `peer` ended.
-    fn done(&mut self, _peer: &Arc<Peer>, _failed: bool) {}
+    fn done(&mut self, _peer: &Arc<Peer>, _outcome: PeerOutcome) {}
 }
 
 /// The peers that a request has asked already, and how far its method has come.

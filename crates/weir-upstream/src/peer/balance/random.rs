@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Balancer, DRAWS, RandomPreference, RoundRobin, TriedPeers, by_weight, draw, now, take, total};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 
 pub(super) struct RandomBalancer {
@@ -60,8 +60,8 @@ impl Balancer for RandomBalancer {
         drawn.or_else(|| self.turn.any(tried))
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        self.turn.done(peer, failed);
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        self.turn.done(peer, outcome);
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{Balancer, TriedPeers, now};
-use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
+use crate::peer::{Peer, PeerOutcome};
 use weir_engine::exchange::Exchange;
 
 /// A worker's turn among the peers.
@@ -117,8 +117,8 @@ impl Balancer for RoundRobin {
         self.next(tried, |_| true)
     }
 
-    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
-        if !failed || peer.max_fails == 0 {
+    fn done(&mut self, peer: &Arc<Peer>, outcome: PeerOutcome) {
+        if outcome == PeerOutcome::Fine || peer.max_fails == 0 {
             return;
         }
         let mut turns = self.primary.iter_mut().chain(&mut self.backup);
@@ -161,7 +161,7 @@ mod tests {
             RoundRobin::new(&Arc::new(UpstreamMembers { primary: vec![peer.clone()], backup: Vec::new() }));
         peer.chosen(now());
         peer.fail(now());
-        peer.done(true);
+        peer.done(PeerOutcome::Failed);
         let mut tried = TriedPeers::default();
         assert!(turn.next(&mut tried, |_| true).is_some());
         assert!(turn.next(&mut tried, |_| true).is_none());

@@ -11,14 +11,14 @@ pub(crate) struct Place {
     /// responses of both, so both must name it the same.
     pub(crate) other_ports: Vec<u16>,
     /// Its directory.
-    pub(crate) folder: String,
+    pub(crate) directory: String,
     /// The name it gives itself.
     pub(crate) product: String,
 }
 
 /// `bytes` with its changing parts replaced by their names, where they are what they should be.
 pub(crate) fn mask(bytes: &[u8], place: &Place) -> Vec<u8> {
-    let mut masked = replace(bytes, place.folder.as_bytes(), b"%%DIR%%");
+    let mut masked = replace(bytes, place.directory.as_bytes(), b"%%DIR%%");
     masked = replace_word(&masked, place.product.as_bytes(), b"%%PRODUCT%%");
     for (number, port) in place.ports.iter().enumerate().chain(place.other_ports.iter().enumerate()) {
         masked = replace_word(&masked, port.to_string().as_bytes(), format!("%%PORT_{number}%%").as_bytes());
@@ -107,7 +107,7 @@ fn changing_parts_get_names() {
     let place = Place {
         ports: vec![34567, 40000],
         other_ports: vec![11170],
-        folder: "/tmp/weir-1".to_owned(),
+        directory: "/tmp/weir-1".to_owned(),
         product: "nginx/1.2.3".to_owned(),
     };
     let masked = |text: &str| String::from_utf8_lossy(&mask(text.as_bytes(), &place)).into_owned();

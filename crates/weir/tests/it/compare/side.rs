@@ -64,8 +64,8 @@ impl Side {
             .start();
         let ports = (0..PORTS).take_while(|number| conf.contains(&format!("%%PORT_{number}%%")));
         let ports = ports.map(|number| server.port(number)).collect();
-        let folder = server.dir().path().to_string_lossy().into_owned();
-        let place = Place { ports, other_ports: Vec::new(), folder, product: format!("nginx/{version}") };
+        let directory = server.dir().path().to_string_lossy().into_owned();
+        let place = Place { ports, other_ports: Vec::new(), directory, product: format!("nginx/{version}") };
         Side { server, place, answers: Vec::new(), used: HashSet::new() }
     }
 

@@ -48,9 +48,9 @@ impl Sides {
             }
             if head != expected || ours.body != theirs.body {
                 let lengths = [&ours, &theirs].map(|response| response.body.len());
-                let told =
+                let reported =
                     format!("{request}\n  ours   {head:?}\n  nginx  {expected:?}\n  bytes {lengths:?}");
-                self.different.borrow_mut().push(told);
+                self.different.borrow_mut().push(reported);
             }
         }
         ours
@@ -117,8 +117,8 @@ pub(crate) fn files(builder: TestServerBuilder) -> TestServerBuilder {
 }
 
 /// Gives all files of a directory the same age, so that their tags are known.
-pub(crate) fn set_times(folder: &Path) {
-    for entry in fs::read_dir(folder).expect("our folder") {
+pub(crate) fn set_times(directory: &Path) {
+    for entry in fs::read_dir(directory).expect("our folder") {
         let file = File::open(entry.expect("our folder").path()).expect("our file");
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(SECOND)).expect("our file");
     }

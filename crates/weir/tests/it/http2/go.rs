@@ -17,13 +17,13 @@ fn client() -> Option<PathBuf> {
     let mut built = BUILT.lock().expect("nobody panics while it builds");
     if built.is_none() {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/go_client.go");
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let program = folder.join(format!("go_client-{}", std::process::id()));
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let program = directory.join(format!("go_client-{}", std::process::id()));
         let mut command = Command::new(go);
-        command.args(["build", "-o"]).arg(&program).arg(source).current_dir(&folder);
+        command.args(["build", "-o"]).arg(&program).arg(source).current_dir(&directory);
         command.envs([("GOTOOLCHAIN", "local"), ("GOPROXY", "off"), ("GOFLAGS", ""), ("CGO_ENABLED", "0")]);
         if std::env::var_os("HOME").is_none() && std::env::var_os("GOCACHE").is_none() {
-            command.env("GOCACHE", folder.join("go-cache"));
+            command.env("GOCACHE", directory.join("go-cache"));
         }
         let output = command.output().expect("go runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

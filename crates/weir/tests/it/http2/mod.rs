@@ -3,6 +3,7 @@
 mod attacks;
 pub(crate) mod client;
 mod counts;
+mod cut;
 mod go;
 mod grpc;
 mod hostile;

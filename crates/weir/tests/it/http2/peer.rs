@@ -44,6 +44,7 @@ impl Peer {
     /// * `/forbidden`: 403, a head alone;
     /// * `/rejected`: an error instead of a response;
     /// * `/broken`: an error after the head;
+    /// * `/cut`: an error after ten bytes of a hundred;
     /// * `/status`: a response of a head alone, as gRPC reports errors;
     /// * `/grpc.health.v1.Health/Check`: what [`Seen::health`] says;
     /// * `/big`: four megabytes; `/silent`: nothing.
@@ -181,6 +182,12 @@ impl Link {
             "/status" => return self.head(key, true),
             "/broken" => {
                 self.head(key, false);
+                self.flush();
+                return self.conn.reset(key, ErrorCode::Internal, &mut self.out);
+            }
+            "/cut" => {
+                self.head(key, false);
+                self.give(key, b"only ten.\n", false);
                 self.flush();
                 return self.conn.reset(key, ErrorCode::Internal, &mut self.out);
             }

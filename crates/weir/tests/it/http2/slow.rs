@@ -152,4 +152,49 @@ both_drivers! {
         let log = server.error_log();
         assert!(log.contains("left after ") && !log.contains("dripped to its end"), "{log}");
     }
+
+    /// Frames that open no stream give a connection that is idle no more time, whole or byte by byte.
+    fn a_client_that_asks_for_nothing_does_not_keep_its_connection(driver) {
+        let conf = "http { keepalive_timeout 1s; client_body_timeout 300ms; client_header_timeout 1h;
+            server { listen 127.0.0.1:%%PORT%%; http2 on; location / { return 200 ok; }
+                location /body { client_max_body_size 1m; content_by_lua_block { ngx.req.read_body() } } } }";
+        let server = Server::builder(conf).driver(driver).start();
+        let ping = frame(6, 0, 0, &[7; 8]);
+        let bytes: Vec<Vec<u8>> = ping.iter().cycle().take(600).map(|byte| vec![*byte]).collect();
+        let get = frame(1, 5, 1, b"\x82\x86\x84\x01\x01a");
+        let post = frame(1, 4, 1, b"\x83\x86\x04\x05/body\x01\x01a");
+        for (first, drip) in [
+            (Vec::new(), vec![ping.clone(); 600]),
+            (get.clone(), vec![ping; 600]),
+            (get.clone(), vec![frame(4, 0, 0, &[]); 600]),
+            (get.clone(), vec![frame(4, 1, 0, &[]); 600]),
+            (Vec::new(), vec![frame(8, 0, 0, &[0, 0, 0, 1]); 600]),
+            (get.clone(), vec![frame(2, 0, 3, &[0, 0, 0, 0, 1]); 600]),
+            (get.clone(), vec![frame(0x42, 0, 0, &[]); 600]),
+            (get, bytes),
+            (post, vec![frame(0, 0, 1, &[]); 600]),
+        ] {
+            let socket = std::net::TcpStream::connect(server.addr(0)).expect("the server listens");
+            let begin = [&weir_http::h2::PREFACE[..], &frame(4, 0, 0, &[]), &first].concat();
+            let what = format!("after {} bytes: {:?}", first.len(), &drip[0]);
+            assert!(!drips(socket, &begin, drip), "{what}: all of it was taken");
+        }
+    }
+}
+
+/// Sends `begin`, then a piece each 100 milliseconds, a minute at most; `false`: the server closed before the end.
+fn drips(mut socket: std::net::TcpStream, begin: &[u8], drip: Vec<Vec<u8>>) -> bool {
+    socket.set_read_timeout(Some(weir_test::DEADLINE)).expect("a timeout");
+    socket.write_all(begin).expect("the server reads");
+    let mut other = socket.try_clone().expect("a descriptor");
+    std::thread::scope(|scope| {
+        let dripper = scope.spawn(move || {
+            drip.iter().all(|piece| {
+                std::thread::sleep(Duration::from_millis(100));
+                other.write_all(piece).is_ok()
+            })
+        });
+        let _reset_or_end = socket.read_to_end(&mut Vec::new());
+        dripper.join().expect("no panic")
+    })
 }

@@ -62,9 +62,9 @@ both_drivers! {
         let mut client = Client::connect(server.addr(0));
         for path in ["/", "/straight"] {
             let length = body.len().to_string();
-            let told = client.open("POST", path, &[("content-length", &length)], Some(&body));
+            let reported = client.open("POST", path, &[("content-length", &length)], Some(&body));
             let untold = client.open("PUT", path, &[], Some(&body));
-            for key in [told, untold] {
+            for key in [reported, untold] {
                 let answer = client.answer(key);
                 assert!(answer.status == 200 && answer.body == body, "{path}: {answer:?}");
             }

@@ -168,8 +168,8 @@ fn privileges_are_the_servers_alone() {
 /// A server that can't even begin is not tried for ever: the start fails, with the reason.
 #[test]
 fn a_server_that_cannot_start_ends_the_start() {
-    let folder_less = "pid /no/such/folder/nginx.pid; master_process on; http { }";
-    let error = Server::builder(folder_less).run(&[]);
+    let directory_less = "pid /no/such/folder/nginx.pid; master_process on; http { }";
+    let error = Server::builder(directory_less).run(&[]);
     assert!(!error.status.success());
     let wanted = "open() \"/no/such/folder/nginx.pid\" failed (2: No such file or directory)";
     assert!(error.stderr.contains(wanted), "{error}");

@@ -78,10 +78,10 @@ impl Started {
 }
 
 /// Runs `program` with these arguments and then those of a server in `folder`.
-fn start_in(folder: &TempDir, program: &str, arguments: &[&str]) -> Started {
-    let output = fs::File::create(folder.path().join("stderr")).expect("ours");
+fn start_in(directory: &TempDir, program: &str, arguments: &[&str]) -> Started {
+    let output = fs::File::create(directory.path().join("stderr")).expect("ours");
     let mut command = Command::new(program);
-    command.args(arguments).arg("-p").arg(folder.path()).args(["-c", "nginx.conf"]);
+    command.args(arguments).arg("-p").arg(directory.path()).args(["-c", "nginx.conf"]);
     Started(
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn().expect("the program runs"),
     )
@@ -90,19 +90,19 @@ fn start_in(folder: &TempDir, program: &str, arguments: &[&str]) -> Started {
 /// A script without end holds the start up until it is stopped.
 #[test]
 fn a_start_that_hangs_can_be_ended() {
-    let folder = TempDir::new();
+    let directory = TempDir::new();
     // The script may run as the user `nobody`.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
-    folder.write(
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    directory.write(
         "nginx.conf",
         "daemon off; pid nginx.pid; error_log error.log; events { }
          http { access_log off; init_by_lua_block { io.open(ngx.config.prefix() .. '/begun', 'w'):close() local t = os.time() while os.time() < t + 120 do end } }",
     );
-    let mut server = start_in(&folder, env!("CARGO_BIN_EXE_weir"), &[]);
-    wait_for("the script", || folder.path().join("begun").exists().then_some(()));
+    let mut server = start_in(&directory, env!("CARGO_BIN_EXE_weir"), &[]);
+    wait_for("the script", || directory.path().join("begun").exists().then_some(()));
     kill(server.0.id(), "TERM");
     let status = wait_for("its end", || server.ended());
-    let said = folder.read("stderr");
+    let said = directory.read("stderr");
     assert!(
         !status.success() && said.contains("did not start: signal 15 came before it was ready"),
         "{said}"
@@ -125,27 +125,28 @@ fn own_network() -> Option<()> {
 fn a_server_without_listen_is_reloaded() {
     let Some(()) = own_network() else { return };
     for master in ["on", "off"] {
-        let folder = TempDir::new();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+        let directory = TempDir::new();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("ours");
         let groups = fs::read_to_string("/etc/group").expect("Linux has it");
         let group = if groups.contains("\nnobody:") { "nobody" } else { "nogroup" };
         let conf = |word: &str| {
             format!(
                 "daemon off; master_process {master}; user nobody {group}; pid nginx.pid; error_log error.log; events {{ }}
                  http {{ access_log off; server {{ return 200 {word}; }} server {{ listen unix:{}/s.sock; return 200 {word}; }} }}",
-                folder.path().display()
+                directory.path().display()
             )
         };
-        folder.write("nginx.conf", conf("v0"));
-        let _server = start_in(&folder, "unshare", &["-n", env!("CARGO_BIN_EXE_weir")]);
-        wait_for("its pid file", || folder.path().join("nginx.pid.status").exists().then_some(()));
-        let socket = folder.path().join("s.sock");
+        directory.write("nginx.conf", conf("v0"));
+        let _server = start_in(&directory, "unshare", &["-n", env!("CARGO_BIN_EXE_weir")]);
+        wait_for("its pid file", || directory.path().join("nginx.pid.status").exists().then_some(()));
+        let socket = directory.path().join("s.sock");
         assert_eq!(Client::connect_unix(&socket).get("/").text(), "v0");
-        folder.write("nginx.conf", conf("v1"));
+        directory.write("nginx.conf", conf("v1"));
         let mut reload = Command::new(env!("CARGO_BIN_EXE_weir"));
-        let output = reload.arg("-p").arg(folder.path()).args(["-c", "nginx.conf", "-s", "reload"]).output();
+        let output =
+            reload.arg("-p").arg(directory.path()).args(["-c", "nginx.conf", "-s", "reload"]).output();
         let output = output.expect("the program runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &folder.read("error.log");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &directory.read("error.log");
         assert!(output.status.success(), "master_process {master}: {said}");
         wait_for("v1", || (Client::connect_unix(&socket).get("/").text() == "v1").then_some(()));
     }
@@ -177,8 +178,8 @@ both_drivers! {
 
     /// Anything else of that name stays.
     fn a_socket_in_use_and_a_file_stay(driver) {
-        let folder = TempDir::new();
-        let (socket, file) = (folder.path().join("s.sock"), folder.path().join("file"));
+        let directory = TempDir::new();
+        let (socket, file) = (directory.path().join("s.sock"), directory.path().join("file"));
         let _listener = UnixListener::bind(&socket).expect("ours");
         fs::write(&file, "precious").expect("ours");
         for path in [&socket, &file] {
@@ -194,25 +195,25 @@ both_drivers! {
 /// `-e stderr`, as in nginx, is no file of that name.
 #[test]
 fn the_log_of_e_may_be_standard_error() {
-    let folder = TempDir::new();
-    folder.write(
+    let directory = TempDir::new();
+    directory.write(
         "nginx.conf",
         "pid nginx.pid; events { } http { access_log off; init_by_lua_block { error('boom') } nothing; }",
     );
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.arg("-p").arg(folder.path()).args(["-c", "nginx.conf", "-e", "stderr"]).args(arguments);
-        let output = command.current_dir(folder.path()).output().expect("the program runs");
+        command.arg("-p").arg(directory.path()).args(["-c", "nginx.conf", "-e", "stderr"]).args(arguments);
+        let output = command.current_dir(directory.path()).output().expect("the program runs");
         assert!(!output.status.success());
-        assert!(!folder.path().join("stderr").exists(), "no file is made");
+        assert!(!directory.path().join("stderr").exists(), "no file is made");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     for arguments in [&["-t"][..], &["-g", "daemon off;"]] {
         let said = run(arguments);
         assert_eq!(said.matches("unknown directive \"nothing\"").count(), 1, "{said}");
     }
-    let text = folder.read("nginx.conf").replace("nothing;", "");
-    folder.write("nginx.conf", text);
+    let text = directory.read("nginx.conf").replace("nothing;", "");
+    directory.write("nginx.conf", text);
     let said = run(&["-g", "daemon off;"]);
-    assert!(said.contains("boom") && !folder.path().join("logs").exists(), "{said}");
+    assert!(said.contains("boom") && !directory.path().join("logs").exists(), "{said}");
 }

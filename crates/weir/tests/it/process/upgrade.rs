@@ -127,10 +127,10 @@ const SLOW: &str =
     "http { init_by_lua_block { local began = os.clock() while os.clock() < began + 0.5 do end }";
 
 fn weir_see_top(server: &Server) -> bool {
-    let folder = server.dir().path();
+    let directory = server.dir().path();
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["trace", "--sites", "-p"])
-        .arg(folder)
+        .arg(directory)
         .args(["-c", "nginx.conf"])
         .output()
         .expect("the program runs");

@@ -21,9 +21,9 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// One with a page of nothing; `None` if no Chromium is installed. Its files are in `folder`.
-    pub(crate) fn start(folder: &Path) -> Option<Browser> {
+    pub(crate) fn start(directory: &Path) -> Option<Browser> {
         let program = require_program("chromium-headless-shell")?;
-        let pipes = ["to", "from"].map(|name| folder.join(name));
+        let pipes = ["to", "from"].map(|name| directory.join(name));
         assert!(Command::new("mkfifo").args(&pipes).status().expect("mkfifo runs").success());
         // Opened both ways, a pipe needs no other end.
         let [to, from] =
@@ -39,7 +39,7 @@ impl Browser {
                 "--no-first-run",
                 "--remote-debugging-pipe",
             ])
-            .arg(format!("--user-data-dir={}", folder.display()))
+            .arg(format!("--user-data-dir={}", directory.display()))
             .arg("about:blank")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -191,8 +191,8 @@ fn text(value: &JsonValue, key: &str) -> String {
 }
 
 /// A directory of its own below `folder`.
-pub(crate) fn folder(folder: &Path) -> PathBuf {
-    let own = folder.join("browser");
+pub(crate) fn directory(directory: &Path) -> PathBuf {
+    let own = directory.join("browser");
     std::fs::create_dir(&own).expect("a folder");
     own
 }

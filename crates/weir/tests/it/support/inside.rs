@@ -308,26 +308,26 @@ impl BodyFilter for Pass {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) server: Server,
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 impl Running {
     /// Starts with one worker and these blocks in `http`, `%%ADDRESS%%` for the address to listen on.
     pub(crate) fn start(driver: Driver, modules: &'static [ModuleDef], main: &str, http: &str) -> Running {
-        let folder = TempDir::new();
+        let directory = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let http = http.replace("%%ADDRESS%%", &address.to_string());
-        let text = configuration(folder.path(), main, &http);
+        let text = configuration(directory.path(), main, &http);
         let configuration = weir_engine::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), options(driver)).expect("starts");
-        Running { address, server, folder }
+        Running { address, server, directory }
     }
 
     /// What `ask` gives on the worker's thread.
     pub(crate) fn on_worker<T: Send + 'static>(&self, ask: impl FnOnce(&Worker) -> T + Send + 'static) -> T {
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         self.server.on_worker(0, move |worker| tell.send(ask(worker)).expect("it is waited for"));
-        told.recv_timeout(DEADLINE).expect("the worker lives")
+        reported.recv_timeout(DEADLINE).expect("the worker lives")
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -374,10 +374,10 @@ impl Running {
 }
 
 /// The text of a configuration with one worker and a log in `folder`.
-pub(crate) fn configuration(folder: &Path, main: &str, http: &str) -> String {
-    let folder = folder.display();
+pub(crate) fn configuration(directory: &Path, main: &str, http: &str) -> String {
+    let directory = directory.display();
     format!(
-        "error_log {folder}/error.log info; {main} worker_processes 1; events {{ }} http {{ root {folder}; {http} }}"
+        "error_log {directory}/error.log info; {main} worker_processes 1; events {{ }} http {{ root {directory}; {http} }}"
     )
 }
 

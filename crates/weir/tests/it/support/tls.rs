@@ -111,6 +111,8 @@ pub(crate) fn client_of(
         tell_name,
         sessions: 16,
         key_log: None,
+        signatures: weir_tls::SignatureLimits::default(),
+        session_tickets: true,
     };
     ClientConfig::new(&settings).expect("a client")
 }

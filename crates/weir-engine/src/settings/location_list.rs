@@ -157,7 +157,7 @@ macro_rules! location_settings {
                 /// `max_ranges`; `None` for no limit.
                 max_ranges: Option<u64> = |conf| conf.max_ranges,
                 /// `http2_chunk_size`: bytes of a body in one frame.
-                http2_chunk_size: u32 = |_conf| super::http2::Http2Conf::default().chunk(),
+                http2_chunk_size: u32 = |_conf| Http2Conf::default().chunk(),
                 /// `post_action`.
                 post_action: Option<Arc<[u8]>> =
                     |conf| conf.post_action.as_deref().filter(|it| !it.is_empty()).map(Arc::from),
@@ -170,4 +170,4 @@ macro_rules! location_settings {
     };
 }
 
-pub(super) use location_settings;
+pub(crate) use location_settings;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use weir_http::{KnownField, Span};
 
-use super::LocationMatcher;
-use super::names::NameMap;
+use super::Plan;
+use super::blocks::LocationMatcher;
 use crate::exchange::Exchange;
+use crate::name_map::NameMap;
 use crate::phase::Verdict;
-use crate::plan::Plan;
 use crate::regex::{GivenUp, RegexPattern};
 use crate::text::Text;
 use crate::transport::keepalive;

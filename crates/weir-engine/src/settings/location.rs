@@ -1,6 +1,6 @@
 //! The core's settings of a location, resolved: what every request reads.
 //!
-//! The list of them is in [`super::location_settings`], the directives that fill it are in [`super::http_core`].
+//! The list of them is in [`super::location_list`], the directives that fill it are in [`http_core`](crate::conf::http_core).
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use weir_http::mime::MediaTypeTable;
 
-use super::location_settings::location_settings;
+use super::location_list::location_settings;
 use crate::log::ErrorLog;
 pub use crate::open_file::FileCache;
 use crate::resolver::Resolver;
-use crate::variable::ValueScript;
+use crate::value_script::ValueScript;
 
 macro_rules! make_core {
     (

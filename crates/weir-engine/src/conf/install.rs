@@ -1,0 +1,245 @@
+//! Installing a configuration on one worker: the plans of its servers and locations.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use weir_conf::Error;
+
+use super::http_core::HttpCoreConf;
+use super::http2::Http2Conf;
+use super::plans::PlanMaker;
+use super::server_core::ServerCoreConf;
+use super::title::{ServerTitle, ServerTitles};
+use super::{Configuration, LocationConf, LocationMatcher, ServerConf};
+use crate::exchange::reuse::RequestCaches;
+use crate::exchange::{Exchange, RunOrigin};
+use crate::log::{self, LogLevel};
+use crate::name_map::NameMap;
+use crate::phase::{Handler, Phase, Verdict};
+use crate::plan::hosts::{AddressServers, BuildServer, ServedHosts, WorkerServers};
+use crate::plan::location::{LocationSet, WorkerLocation};
+use crate::plan::server::VirtualServer;
+use crate::plan::{NestedPlans, Plan, PlanBuilder, PlanLevel};
+use crate::settings::listen::ListenAddress;
+use crate::transport::ClientConnection;
+use crate::typed_values::TypedValues;
+use crate::worker::Worker;
+use crate::worker::generation::{ConfigurationLink, WorkerGeneration};
+
+impl WorkerGeneration {
+    /// Builds the plans of `configuration` for `worker`: those of the first servers, of very many the others when they
+    /// are asked for.
+    ///
+    /// # Errors
+    /// What a module determines only here.
+    pub fn install(
+        configuration: &Arc<Configuration>,
+        worker: &Rc<Worker>,
+    ) -> Result<WorkerGeneration, Error> {
+        let builder = Rc::new(ServerBuilder::new(configuration, worker));
+        let servers = Rc::new(WorkerServers::new(configuration.servers().len(), builder.clone()));
+        let build = |index| servers.get_or_build(index, || builder.make(index, worker));
+        for index in 0..configuration.servers().len().min(AT_ONCE) {
+            build(index)?;
+        }
+        let mut hosts = Vec::with_capacity(configuration.addresses.len());
+        for address in &configuration.addresses {
+            let default = build(address.default)?.clone();
+            hosts.push(Rc::new(AddressServers::new(address, configuration, default, &servers)));
+        }
+        let nobody = builder.nobody(&servers, worker)?.map(Rc::new);
+        let mut serving = TypedValues::default();
+        serving.push(Box::new(ServedHosts(hosts)));
+        if let Some(nobody) = nobody {
+            builder.link.set_nobody(&nobody);
+            serving.push(Box::new(nobody));
+        }
+        Ok(WorkerGeneration { configuration: configuration.clone(), serving, link: builder.link.clone() })
+    }
+
+    /// All plans are built when the configuration is installed, and what is wrong is reported then.
+    pub fn is_built_at_once(configuration: &Configuration) -> bool {
+        configuration.servers().len() <= AT_ONCE
+    }
+
+    /// Builds all plans of `configuration` and forgets them.
+    ///
+    /// # Errors
+    /// As [`WorkerGeneration::install`].
+    pub fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
+        let builder = ServerBuilder::new(configuration, worker);
+        (0..configuration.servers().len()).try_for_each(|index| builder.make(index, worker).map(drop))
+    }
+}
+
+/// Servers that are built at once on each worker. One takes some twenty microseconds and kilobytes; of more than that
+/// most are idle.
+const AT_ONCE: usize = 1000;
+
+/// Builds the servers of a configuration on one worker.
+struct ServerBuilder {
+    titles: ServerTitles,
+    link: Rc<ConfigurationLink>,
+    worker: Weak<Worker>,
+}
+
+impl ServerBuilder {
+    fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> ServerBuilder {
+        worker.present.begin_rules();
+        ServerBuilder {
+            titles: ServerTitles::new(configuration),
+            link: Rc::new(ConfigurationLink::new(configuration.clone())),
+            worker: Rc::downgrade(worker),
+        }
+    }
+
+    /// Whose settings and whose connection what no client has caused has.
+    fn nobody(&self, servers: &Rc<WorkerServers>, worker: &Rc<Worker>) -> Result<Option<RunOrigin>, Error> {
+        let Some(conf) = &self.link.configuration.http().nobody else { return Ok(None) };
+        let server = Rc::new(VirtualServer::nobody(conf, &self.link, worker)?);
+        let hosts = Rc::new(AddressServers::nobodys(server.clone(), servers));
+        let connection = Rc::new(ClientConnection::nobodys(&hosts, worker));
+        Ok(Some(RunOrigin { connection, plan: server.plan.clone(), server }))
+    }
+
+    fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<VirtualServer, Error> {
+        let configuration = &self.link.configuration;
+        let title = self.titles.of(index, configuration);
+        VirtualServer::build(&configuration.servers()[index], &self.link, worker, &title)
+    }
+}
+
+impl BuildServer for ServerBuilder {
+    /// A server that is asked for. All were built once before the configuration was taken into use, so one that can't
+    /// be built now has met a want of the moment; its requests are failed.
+    #[cold]
+    fn build_late(&self, index: usize) -> VirtualServer {
+        let worker = self.worker.upgrade().expect("a worker outlives its servers");
+        let configuration = &self.link.configuration;
+        let rules = worker.present.rules().len();
+        let made = self.make(index, &worker);
+        if worker.present.rules().len() > rules {
+            worker.configure_trace(configuration);
+        }
+        made.unwrap_or_else(|error| {
+            log::cycle(LogLevel::Alert, &error.headline(&configuration.source));
+            VirtualServer::failing(&configuration.servers()[index], &self.link, &worker)
+        })
+    }
+}
+
+/// Fails all requests.
+struct FailHandler;
+
+impl Handler for FailHandler {
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Status(500)
+    }
+}
+
+impl VirtualServer {
+    fn build(
+        conf: &ServerConf,
+        link: &Rc<ConfigurationLink>,
+        worker: &Rc<Worker>,
+        title: &ServerTitle<'_>,
+    ) -> Result<VirtualServer, Error> {
+        let maker = PlanMaker::new(worker, link);
+        let plan = maker.block(&conf.confs, None, &conf.nested, PlanLevel::Server, title.server())?;
+        let mut named = NameMap::default();
+        let locations = Self::locations(&conf.locations, &maker, title, &mut named)?;
+        Ok(VirtualServer::of(conf, link, worker, plan, locations, named))
+    }
+
+    /// The settings of `http`, for what runs without a request.
+    fn nobody(
+        conf: &ServerConf,
+        link: &Rc<ConfigurationLink>,
+        worker: &Rc<Worker>,
+    ) -> Result<VirtualServer, Error> {
+        let core = conf.confs.get::<HttpCoreConf>().core();
+        let mut plan = PlanBuilder::new(worker, link, PlanLevel::Alone, &core, Rc::from("http"));
+        conf.confs.install_alone(link.configuration.modules(), &mut plan)?;
+        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
+        Ok(VirtualServer::of(conf, link, worker, plan, LocationSet::default(), NameMap::default()))
+    }
+
+    /// Responds with 500 to every request.
+    fn failing(conf: &ServerConf, link: &Rc<ConfigurationLink>, worker: &Rc<Worker>) -> VirtualServer {
+        let core = conf.confs.get::<HttpCoreConf>().core();
+        let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));
+        plan.handler(Phase::PostRead, "core", FailHandler);
+        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
+        VirtualServer::of(conf, link, worker, plan, LocationSet::default(), NameMap::default())
+    }
+
+    fn of(
+        conf: &ServerConf,
+        link: &Rc<ConfigurationLink>,
+        worker: &Worker,
+        plan: Rc<Plan>,
+        locations: LocationSet,
+        named: NameMap<Rc<Plan>>,
+    ) -> VirtualServer {
+        let settings = conf.confs.get::<ServerCoreConf>().settings();
+        VirtualServer {
+            name: Rc::from(settings.name.clone()),
+            settings,
+            http2: conf.confs.get::<Http2Conf>().settings(),
+            plain: plan.is_empty_before(Phase::FindConfig) && locations.is_plain(),
+            plan,
+            locations,
+            named,
+            parts: conf.confs.server_parts(link.configuration.modules()),
+            link: link.clone(),
+            tables: link.configuration.http().tables.clone(),
+            caches: RequestCaches::of(worker).clone(),
+        }
+    }
+
+    fn locations(
+        confs: &[LocationConf],
+        maker: &PlanMaker<'_>,
+        title: &ServerTitle<'_>,
+        named: &mut NameMap<Rc<Plan>>,
+    ) -> Result<LocationSet, Error> {
+        let mut places = Vec::new();
+        for conf in confs {
+            let name = title.location(conf.matcher.name());
+            let except = conf.limit_except.as_ref();
+            let plan = maker.block(&conf.confs, except, &conf.nested, PlanLevel::Location, &name)?;
+            let inner = Self::locations(&conf.locations, maker, title, named)?;
+            match &conf.matcher {
+                LocationMatcher::Named(name) => {
+                    named.insert(name.clone().into_boxed_slice(), plan);
+                }
+                matcher => places.push((matcher.clone(), WorkerLocation { plan, inner })),
+            }
+        }
+        Ok(LocationSet::new(places))
+    }
+}
+
+impl AddressServers {
+    fn new(
+        address: &ListenAddress,
+        configuration: &Configuration,
+        default: Rc<VirtualServer>,
+        servers: &Rc<WorkerServers>,
+    ) -> AddressServers {
+        let mut hosts = AddressServers::nobodys(default, servers);
+        hosts.addr = address.addr.clone();
+        hosts.protocols = [address.proxy_protocol, address.ssl, address.http2];
+        hosts.words = address.servers.iter().map(|index| configuration.servers()[*index].words).collect();
+        let conf = |index: usize| configuration.servers()[index].confs.get::<ServerCoreConf>();
+        if address.servers.len() == 1 && !conf(address.default).has_captures() {
+            return hosts;
+        }
+        for &index in &address.servers {
+            for name in conf(index).names() {
+                hosts.add(name, index as u32);
+            }
+        }
+        hosts
+    }
+}

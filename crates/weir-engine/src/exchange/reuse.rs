@@ -1,0 +1,89 @@
+//! What requests leave on their worker for those after them: exchanges, heads of responses, media types.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::{Exchange, MediaTypeCache};
+use crate::plan::server::VirtualServer;
+use crate::transport::ClientConnection;
+use crate::transport::heads::HeadCache;
+use crate::worker::{Worker, WorkerPart, WorkerSlot};
+
+/// What requests leave on their worker for those after them. Each virtual server has it, so that no request looks it up.
+#[derive(Default)]
+pub(crate) struct RequestCaches {
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange is taken and given back as the box it is in, not copied"
+    )]
+    free: RefCell<Vec<Box<Exchange>>>,
+    /// Heads of responses, composed before.
+    pub(crate) heads: RefCell<HeadCache>,
+    /// Media types that were looked up.
+    pub(crate) kinds: RefCell<MediaTypeCache>,
+}
+
+impl RequestCaches {
+    /// Those of `worker`.
+    pub(crate) fn of(worker: &Worker) -> &Rc<RequestCaches> {
+        &worker.part::<WorkerRequests>(WorkerSlot::Requests).0
+    }
+}
+
+/// The part that requests have of a worker.
+#[derive(Default)]
+struct WorkerRequests(Rc<RequestCaches>);
+
+impl WorkerPart for WorkerRequests {
+    /// Exchanges of the old configuration hold its plans; new ones are made as needed.
+    fn switched(&self, _worker: &Worker) {
+        self.0.free.borrow_mut().clear();
+        self.0.heads.borrow_mut().clear();
+        self.0.kinds.borrow_mut().clear();
+    }
+
+    fn left(&self) {
+        self.0.free.borrow_mut().clear();
+    }
+}
+
+impl Worker {
+    /// An exchange for a request of `connection`: one of the free list, or a new one.
+    pub fn take_exchange(
+        self: &Rc<Self>,
+        connection: &Rc<ClientConnection>,
+        server: &Rc<VirtualServer>,
+    ) -> Box<Exchange> {
+        let free = server.caches.free.borrow_mut().pop();
+        match free {
+            Some(mut x) => {
+                x.renew(connection, server);
+                x
+            }
+            None => Box::new(Exchange::new(self, connection, server)),
+        }
+    }
+
+    /// Lets go of exchanges that only many requests at once need.
+    pub(crate) fn trim_exchanges(&self) {
+        RequestCaches::of(self).free.borrow_mut().truncate(QUIET_EXCHANGES);
+    }
+
+    /// Takes an exchange back whose request is over, for others.
+    pub fn give_exchange(&self, mut x: Box<Exchange>) {
+        let caches = x.server.caches.clone();
+        let mut free = caches.free.borrow_mut();
+        // One of an old configuration would keep that from ending.
+        let current = x.connection.serial.get() == self.serial() && !x.server.is_retired();
+        if free.len() < FREE_EXCHANGES && current {
+            x.release();
+            free.push(x);
+        }
+    }
+}
+
+/// Number of exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200
+/// instructions for each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
+const FREE_EXCHANGES: usize = 1024;
+/// ... and this many after a quiet moment: they take some kilobytes each.
+const QUIET_EXCHANGES: usize = 256;

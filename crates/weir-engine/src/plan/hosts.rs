@@ -1,0 +1,210 @@
+//! The servers of a configuration on one worker, and which of them serves which name.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_rt::net::SockAddr;
+
+use super::server::VirtualServer;
+use crate::exchange::Exchange;
+use crate::name_map::NameMap;
+use crate::regex::{GivenUp, RegexPattern};
+use crate::settings::server_name::ServerName;
+use crate::worker::generation::WorkerGeneration;
+
+/// Builds a server that was not built when the configuration was installed: of very many most are idle.
+pub(crate) trait BuildServer {
+    /// The server with this index in the file. One that can't be built any more fails its requests.
+    fn build_late(&self, index: usize) -> VirtualServer;
+}
+
+/// The servers of a configuration on one worker.
+pub(crate) struct WorkerServers {
+    /// In the order of the file; those that were asked for.
+    built: Box<[OnceCell<Rc<VirtualServer>>]>,
+    /// Builds the others.
+    builder: Rc<dyn BuildServer>,
+}
+
+impl WorkerServers {
+    /// `count` servers of which none is built.
+    pub(crate) fn new(count: usize, builder: Rc<dyn BuildServer>) -> WorkerServers {
+        WorkerServers { built: (0..count).map(|_| OnceCell::new()).collect(), builder }
+    }
+
+    /// The server with this index in the file, which `make` makes unless it is there.
+    ///
+    /// # Errors
+    /// As `make`.
+    pub(crate) fn get_or_build<E>(
+        &self,
+        index: usize,
+        make: impl FnOnce() -> Result<VirtualServer, E>,
+    ) -> Result<&Rc<VirtualServer>, E> {
+        if self.built[index].get().is_none() {
+            let made = make()?;
+            return Ok(self.built[index].get_or_init(|| Rc::new(made)));
+        }
+        Ok(self.get(index as u32))
+    }
+
+    /// The server with this index in the file.
+    #[inline]
+    fn get(&self, index: u32) -> &Rc<VirtualServer> {
+        let built = &self.built[index as usize];
+        built.get().unwrap_or_else(|| built.get_or_init(|| Rc::new(self.builder.build_late(index as usize))))
+    }
+}
+
+/// For each of the configuration's addresses, the servers that serve it, on one worker.
+pub(crate) struct ServedHosts(pub(crate) Vec<Rc<AddressServers>>);
+
+impl WorkerGeneration {
+    /// For each of the configuration's addresses, the servers that serve it; looked up, as once for each connection.
+    pub fn hosts(&self) -> &[Rc<AddressServers>] {
+        self.serving.find().map_or(&[], |served: &ServedHosts| &served.0)
+    }
+}
+
+/// The servers of one address, by name.
+pub struct AddressServers {
+    /// The address it listens on.
+    pub addr: SockAddr,
+    /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
+    /// goes on under the next only if they are the same there.
+    pub protocols: [bool; 3],
+    /// What the blocks of its servers say ([`ServerConf::words`](super::blocks::ServerConf::words)), in order.
+    pub(crate) words: Vec<u64>,
+    default: Rc<VirtualServer>,
+    /// Those below, by their index in the file.
+    servers: Rc<WorkerServers>,
+    exact: NameMap<u32>,
+    /// `*.example.com`: what follows the star, dot included.
+    heads: NameMap<u32>,
+    /// `example.*`: what precedes the star, dot included.
+    tails: NameMap<u32>,
+    patterns: Vec<(Arc<RegexPattern>, u32)>,
+}
+
+impl AddressServers {
+    /// Of no address.
+    pub(crate) fn nobodys(default: Rc<VirtualServer>, servers: &Rc<WorkerServers>) -> AddressServers {
+        AddressServers {
+            addr: SockAddr::UNSPECIFIED,
+            protocols: Default::default(),
+            words: Vec::new(),
+            default,
+            servers: servers.clone(),
+            exact: NameMap::default(),
+            heads: NameMap::default(),
+            tails: NameMap::default(),
+            patterns: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, name: &ServerName, server: u32) {
+        let put = |map: &mut NameMap<u32>, key: &[u8]| {
+            // The first server of that name keeps it, as nginx warns ("conflicting server name ..., ignored").
+            map.entry(key.into()).or_insert(server);
+        };
+        match name {
+            ServerName::Exact(name) => put(&mut self.exact, name),
+            ServerName::Head(rest) => put(&mut self.heads, rest),
+            ServerName::Dot(rest) => {
+                put(&mut self.heads, rest);
+                put(&mut self.exact, rest.get(1..).unwrap_or_default());
+            }
+            ServerName::Tail(rest) => put(&mut self.tails, rest),
+            ServerName::Regex(pattern) => self.patterns.push((pattern.clone(), server)),
+        }
+    }
+
+    /// The address has one server and no pattern whose captures may be wanted: names need not be looked at.
+    #[inline]
+    pub fn is_single(&self) -> bool {
+        self.exact.is_empty() && self.heads.is_empty() && self.tails.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Some names are regular expressions.
+    #[inline]
+    pub fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
+    /// The address' default server.
+    pub fn default(&self) -> &Rc<VirtualServer> {
+        &self.default
+    }
+
+    /// Points `x` at the server for its host: exact name, longest leading wildcard, longest trailing wildcard, first
+    /// matching pattern, default.
+    ///
+    /// # Errors
+    /// A pattern was given up; `x` stays with the default server.
+    pub fn choose(&self, x: &mut Exchange) -> Result<(), GivenUp> {
+        let host = x.arena.get(x.request.host);
+        let (found, error) = match self.by_name(host).cloned() {
+            Some(server) => (Some(server), None),
+            None => match self.by_pattern(x) {
+                Ok(found) => (found, None),
+                Err(error) => (None, Some(error)),
+            },
+        };
+        let server = found.unwrap_or_else(|| self.default.clone());
+        x.plan = server.plan.clone();
+        x.server = server;
+        error.map_or(Ok(()), Err)
+    }
+
+    /// The server for `host` by its plain and wildcard names.
+    pub(crate) fn by_name(&self, host: &[u8]) -> Option<&Rc<VirtualServer>> {
+        self.index(host).map(|index| self.servers.get(index))
+    }
+
+    fn index(&self, host: &[u8]) -> Option<u32> {
+        if let Some(server) = self.exact.get(host) {
+            return Some(*server);
+        }
+        if !self.heads.is_empty() {
+            let dots = host.iter().enumerate().filter(|(_, b)| **b == b'.');
+            if let Some(server) = dots.map(|(at, _)| &host[at..]).find_map(|rest| self.heads.get(rest)) {
+                return Some(*server);
+            }
+        }
+        if !self.tails.is_empty() {
+            let dots = host.iter().enumerate().rev().filter(|(_, b)| **b == b'.');
+            return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest)).copied();
+        }
+        None
+    }
+
+    /// The server for `host`, by patterns as well; their captures are not wanted.
+    ///
+    /// # Errors
+    /// Why a pattern was given up, for the log.
+    pub(crate) fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<VirtualServer>>, String> {
+        if let Some(index) = self.index(host) {
+            return Ok(Some(self.servers.get(index).clone()));
+        }
+        for (pattern, index) in &self.patterns {
+            if pattern.is_match(host).map_err(|error| pattern.explain(host, error))? {
+                return Ok(Some(self.servers.get(*index).clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn by_pattern(&self, x: &mut Exchange) -> Result<Option<Rc<VirtualServer>>, GivenUp> {
+        let host = x.request.host;
+        if host.start == host.end {
+            return Ok(None);
+        }
+        for (pattern, index) in &self.patterns {
+            if pattern.captures(x, host)? {
+                return Ok(Some(self.servers.get(*index).clone()));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,25 @@
+//! The addresses of a configuration.
+
+use weir_rt::net::{ListenOptions, SockAddr};
+
+/// An address that is listened on.
+#[derive(Clone, Debug)]
+pub struct ListenAddress {
+    /// The address and port, or the path.
+    pub addr: SockAddr,
+    /// How its socket is set up; those of the line that sets any.
+    pub options: ListenOptions,
+    /// The servers that serve it, by their index in the file, in that order; never empty.
+    pub servers: Vec<usize>,
+    /// Index of the default server: it serves hosts that no `server_name` matches.
+    pub default: usize,
+    /// `proxy_protocol`: connections begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    /// True with `ssl`: connections begin with a TLS handshake.
+    pub ssl: bool,
+    /// True with `http2`: HTTP/2 is offered.
+    pub http2: bool,
+    /// The address of the same port that takes this one's connections: it has no socket of its own, and its servers
+    /// are found by a connection's local address.
+    pub wildcard_of: Option<usize>,
+}

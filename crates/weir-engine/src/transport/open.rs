@@ -1,0 +1,158 @@
+//! The open connections of a worker: what it does with them when it stops, is full, or takes another configuration.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use super::ClientConnection;
+use super::slots::IndexSlots;
+use super::wire::ClientWire;
+use crate::descriptors::ConnectionLimit;
+use crate::worker::{REUSED_AFTER_MS, Worker, WorkerPart, WorkerSlot};
+
+/// The part that connections have of a worker: those that are open.
+#[derive(Default)]
+struct WorkerConnections {
+    wires: RefCell<IndexSlots<(Weak<ClientWire>, Rc<ClientConnection>)>>,
+}
+
+impl WorkerConnections {
+    fn of(worker: &Worker) -> &WorkerConnections {
+        worker.part(WorkerSlot::Connections)
+    }
+
+    fn open(&self) -> Vec<(Rc<ClientWire>, Rc<ClientConnection>)> {
+        let wires = self.wires.borrow();
+        wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
+    }
+}
+
+impl WorkerPart for WorkerConnections {
+    /// Those whose address the configuration does not have, or has otherwise, end with the request they are in.
+    fn switched(&self, worker: &Worker) {
+        for (wire, connection) in self.open() {
+            if !wire.idle.get() {
+                connection.foresee(worker);
+                if wire.multiplexed.get() {
+                    wire.timer.arm(0);
+                }
+                continue;
+            }
+            if connection.adopt(worker) && wire.multiplexed.get() && connection.requests.get() > 0 {
+                // Its client is notified, so that no request of its is lost.
+                connection.retired.set(true);
+            }
+            // A client that has not sent a request yet gets one response.
+            if connection.retired.get() && connection.requests.get() > 0 {
+                wire.timer.arm(0);
+            }
+        }
+    }
+
+    fn stopped(&self) {
+        for (wire, connection) in self.open() {
+            if wire.idle.get() && connection.requests.get() > 0 {
+                wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
+            } else if wire.multiplexed.get() {
+                wire.timer.arm(0);
+            }
+        }
+    }
+
+    fn end_all(&self) {
+        for (wire, connection) in self.open() {
+            connection.retired.set(true);
+            if wire.idle.get() {
+                wire.timer.arm(0);
+            } else {
+                wire.stream.abort();
+            }
+        }
+    }
+
+    fn end_before(&self, serial: u64) {
+        for (wire, connection) in self.open() {
+            if wire.idle.get() {
+                if connection.requests.get() == 0 && connection.born < serial {
+                    connection.retired.set(true);
+                    wire.timer.arm(0);
+                }
+            } else if connection.serial.get() < serial {
+                wire.stream.abort();
+            }
+        }
+    }
+
+    /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
+    /// None whose request has come and was not read yet: its client would see a reset. For want of descriptors, which nginx
+    /// closes nothing for, none that has not asked yet, or may be about to ask again.
+    fn close_idle(&self, limit: &ConnectionLimit) -> Option<usize> {
+        let mut idle = self.open();
+        let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
+        idle.retain(|(wire, connection)| {
+            let unused = connection.requests.get() > 0 && wire.idle_since.get() <= since;
+            wire.idle.get() && !connection.retired.get() && (unused || !limit.by_descriptors)
+        });
+        idle.sort_by_key(|(wire, _)| wire.idle_since.get());
+        let count = (idle.len() / 8).clamp(1, 32);
+        let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
+        let closed = quiet.map(|(wire, connection)| {
+            connection.retired.set(true);
+            wire.timer.arm(0);
+        });
+        let closed = closed.count();
+        (!idle.is_empty()).then_some(closed)
+    }
+}
+
+impl Worker {
+    /// The worker's client connections that are open, idle ones too.
+    pub fn open_wires(&self) -> Vec<(Rc<ClientWire>, Rc<ClientConnection>)> {
+        WorkerConnections::of(self).open()
+    }
+
+    /// Registers an open connection; it is counted until what is returned is dropped.
+    pub fn open(
+        self: &Rc<Self>,
+        wire: &Rc<ClientWire>,
+        connection: &Rc<ClientConnection>,
+    ) -> ConnectionEntry {
+        self.counters.accepted.add(1);
+        self.reopen(wire, connection)
+    }
+
+    /// As [`Worker::open`], of a connection that was counted as accepted before.
+    pub fn reopen(
+        self: &Rc<Self>,
+        wire: &Rc<ClientWire>,
+        connection: &Rc<ClientConnection>,
+    ) -> ConnectionEntry {
+        self.counters.active.add(1);
+        let wires = &WorkerConnections::of(self).wires;
+        let at = wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
+        ConnectionEntry { worker: self.clone(), at }
+    }
+
+    /// Open connections of clients, `most` of them.
+    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&ClientWire, &ClientConnection)) {
+        let wires = WorkerConnections::of(self).wires.borrow();
+        for (wire, connection) in wires.iter().take(most) {
+            if let Some(wire) = wire.upgrade() {
+                f(&wire, connection);
+            }
+        }
+    }
+}
+
+/// An open connection's entry with its worker.
+pub struct ConnectionEntry {
+    worker: Rc<Worker>,
+    at: usize,
+}
+
+impl Drop for ConnectionEntry {
+    fn drop(&mut self) {
+        self.worker.counters.active.sub(1);
+        WorkerConnections::of(&self.worker).wires.borrow_mut().remove(self.at);
+        self.worker.notify_closed();
+    }
+}

@@ -1,0 +1,49 @@
+//! A configuration as read: shared by all workers, installed on each.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use weir_conf::ConfSource;
+
+use crate::settings::listen::ListenAddress;
+use crate::settings::main::MainConf;
+
+/// A configuration as read and checked; immutable, shared by all workers of a generation.
+pub struct Configuration {
+    /// The settings outside of `http`.
+    pub main: MainConf,
+    /// The addresses to listen on, each with the servers that share it.
+    pub addresses: Vec<ListenAddress>,
+    /// See [`Configuration::shared`].
+    pub(crate) shared: SharedValues,
+    /// The files that were read (`-T`, places of late errors).
+    pub source: ConfSource,
+    /// Where relative paths begin (`-p`).
+    pub prefix: PathBuf,
+    /// See [`Configuration::want_agent`].
+    pub(crate) agent: AtomicBool,
+}
+
+/// Values by their types.
+pub(crate) type SharedValues = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
+
+impl Configuration {
+    /// The value of type `T` that modules share while the configuration is read; `None` if no module has made one. The
+    /// blocks of a protocol are such a value.
+    pub fn shared<T: 'static>(&self) -> Option<&T> {
+        self.shared.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// Called by a module while the configuration is installed: a privileged agent process is needed beside the
+    /// server.
+    pub fn want_agent(&self) {
+        self.agent.store(true, Relaxed);
+    }
+
+    /// Whether an installed module wants the privileged agent ([`Configuration::want_agent`]).
+    pub fn wants_agent(&self) -> bool {
+        self.agent.load(Relaxed)
+    }
+}
