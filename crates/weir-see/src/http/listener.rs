@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_engine::log::{self, LogLevel};
@@ -15,6 +15,15 @@ use weir_rt::SockAddr;
 
 use super::connection;
 use crate::source::ServerSource;
+
+/// Connections that have not been authorized yet.
+#[derive(Default)]
+struct Strangers {
+    /// Threads that serve them, also those whose connection has been closed and that have not noticed it yet.
+    threads: usize,
+    /// How they are closed, oldest first.
+    closers: VecDeque<(u64, Box<dyn StreamCloser>)>,
+}
 
 /// An address that is listened on until this is dropped.
 pub(super) struct AdminListener {
@@ -26,12 +35,11 @@ pub(super) struct ListenerState {
     address: SockAddr,
     token: Mutex<Option<String>>,
     closed: AtomicBool,
-    /// Open connections that have not been authorized yet.
-    open: AtomicUsize,
-    /// Those that have shown that they may.
+    /// Connections that have shown that they may ask.
     known: AtomicUsize,
-    /// How the former are closed, oldest first.
-    strangers: Mutex<VecDeque<(u64, Box<dyn StreamCloser>)>>,
+    strangers: Mutex<Strangers>,
+    /// A thread of one of the strangers has ended, or serves a connection that is known now.
+    left: Condvar,
     pub(super) source: Arc<ServerSource>,
 }
 
@@ -47,9 +55,9 @@ impl AdminListener {
             address,
             token: Mutex::new(token),
             closed: AtomicBool::new(false),
-            open: AtomicUsize::new(0),
             known: AtomicUsize::new(0),
             strangers: Mutex::default(),
+            left: Condvar::new(),
             source,
         });
         let waiting = shared.clone();
@@ -99,16 +107,16 @@ impl ListenerState {
 
     fn listen(self: &Arc<Self>, first: io::Result<AdminSocket>) {
         let mut bound = first;
-        let mut told = false;
+        let mut reported = false;
         loop {
             match bound {
                 Ok(listener) => return self.serve(&listener),
-                Err(error) if !told => {
+                Err(error) if !reported => {
                     log::cycle(
                         LogLevel::Warn,
                         &format_args!("bind() of admin {} failed: {error}", self.address),
                     );
-                    told = true;
+                    reported = true;
                 }
                 Err(_) => {}
             }
@@ -142,44 +150,61 @@ impl ListenerState {
         }
     }
 
-    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, Box<dyn StreamCloser>)>> {
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection `id` is closed, or known.
+    /// The thread of connection `id` has ended, or the connection is known.
     fn forget(&self, id: u64) {
-        self.strangers().retain(|(stranger, _)| *stranger != id);
+        let mut strangers = self.strangers();
+        strangers.threads -= 1;
+        strangers.closers.retain(|(stranger, _)| *stranger != id);
+        drop(strangers);
+        self.left.notify_one();
+    }
+
+    /// Counts a stranger; `false` if there are too many. The oldest of [`MOST`] is closed for it: it has had its time,
+    /// and a head that is sent at once is read at once. Threads whose connections were closed end at once, too, when
+    /// they get a processor: on a busy machine that is waited for, so that a burst of connections does not have the
+    /// client refused that comes after it.
+    fn admit(&self, id: u64, closer: Box<dyn StreamCloser>) -> bool {
+        let mut strangers = self.strangers();
+        if strangers.closers.len() >= MOST
+            && let Some((_, oldest)) = strangers.closers.pop_front()
+        {
+            oldest.close();
+        }
+        let full = |strangers: &mut Strangers| strangers.threads >= 2 * MOST;
+        let waited = self.left.wait_timeout_while(strangers, WAIT, full);
+        let (mut strangers, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return false;
+        }
+        strangers.threads += 1;
+        strangers.closers.push_back((id, closer));
+        true
     }
 
     fn start(self: &Arc<Self>, mut stream: Box<dyn AdminStream>) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let place = AdminPermit { door: self.clone(), id, known: Cell::new(false) };
-        let open = self.open.fetch_add(1, Ordering::Relaxed);
-        let mut strangers = self.strangers();
-        // The oldest of them goes: it has had its time, and a head that is sent at once is read at once.
-        if strangers.len() >= MOST
-            && let Some((_, oldest)) = strangers.pop_front()
-        {
-            oldest.close();
-        }
-        match stream.closer() {
-            Ok(closer) => strangers.push_back((id, closer)),
+        let closer = match stream.closer() {
+            Ok(closer) => closer,
             Err(error) => return log::cycle(LogLevel::Info, &format_args!("admin connection: {error}")),
-        }
-        drop(strangers);
-        if open >= 2 * MOST {
+        };
+        if !self.admit(id, closer) {
             // A client that does not even read this is just closed.
             let _ = stream.write_all(
                 b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             );
             return;
         }
+        let permit = AdminPermit { door: self.clone(), id, known: Cell::new(false) };
         let serve = move || {
-            if let Err(error) = connection::run(stream, &place.door, &place) {
+            if let Err(error) = connection::run(stream, &permit.door, &permit) {
                 log::cycle(LogLevel::Info, &format_args!("admin connection: {error}"));
             }
-            drop(place);
+            drop(permit);
         };
         if let Err(error) = std::thread::Builder::new().name("weir admin".to_owned()).spawn(serve) {
             log::cycle(LogLevel::Warn, &format_args!("admin connection: {error}"));
@@ -206,7 +231,6 @@ impl AdminPermit {
             self.door.known.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        self.door.open.fetch_sub(1, Ordering::Relaxed);
         self.door.forget(self.id);
         self.known.set(true);
         true
@@ -215,9 +239,11 @@ impl AdminPermit {
 
 impl Drop for AdminPermit {
     fn drop(&mut self) {
-        self.door.forget(self.id);
-        let places = if self.known.get() { &self.door.known } else { &self.door.open };
-        places.fetch_sub(1, Ordering::Relaxed);
+        if self.known.get() {
+            self.door.known.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.door.forget(self.id);
+        }
     }
 }
 
@@ -330,7 +356,9 @@ impl AdminAddress {
     }
 }
 
-/// Connections of a door at once; more are refused with 503.
+/// How long a new connection waits for a thread to end.
+const WAIT: Duration = Duration::from_secs(1);
+/// Connections of a door at once, of those that may ask and of the others; more are refused with 503.
 pub(super) const MOST: usize = 32;
 /// How long it may take to reach oneself.
 const SHORTLY: Duration = Duration::from_millis(100);
