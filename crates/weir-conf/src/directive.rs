@@ -1,6 +1,6 @@
 //! Directive tables: what a module declares, and the checks that nginx makes before a setter runs.
 
-use crate::{ArgCount, Contexts, DirectiveEnd, DirectiveLine, Error, LineCx, Result, nearest};
+use crate::{ArgCount, Contexts, DirectiveEnd, DirectiveLine, Error, LineCx, Result};
 
 /// One directive of a module whose configuration is a `C`.
 ///
@@ -153,10 +153,7 @@ impl DirectiveSignature {
         if line.name.str().starts_with('\u{feff}') {
             return error.hint("the file begins with a byte order mark; save it without");
         }
-        match nearest(line.name.str(), names.chain([INCLUDE.name])) {
-            Some(name) => error.hint(format!("did you mean \"{name}\"?")),
-            None => error,
-        }
+        error.hint_nearest(line.name.str(), names.chain([INCLUDE.name]))
     }
 
     /// Adds the usual reason of this error, if the words up to some line's end would do.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ConfSource, Span};
+use crate::{ConfSource, Span, did_you_mean};
 
 /// What a setter returns.
 pub type Result<T = ()> = std::result::Result<T, Error>;
@@ -44,6 +44,14 @@ impl Error {
     /// Sets the hint: how to correct it, shown in a line of its own below the source line.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Hints at the nearest of `names`, if `name` may be one of them with a typing error.
+    pub(crate) fn hint_nearest<'a>(self, name: &str, names: impl Iterator<Item = &'a str>) -> Self {
+        match did_you_mean(name, names) {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
     }
 
     /// The first line: nginx's message, with a column: `unknown directive "foo" in /etc/nginx.conf:3:5`.

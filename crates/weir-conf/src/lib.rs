@@ -54,7 +54,7 @@ pub use directive::{Directive, DirectiveSignature, check};
 pub use error::{Error, Errors, LevelName, Result};
 pub use include::{ConfFiles, MemoryFiles, RealFiles};
 pub use line::{LineCx, TextValue};
-pub use nearest::nearest;
+pub use nearest::{did_you_mean, nearest};
 pub use parser::{load, outline};
 pub use source::{ConfSource, FileId, SourceFile, SourcePlace, Span, Word};
 pub use tree::{Block, ConfPaths, ConfTree, DirectiveLine, LoadFailure, RawBlock};

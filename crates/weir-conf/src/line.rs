@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::{
     Block, BufferSizes, ConfPaths, ConfSource, Contexts, DirectiveLine, Error, RawBlock, Result, Word,
-    nearest, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
+    parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
 };
 
 /// One line being set, with what surrounds it.
@@ -377,10 +377,7 @@ impl<'a> LineCx<'a> {
             return Ok(*value);
         }
         let error = self.invalid_value(i);
-        match nearest(self.arg(i), values.iter().map(|(name, _)| *name)) {
-            Some(name) => Err(error.hint(format!("did you mean \"{name}\"?"))),
-            None => Err(error),
-        }
+        Err(error.hint_nearest(self.arg(i), values.iter().map(|(name, _)| *name)))
     }
 
     fn value<T: TextValue>(&self, i: usize) -> Result<T> {

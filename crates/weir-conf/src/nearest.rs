@@ -26,6 +26,11 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     best.map(|(_, candidate)| candidate)
 }
 
+/// `did you mean "gzip"?`, of the [`nearest`] name.
+pub fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    nearest(name, names).map(|near| format!("did you mean \"{near}\"?"))
+}
+
 /// Edits between two words, with three rows of the usual table.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use weir_conf::nearest;
+use weir_conf::did_you_mean;
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub(crate) enum EmbeddedConf {
     /// The directory's files, on this address.
     Directory(String),
 }
+
+/// Where a directory is served without `--listen`: the address in `assets/directory.conf`.
+pub(crate) const DIRECTORY_ADDRESS: &str = "127.0.0.1:8080";
 
 /// One of the things the program does.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
@@ -87,11 +90,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
             Some(b"-help") => line.action = CommandAction::LongHelp,
             Some(b"-version") => line.action = CommandAction::LongVersion,
             Some(letters) if letters.starts_with(b"-") => {
-                let near = nearest(&word.to_string_lossy(), LONG_OPTIONS.into_iter());
-                let hint = near.map_or_else(
-                    || "try \"weir --help\"".to_owned(),
-                    |near| format!("did you mean \"{near}\"?"),
-                );
+                let hint = did_you_mean(&word.to_string_lossy(), LONG_OPTIONS.into_iter())
+                    .unwrap_or_else(|| "try \"weir --help\"".to_owned());
                 return Err(format!("invalid option: \"-\"\n{hint}"));
             }
             Some(letters) => line.letters(letters, &mut arguments)?,

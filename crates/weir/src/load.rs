@@ -16,7 +16,7 @@ use weir_engine::log::{self, LogLevel, LogTarget};
 use weir_engine::settings::main::MainConf;
 use weir_rt::net;
 
-use crate::cli::{CommandLine, EmbeddedConf};
+use crate::cli::{CommandLine, DIRECTORY_ADDRESS, EmbeddedConf};
 use crate::{pid, settings};
 
 /// Which files are meant.
@@ -100,7 +100,7 @@ impl ConfLocation {
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
                 let text = match &self.embedded {
                     EmbeddedConf::Welcome => WELCOME.to_owned(),
-                    EmbeddedConf::Directory(address) => DIRECTORY.replace("127.0.0.1:8080", address),
+                    EmbeddedConf::Directory(address) => DIRECTORY.replace(DIRECTORY_ADDRESS, address),
                 };
                 let text = text.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);

@@ -23,7 +23,7 @@ mod version;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cli::{CommandAction, CommandLine, EmbeddedConf};
+use cli::{CommandAction, CommandLine, DIRECTORY_ADDRESS, EmbeddedConf};
 use run::ProgramPath;
 use weir_rt::Heap;
 use weir_see::commands::TextStyle;
@@ -61,7 +61,7 @@ fn with_word(
     match metadata(&path) {
         Some(found) if found.is_dir() && line.conf.is_none() && line.prefix.is_none() => {
             line.prefix = Some(path);
-            line.embedded = EmbeddedConf::Directory("127.0.0.1:8080".to_owned());
+            line.embedded = EmbeddedConf::Directory(DIRECTORY_ADDRESS.to_owned());
         }
         Some(found) if !found.is_dir() && tools::is_lua(&path) => {
             let name = path.display();

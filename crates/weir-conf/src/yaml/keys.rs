@@ -3,7 +3,7 @@
 use super::level::{KeyLevel, LevelLines, ListenKey, block, copied, duplicate, line};
 use super::node::{YamlNode, YamlValue};
 use super::{access_log, paths};
-use crate::{DirectiveLine, Error, Errors, Result, Span, nearest};
+use crate::{DirectiveLine, Error, Errors, Result, Span};
 
 /// The lines that the document `root` is translated to.
 pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<DirectiveLine> {
@@ -133,10 +133,7 @@ fn find(key: &YamlNode, at: KeyLevel) -> Result<&'static KnownKey> {
     let name = key.text()?;
     let Some(row) = KEYS.iter().find(|row| row.name == name) else {
         let error = Error::new(format!("unknown directive \"{name}\"")).at(key.span);
-        return Err(match nearest(name, KEYS.iter().map(|row| row.name)) {
-            Some(name) => error.hint(format!("did you mean \"{name}\"?")),
-            None => error,
-        });
+        return Err(error.hint_nearest(name, KEYS.iter().map(|row| row.name)));
     };
     if row.levels & at.bit() == 0 {
         return Err(Error::new(format!("\"{name}\" directive is not allowed here")).at(key.span));
@@ -227,10 +224,7 @@ fn ssl(key: &YamlNode, value: &YamlNode) -> Result<DirectiveLine> {
 /// A key of an inner mapping that is not known.
 pub(super) fn unknown(key: &YamlNode, name: &str, known: &[&str]) -> Error {
     let error = Error::new(format!("unknown parameter \"{name}\"")).at(key.span);
-    match nearest(name, known.iter().copied()) {
-        Some(name) => error.hint(format!("did you mean \"{name}\"?")),
-        None => error,
-    }
+    error.hint_nearest(name, known.iter().copied())
 }
 
 fn threads(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {

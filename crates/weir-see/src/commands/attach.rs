@@ -14,16 +14,12 @@ use crate::responses::trace::json;
 use crate::source::scale;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption { name: "-n", value: "N", about: "the next N requests instead of one" },
-    CommandOption { name: "--avg", value: "N", about: "the mean tree of the next N requests" },
-    CommandOption { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
-    CommandOption {
-        name: "--match",
-        value: "WORDS",
-        about: "which requests: /path, path=, method=, status=5xx, over=20ms",
-    },
-    CommandOption { name: "-t", value: "TIME", about: "how long at most: 1m without" },
-    CommandOption { name: "--list", value: "", about: "which functions would be probed, and for what" },
+    CommandOption::new("-n", "N", "the next N requests instead of one"),
+    CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
+    CommandOption::new("--save", "FILE", "with --avg: into this file, for weir diff"),
+    CommandOption::new("--match", "WORDS", "which requests: /path, path=, method=, status=5xx, over=20ms"),
+    CommandOption::new("-t", "TIME", "how long at most: 1m without"),
+    CommandOption::new("--list", "", "which functions would be probed, and for what"),
 ];
 
 pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {

@@ -12,22 +12,18 @@ use crate::symbols::{BareAddresses, SymbolSource};
 use weir_http::json::escape;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption { name: "--over", value: "TIME", about: "those that lasted this long" },
-    CommandOption { name: "-n", value: "N", about: "the last so many" },
-    CommandOption { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
+    CommandOption::new("--over", "TIME", "those that lasted this long"),
+    CommandOption::new("-n", "N", "the last so many"),
+    CommandOption::new("--follow", "", "and all that come, until Ctrl-C"),
     RAW,
-    CommandOption {
-        name: "--blame",
-        value: "",
-        about: "instead: which locations make which others wait inside the loop",
-    },
+    CommandOption::new("--blame", "", "instead: which locations make which others wait inside the loop"),
 ];
 
-const RAW: CommandOption = CommandOption {
-    name: "--raw",
-    value: "",
-    about: "native code by its addresses, as the server sends them: reads no symbols",
-};
+const RAW: CommandOption = CommandOption::new(
+    "--raw",
+    "",
+    "native code by its addresses, as the server sends them: reads no symbols",
+);
 
 /// Of `weir bt`.
 pub(super) const OF_STACKS: &[CommandOption] = &[RAW];

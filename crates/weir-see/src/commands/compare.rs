@@ -20,15 +20,15 @@ use crate::control::client::ControlClient;
 use crate::control::protocol::ControlQuestion;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption {
-        name: "--load",
-        value: "URL",
-        about: "make the requests: to this http://HOST:PORT with the paths A and B; of two servers to A",
-    },
-    CommandOption { name: "--load-b", value: "URL", about: "of two servers: the requests to B" },
-    CommandOption { name: "--rounds", value: "N", about: "how many rounds: 30 without" },
-    CommandOption { name: "-n", value: "N", about: "requests of each side in a round: 100 without" },
-    CommandOption { name: "-t", value: "TIME", about: "how long a round may take: 10s without" },
+    CommandOption::new(
+        "--load",
+        "URL",
+        "make the requests: to this http://HOST:PORT with the paths A and B; of two servers to A",
+    ),
+    CommandOption::new("--load-b", "URL", "of two servers: the requests to B"),
+    CommandOption::new("--rounds", "N", "how many rounds: 30 without"),
+    CommandOption::new("-n", "N", "requests of each side in a round: 100 without"),
+    CommandOption::new("-t", "TIME", "how long a round may take: 10s without"),
     MATCH,
     FAIL_OVER,
     WAIT,

@@ -9,20 +9,16 @@ use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, 
 pub(super) const CHOICES: &[CommandOption] = &[FAIL_OVER, WAIT, SAME];
 
 /// What makes a comparison fail.
-pub(super) const FAIL_OVER: CommandOption = CommandOption {
-    name: "--fail-over",
-    value: "SHARE",
-    about: "exit with 1 if B takes surely more than this beyond A: 3%",
-};
+pub(super) const FAIL_OVER: CommandOption =
+    CommandOption::new("--fail-over", "SHARE", "exit with 1 if B takes surely more than this beyond A: 3%");
 /// Which times are compared.
-pub(super) const WAIT: CommandOption =
-    CommandOption { name: "--wait", value: "", about: "compare waiting instead of running" };
+pub(super) const WAIT: CommandOption = CommandOption::new("--wait", "", "compare waiting instead of running");
 /// What is one line though it has two names.
-pub(super) const SAME: CommandOption = CommandOption {
-    name: "--same",
-    value: "A=B",
-    about: "the module A of A and the module B of B are one line; several with commas",
-};
+pub(super) const SAME: CommandOption = CommandOption::new(
+    "--same",
+    "A=B",
+    "the module A of A and the module B of B are one line; several with commas",
+);
 
 pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;

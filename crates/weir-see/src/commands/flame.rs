@@ -14,27 +14,27 @@ use crate::raw_stacks::RawStacks;
 use crate::symbols::ProcessSymbols;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption { name: "-t", value: "TIME", about: "how long is recorded: 10s without" },
-    CommandOption {
-        name: "--last",
-        value: "",
-        about: "cpu: the time before, out of what is always sampled, instead of the time to come",
-    },
-    CommandOption { name: "--hz", value: "N", about: "cpu: samples per second of CPU time: 99 without" },
-    CommandOption {
-        name: "-o",
-        value: "FORMAT",
-        about: "svg, html, folded, pprof, firefox, speedscope or json; or a file named after one",
-    },
-    CommandOption { name: "--route", value: "LOCATION", about: "requests of this location only" },
-    CommandOption { name: "--phase", value: "PHASE", about: "what happens in this phase only" },
+    CommandOption::new("-t", "TIME", "how long is recorded: 10s without"),
+    CommandOption::new(
+        "--last",
+        "",
+        "cpu: the time before, out of what is always sampled, instead of the time to come",
+    ),
+    CommandOption::new("--hz", "N", "cpu: samples per second of CPU time: 99 without"),
+    CommandOption::new(
+        "-o",
+        "FORMAT",
+        "svg, html, folded, pprof, firefox, speedscope or json; or a file named after one",
+    ),
+    CommandOption::new("--route", "LOCATION", "requests of this location only"),
+    CommandOption::new("--phase", "PHASE", "what happens in this phase only"),
     MATCH,
-    CommandOption {
-        name: "--from",
-        value: "FILE",
-        about: "stacks that --raw wrote before, - for standard input; asks no server",
-    },
-    CommandOption { name: "--raw", value: "", about: "stacks as the server sends them" },
+    CommandOption::new(
+        "--from",
+        "FILE",
+        "stacks that --raw wrote before, - for standard input; asks no server",
+    ),
+    CommandOption::new("--raw", "", "stacks as the server sends them"),
 ];
 
 pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {

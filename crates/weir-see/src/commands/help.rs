@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use weir_conf::nearest;
+use weir_conf::did_you_mean;
 use weir_http::json::JsonWriter;
 
 /// What there is to say of a command.
@@ -45,13 +45,31 @@ pub struct CommandExample {
 
 /// What every command takes that asks a server.
 pub(crate) const SERVER_OPTIONS: &[CommandOption] = &[
-    CommandOption { name: "--json", value: "", about: "for programs: JSON, times in nanoseconds" },
-    CommandOption { name: "-c", value: "FILE", about: "the server's configuration file" },
-    CommandOption { name: "-p", value: "PREFIX", about: "the server's prefix" },
-    CommandOption { name: "--socket", value: "FILE", about: "its control socket, instead of -c and -p" },
+    CommandOption::new("--json", "", "for programs: JSON, times in nanoseconds"),
+    CommandOption::new("-c", "FILE", "the server's configuration file"),
+    CommandOption::new("-p", "PREFIX", "the server's prefix"),
+    CommandOption::new("--socket", "FILE", "its control socket, instead of -c and -p"),
 ];
 
 impl CommandHelp {
+    /// A command that needs no running server.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        words: &'static str,
+        about: &'static str,
+        options: &'static [CommandOption],
+        examples: &'static [CommandExample],
+    ) -> CommandHelp {
+        CommandHelp { name, words, about, options, asks_server: false, examples }
+    }
+
+    /// The same command, of those that ask a running server.
+    #[must_use]
+    pub(crate) const fn asking_server(self) -> CommandHelp {
+        CommandHelp { asks_server: true, ..self }
+    }
+
     /// All options.
     pub(crate) fn all_options(&self) -> impl Iterator<Item = &'static CommandOption> {
         let common = if self.asks_server { SERVER_OPTIONS } else { &[] };
@@ -61,14 +79,11 @@ impl CommandHelp {
     /// The option of this name.
     ///
     /// # Errors
-    /// There is none: the message names the nearest one.
+    /// No option has this name: the message suggests the nearest one.
     pub fn option(&self, name: &str) -> Result<&'static CommandOption, String> {
         self.all_options().find(|option| option.name == name).ok_or_else(|| {
-            let near = nearest(name, self.all_options().map(|option| option.name));
-            let hint = near.map_or_else(
-                || format!("\"weir {} --help\" lists those there are", self.name),
-                |near| format!("did you mean \"{near}\"?"),
-            );
+            let hint = did_you_mean(name, self.all_options().map(|option| option.name))
+                .unwrap_or_else(|| format!("\"weir {} --help\" lists those there are", self.name));
             format!("unknown option \"{name}\"; {hint}")
         })
     }
@@ -82,21 +97,12 @@ impl CommandHelp {
     /// What `--help` prints; `style` marks headings.
     #[must_use]
     pub fn text(&self, style: TextStyle) -> String {
+        let options: String = self.all_options().map(CommandOption::text).collect();
         let mut out = format!("usage: weir {} {}", self.name, self.words).trim_end().to_owned();
-        if self.all_options().next().is_some() {
-            out.push_str(" [options]");
-        }
-        out.push_str("\n\n");
+        out.push_str(if options.is_empty() { "\n\n" } else { " [options]\n\n" });
         out.push_str(&filled(self.about));
-        if self.all_options().next().is_some() {
-            out.push_str(&style.heading("\noptions:"));
-        }
-        for option in self.all_options() {
-            let name = format!("{} {}", option.name, option.value);
-            write!(out, "\n  {:<18} {}", name.trim_end(), option.about).expect("writing to a String");
-        }
-        if self.all_options().next().is_some() {
-            out.push('\n');
+        if !options.is_empty() {
+            write!(out, "{}\n{options}", style.heading("\noptions:")).expect("writing to a String");
         }
         if !self.examples.is_empty() {
             out.push_str(&style.heading("\nexamples:"));
@@ -129,7 +135,27 @@ impl CommandHelp {
     }
 }
 
+impl CommandExample {
+    /// A line, and what comes of it.
+    #[must_use]
+    pub const fn new(line: &'static str, about: &'static str) -> CommandExample {
+        CommandExample { line, about }
+    }
+}
+
 impl CommandOption {
+    /// An option; `value` is empty where it takes none.
+    #[must_use]
+    pub const fn new(name: &'static str, value: &'static str, about: &'static str) -> CommandOption {
+        CommandOption { name, value, about }
+    }
+
+    /// Its line in the help of its command.
+    fn text(&self) -> String {
+        let name = format!("{} {}", self.name, self.value);
+        format!("  {:<18} {}\n", name.trim_end(), self.about)
+    }
+
     /// The option as an object.
     pub fn json(&self, json: &mut JsonWriter) {
         json.nested(|json| {
@@ -162,31 +188,14 @@ impl TextStyle {
         }
     }
 
-    /// A heading, in bold.
+    /// A heading, in bold. Line ends before `text` stay outside of the mark.
     #[must_use]
     pub fn heading(self, text: &str) -> String {
-        self.marked("1", text)
-    }
-
-    /// Something that is good or was added, in green.
-    #[must_use]
-    pub fn good(self, text: &str) -> String {
-        self.marked("32", text)
-    }
-
-    /// Something that is bad or was removed, in red.
-    #[must_use]
-    pub fn bad(self, text: &str) -> String {
-        self.marked("31", text)
-    }
-
-    /// Line ends before `text` stay outside of the mark.
-    fn marked(self, code: &str, text: &str) -> String {
         let bare = text.trim_start_matches('\n');
         let ends = &text[..text.len() - bare.len()];
         match self {
             TextStyle::Plain => text.to_owned(),
-            TextStyle::Terminal => format!("{ends}\x1b[{code}m{bare}\x1b[0m"),
+            TextStyle::Terminal => format!("{ends}\x1b[1m{bare}\x1b[0m"),
         }
     }
 }
@@ -217,9 +226,9 @@ mod tests {
         name: "trace",
         words: "[URL]",
         about: "Shows it. And more.",
-        options: &[CommandOption { name: "-n", value: "N", about: "how many" }],
+        options: &[CommandOption::new("-n", "N", "how many")],
         asks_server: true,
-        examples: &[CommandExample { line: "weir trace /", about: "the next request of /" }],
+        examples: &[CommandExample::new("weir trace /", "the next request of /")],
     };
 
     #[test]
@@ -234,9 +243,9 @@ mod tests {
 
     #[test]
     fn a_mistyped_option_gets_the_nearest_one() {
-        let message = HELP.option("--jsn").expect_err("there is none");
+        let message = HELP.option("--jsn").expect_err("no option has this name");
         assert_eq!(message, "unknown option \"--jsn\"; did you mean \"--json\"?");
-        let message = HELP.option("--colours").expect_err("there is none");
+        let message = HELP.option("--colours").expect_err("no option has this name");
         assert_eq!(message, "unknown option \"--colours\"; \"weir trace --help\" lists those there are");
     }
 }

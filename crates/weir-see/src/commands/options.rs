@@ -106,10 +106,7 @@ mod tests {
         name: "trace",
         words: "",
         about: "",
-        options: &[
-            CommandOption { name: "-n", value: "N", about: "how many" },
-            CommandOption { name: "--flow", value: "", about: "one by one" },
-        ],
+        options: &[CommandOption::new("-n", "N", "how many"), CommandOption::new("--flow", "", "one by one")],
         asks_server: true,
         examples: &[],
     };

@@ -7,22 +7,22 @@ use super::selector::LocateSocket;
 use crate::compare::MeasuredNode;
 use crate::control::protocol::ControlQuestion;
 
-pub(super) const MATCH: CommandOption = CommandOption {
-    name: "--match",
-    value: "WHAT",
-    about: "which requests: /path, path=, method=, status=404|5xx, location=, over=20ms; several in quotes",
-};
+pub(super) const MATCH: CommandOption = CommandOption::new(
+    "--match",
+    "WHAT",
+    "which requests: /path, path=, method=, status=404|5xx, location=, over=20ms; several in quotes",
+);
 
 /// `weir trace`
 pub(super) const TRACE: &[CommandOption] = &[
     MATCH,
-    CommandOption { name: "-n", value: "N", about: "how many; one without" },
-    CommandOption { name: "--avg", value: "N", about: "the mean of so many requests instead of each" },
-    CommandOption { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
-    CommandOption { name: "--flow", value: "", about: "every boundary by itself, in order" },
-    CommandOption { name: "--once", value: "", about: "the next one: what happens without options" },
-    CommandOption { name: "--sites", value: "", about: "the figures of every site since the server began" },
-    CommandOption { name: "--level", value: "LEVEL", about: "as weir profile level" },
+    CommandOption::new("-n", "N", "how many; one without"),
+    CommandOption::new("--avg", "N", "the mean of so many requests instead of each"),
+    CommandOption::new("--save", "FILE", "with --avg: into this file, for weir diff"),
+    CommandOption::new("--flow", "", "every boundary by itself, in order"),
+    CommandOption::new("--once", "", "the next one: what happens without options"),
+    CommandOption::new("--sites", "", "the figures of every site since the server began"),
+    CommandOption::new("--level", "LEVEL", "as weir profile level"),
 ];
 
 pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -61,8 +61,7 @@ fn save(
 }
 
 /// `weir slow`
-pub(super) const SLOW: &[CommandOption] =
-    &[MATCH, CommandOption { name: "-n", value: "N", about: "how many; 20 without" }];
+pub(super) const SLOW: &[CommandOption] = &[MATCH, CommandOption::new("-n", "N", "how many; 20 without")];
 
 pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     let question = matching(asked, ControlQuestion::new("slow"))?;
@@ -71,7 +70,7 @@ pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), 
 
 /// `weir explain`
 pub(super) const EXPLAIN: &[CommandOption] =
-    &[CommandOption { name: "--flow", value: "", about: "every boundary by itself, in order" }];
+    &[CommandOption::new("--flow", "", "every boundary by itself, in order")];
 
 pub(super) fn explain(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
@@ -83,7 +82,7 @@ pub(super) fn explain(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(
 
 /// `weir profile`
 pub(super) const PROFILE: &[CommandOption] =
-    &[CommandOption { name: "--for", value: "TIME", about: "then as before: 30s, 10m; for good without" }];
+    &[CommandOption::new("--for", "TIME", "then as before: 30s, 10m; for good without")];
 
 pub(super) fn profile(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;
@@ -104,8 +103,8 @@ pub(super) fn profile(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(
 
 /// `weir reqs`
 pub(super) const REQS: &[CommandOption] = &[
-    CommandOption { name: "--over", value: "TIME", about: "those that have lasted this long" },
-    CommandOption { name: "-n", value: "N", about: "how many at most" },
+    CommandOption::new("--over", "TIME", "those that have lasted this long"),
+    CommandOption::new("-n", "N", "how many at most"),
 ];
 
 pub(super) fn reqs(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -129,12 +128,8 @@ pub(super) fn dict(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), 
 
 /// `weir queue`
 pub(super) const QUEUE: &[CommandOption] = &[
-    CommandOption { name: "-t", value: "TIME", about: "watch for how long: 1s without" },
-    CommandOption {
-        name: "--all",
-        value: "",
-        about: "what was noted since the server began, instead of watching",
-    },
+    CommandOption::new("-t", "TIME", "watch for how long: 1s without"),
+    CommandOption::new("--all", "", "what was noted since the server began, instead of watching"),
 ];
 
 pub(super) fn queue(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -145,8 +140,7 @@ pub(super) fn queue(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
 }
 
 /// `weir use`
-pub(super) const USE: &[CommandOption] =
-    &[CommandOption { name: "-t", value: "TIME", about: "over how long: 1s without" }];
+pub(super) const USE: &[CommandOption] = &[CommandOption::new("-t", "TIME", "over how long: 1s without")];
 
 pub(super) fn usage(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;

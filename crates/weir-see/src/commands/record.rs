@@ -10,22 +10,14 @@ use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption { name: "-t", value: "TIME", about: "how long: 10s without" },
-    CommandOption {
-        name: "--next",
-        value: "",
-        about: "every request of the time to come, instead of those that were retained of the time before",
-    },
-    CommandOption {
-        name: "-o",
-        value: "FILE",
-        about: "where to: weir.pftrace without; - for standard output",
-    },
-    CommandOption {
-        name: "--last-crash",
-        value: "",
-        about: "what a server process that crashed has left behind",
-    },
+    CommandOption::new("-t", "TIME", "how long: 10s without"),
+    CommandOption::new(
+        "--next",
+        "",
+        "every request of the time to come, instead of those that were retained of the time before",
+    ),
+    CommandOption::new("-o", "FILE", "where to: weir.pftrace without; - for standard output"),
+    CommandOption::new("--last-crash", "", "what a server process that crashed has left behind"),
     MATCH,
 ];
 

@@ -1,55 +1,42 @@
 //! The commands that ask a running server: what each is called and takes, what it does, and how it is called.
 
-use super::help::{CommandExample, CommandHelp, CommandOption};
+use super::help::{CommandExample, CommandHelp};
 use super::{SeeCommand, attach, blocked, compare, diff, doctor, flame, questions, record, top};
-
-/// A row of the table.
-const fn row(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    options: &'static [CommandOption],
-    examples: &'static [CommandExample],
-) -> CommandHelp {
-    CommandHelp { name, words, about, options, asks_server: true, examples }
-}
-
-const fn example(line: &'static str, about: &'static str) -> CommandExample {
-    CommandExample { line, about }
-}
 
 pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "trace",
             "[URL]",
             "Shows the next matching requests as trees of where their time went. Every phase, handler and filter is \
              listed with its running time, what it waited for, and the bytes that went through it.",
             questions::TRACE,
             &[
-                example("weir trace", "the next request, whatever it is"),
-                example("weir trace /api/ -n 3", "the next three under /api/"),
-                example("weir trace --match 'status=5xx over=200ms'", "the next one that fails and is slow"),
-                example("weir trace --avg 1000 --save before.json", "an average, for weir diff"),
+                CommandExample::new("weir trace", "the next request, whatever it is"),
+                CommandExample::new("weir trace /api/ -n 3", "the next three under /api/"),
+                CommandExample::new("weir trace --match 'status=5xx over=200ms'", "the next one that fails and is slow"),
+                CommandExample::new("weir trace --avg 1000 --save before.json", "an average, for weir diff"),
             ],
-        ),
+        )
+        .asking_server(),
         run: questions::trace,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "slow",
             "[URL]",
             "Lists the slowest requests whose trees were retained. The id is what `weir explain` takes.",
             questions::SLOW,
             &[
-                example("weir slow", "the twenty slowest of late"),
-                example("weir slow --match location=/api/ -n 5", "the five slowest of a location"),
+                CommandExample::new("weir slow", "the twenty slowest of late"),
+                CommandExample::new("weir slow --match location=/api/ -n 5", "the five slowest of a location"),
             ],
-        ),
+        )
+        .asking_server(),
         run: questions::slow,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "compare",
             "A B",
             "Compares two sides on the same traffic, in rounds: the mean tree of each, and the difference of each node \
@@ -57,58 +44,62 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
              configurations, prefixes or control sockets of two servers.",
             compare::CHOICES,
             &[
-                example(
+                CommandExample::new(
                     "weir compare /old/ /new/ --load http://127.0.0.1:8080",
                     "two locations, with requests made here",
                 ),
-                example("weir compare old.conf new.conf", "two servers, under the traffic that they have"),
+                CommandExample::new("weir compare old.conf new.conf", "two servers, under the traffic that they have"),
             ],
-        ),
+        )
+        .asking_server(),
         run: compare::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "diff",
             "A.json B.json",
             "Compares two averages that `weir trace --avg N --save FILE` saved, node by node, each difference with its \
              95% interval. With --fail-over it is a gate for builds.",
             diff::CHOICES,
             &[
-                example("weir diff before.json after.json", "what takes longer, and what less"),
-                example(
+                CommandExample::new("weir diff before.json after.json", "what takes longer, and what less"),
+                CommandExample::new(
                     "weir diff before.json after.json --fail-over 3%",
                     "exit status 1 if it is slower by more",
                 ),
             ],
-        ),
+        )
+        .asking_server(),
         run: diff::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "explain",
             "ID",
             "Shows the tree of a retained request. ID is its `$request_id`, or the beginning of it.",
             questions::EXPLAIN,
-            &[example("weir explain 5f3a", "the request whose id begins so, see weir slow")],
-        ),
+            &[CommandExample::new("weir explain 5f3a", "the request whose id begins so, see weir slow")],
+        )
+        .asking_server(),
         run: questions::explain,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "top",
             "[routes|phases|modules|workers|upstreams]",
             "Shows what the server does right now, as a table that is redrawn every second. Figures are of the \
              last interval; CPU and waiting times are per request.",
             top::CHOICES,
             &[
-                example("weir top", "by location, until Ctrl-C"),
-                example("weir top upstreams -b", "one table of the upstreams"),
+                CommandExample::new("weir top", "by location, until Ctrl-C"),
+                CommandExample::new("weir top upstreams -b", "one table of the upstreams"),
             ],
-        ),
+        )
+        .asking_server(),
         run: top::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "flame",
             "[cpu|wait|wall|alloc|gc|jit]",
             "Draws a flame graph of the next seconds. cpu is what runs, by samples; wait is what requests wait for and \
@@ -116,67 +107,72 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
              its compiler. Frames are location, phase, module, functions and lines of Lua.",
             flame::CHOICES,
             &[
-                example("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
-                example("weir flame wait -t 30s -o wait.html", "what half a minute of requests waits for"),
+                CommandExample::new("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
+                CommandExample::new("weir flame wait -t 30s -o wait.html", "what half a minute of requests waits for"),
             ],
-        ),
+        )
+        .asking_server(),
         run: flame::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "record",
             "[URL]",
             "Writes what the workers did in the last seconds as a timeline for Perfetto: threads with what they ran, \
              requests with their phases, filters and waits, and blocked loops.",
             record::CHOICES,
-            &[example(
+            &[CommandExample::new(
                 "weir record -t 5s -o now.pftrace",
                 "the last five seconds; open it at ui.perfetto.dev",
             )],
-        ),
+        )
+        .asking_server(),
         run: record::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "attach",
             "PID [URL]",
             "Shows requests of a running nginx as trees, from outside: phases, handlers and filters by their modules, with \
              what each took. Needs root, or CAP_PERFMON and CAP_SYS_PTRACE; nothing is left in nginx when it ends.",
             attach::CHOICES,
             &[
-                example("weir attach 1234", "the next request of that worker process"),
-                example("weir attach 1234 --avg 100", "the mean of the next hundred"),
+                CommandExample::new("weir attach 1234", "the next request of that worker process"),
+                CommandExample::new("weir attach 1234 --avg 100", "the mean of the next hundred"),
             ],
-        ),
+        )
+        .asking_server(),
         run: attach::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "blocked",
             "",
             "Lists the times a worker's loop was blocked: how long, in which request, phase and module, what the \
              thread did, and which requests had to wait for it.",
             blocked::CHOICES,
             &[
-                example("weir blocked --over 50ms", "only those of at least 50 ms"),
-                example("weir blocked --blame", "which locations make which others wait"),
+                CommandExample::new("weir blocked --over 50ms", "only those of at least 50 ms"),
+                CommandExample::new("weir blocked --blame", "which locations make which others wait"),
             ],
-        ),
+        )
+        .asking_server(),
         run: blocked::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "bt",
             "[WORKER]",
             "Shows the stack that a worker has at this moment, or all of them: Rust, C and Lua with lines. Works while \
              workers are stuck.",
             blocked::OF_STACKS,
-            &[example("weir bt 0", "the stack of the first worker")],
-        ),
+            &[CommandExample::new("weir bt 0", "the stack of the first worker")],
+        )
+        .asking_server(),
         run: blocked::stacks_now,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "lua",
             "gc|heap|objects|tables|jit|timers|traps",
             "Shows the Lua VMs of the workers, or runs a Lua program (\"weir lua FILE\", see \"weir lua -h\"). gc is what \
@@ -186,67 +182,73 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
              calls that blocked their worker.",
             &[],
             &[
-                example("weir lua heap", "the memory of the workers' Lua VMs"),
-                example("weir lua -e 'print(ngx.md5(\"a\"))'", "runs a line of Lua"),
-                example("weir lua job.lua x y", "runs a program with two arguments"),
+                CommandExample::new("weir lua heap", "the memory of the workers' Lua VMs"),
+                CommandExample::new("weir lua -e 'print(ngx.md5(\"a\"))'", "runs a line of Lua"),
+                CommandExample::new("weir lua job.lua x y", "runs a program with two arguments"),
             ],
-        ),
+        )
+        .asking_server(),
         run: questions::lua,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "dict",
             "",
             "Shows the shared dictionaries: size, entries, and how long writers waited for one another.",
             &[],
-            &[example("weir dict", "all dictionaries of lua_shared_dict")],
-        ),
+            &[CommandExample::new("weir dict", "all dictionaries of lua_shared_dict")],
+        )
+        .asking_server(),
         run: questions::dict,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "reqs",
             "",
             "Lists the requests in flight, oldest first: where they are and what they wait for. Works while workers \
              are stuck.",
             questions::REQS,
-            &[example("weir reqs --over 1s", "those that have lasted a second or more")],
-        ),
+            &[CommandExample::new("weir reqs --over 1s", "those that have lasted a second or more")],
+        )
+        .asking_server(),
         run: questions::reqs,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "queue",
             "",
             "Shows how long connections waited to be accepted and requests waited in their sockets, which no log of \
              the server itself shows.",
             questions::QUEUE,
-            &[example("weir queue -t 10s", "of the next ten seconds")],
-        ),
+            &[CommandExample::new("weir queue -t 10s", "of the next ten seconds")],
+        )
+        .asking_server(),
         run: questions::queue,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "use",
             "",
             "Shows utilisation, saturation and errors of each resource over the next second.",
             questions::USE,
-            &[example("weir use -t 5s", "over five seconds")],
-        ),
+            &[CommandExample::new("weir use -t 5s", "over five seconds")],
+        )
+        .asking_server(),
         run: questions::usage,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "doctor",
             "",
             "Says which of these commands work fully on this machine and with this server, and why not the rest.",
             doctor::CHOICES,
-            &[example("weir doctor", "a line for each thing that was checked")],
-        ),
+            &[CommandExample::new("weir doctor", "a line for each thing that was checked")],
+        )
+        .asking_server(),
         run: doctor::run,
     },
     SeeCommand {
-        help: row(
+        help: CommandHelp::new(
             "profile",
             "level off|sampled|full | handshakes on|off",
             "Changes how much is recorded, or says how much is. 0, 1 and 2 mean off, sampled and full; `--for` \
@@ -254,10 +256,11 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
              worker's thread, too (`weir trace --sites`: tls_cpu), for two system calls each time one goes on.",
             questions::PROFILE,
             &[
-                example("weir profile", "the level of each worker"),
-                example("weir profile level full --for 10m", "everything, for ten minutes"),
+                CommandExample::new("weir profile", "the level of each worker"),
+                CommandExample::new("weir profile level full --for 10m", "everything, for ten minutes"),
             ],
-        ),
+        )
+        .asking_server(),
         run: questions::profile,
     },
 ];

@@ -10,17 +10,9 @@ use super::visible::{visible, visible_line};
 use crate::control::protocol::{ControlQuestion, FrameKind};
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption {
-        name: "-b",
-        value: "",
-        about: "one table, then end; what happens when the output is no terminal",
-    },
-    CommandOption {
-        name: "-d",
-        value: "TIME",
-        about: "between two tables: 1s without; 0 is one of all time",
-    },
-    CommandOption { name: "-n", value: "N", about: "so many tables, then end" },
+    CommandOption::new("-b", "", "one table, then end; what happens when the output is no terminal"),
+    CommandOption::new("-d", "TIME", "between two tables: 1s without; 0 is one of all time"),
+    CommandOption::new("-n", "N", "so many tables, then end"),
 ];
 
 pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {

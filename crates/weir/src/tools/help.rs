@@ -9,7 +9,7 @@ use weir_conf::nearest;
 use weir_http::json::JsonWriter;
 use weir_see::commands::{CommandLine, CommandOption, TextStyle};
 
-use super::{all_help, option, print};
+use super::{all_help, print};
 use crate::version;
 
 /// `weir help [COMMAND]`
@@ -101,15 +101,15 @@ const USAGE: [(&str, &str); 6] = [
 
 /// Options without a command: nginx's, with its words.
 const OPTIONS: [CommandOption; 11] = [
-    option("-?,-h,--help", "", "this help"),
-    option("-v,--version", "", "show version and exit"),
-    option("-V", "", "show version and configure options then exit"),
-    option("-t", "", "test configuration and exit"),
-    option("-T", "", "test configuration, dump it and exit"),
-    option("-q", "", "suppress non-error messages during configuration testing"),
-    option("-s", "signal", "send signal to a running server: stop, quit, reopen, reload"),
-    option("-p", "prefix", "set prefix path (default: the directory of the configuration file)"),
-    option("-e", "filename", "set error log file; stderr: standard error"),
-    option("-c", "filename", "set configuration file"),
-    option("-g", "directives", "set global directives out of configuration file"),
+    CommandOption::new("-?,-h,--help", "", "this help"),
+    CommandOption::new("-v,--version", "", "show version and exit"),
+    CommandOption::new("-V", "", "show version and configure options then exit"),
+    CommandOption::new("-t", "", "test configuration and exit"),
+    CommandOption::new("-T", "", "test configuration, dump it and exit"),
+    CommandOption::new("-q", "", "suppress non-error messages during configuration testing"),
+    CommandOption::new("-s", "signal", "send signal to a running server: stop, quit, reopen, reload"),
+    CommandOption::new("-p", "prefix", "set prefix path (default: the directory of the configuration file)"),
+    CommandOption::new("-e", "filename", "set error log file; stderr: standard error"),
+    CommandOption::new("-c", "filename", "set configuration file"),
+    CommandOption::new("-g", "directives", "set global directives out of configuration file"),
 ];

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir_conf::nearest;
+use weir_conf::did_you_mean;
 use weir_see::commands::CommandLine as ToolLine;
 
 use super::print;
@@ -13,15 +13,12 @@ use super::print;
 /// `weir init KIND [FILE]`
 pub(super) fn run(asked: &ToolLine) -> Result<ExitCode, String> {
     asked.at_most(2)?;
-    let kinds = || KINDS.iter().map(|(kind, _)| *kind);
+    let kinds = KINDS.map(|(kind, _)| kind);
     let Some(kind) = asked.words.first() else {
-        return Err(format!("which configuration? {}", kinds().collect::<Vec<_>>().join(", ")));
+        return Err(format!("which configuration? {}", kinds.join(", ")));
     };
     let Some((_, text)) = KINDS.iter().find(|(known, _)| known == kind) else {
-        let hint = nearest(kind, kinds()).map_or_else(
-            || kinds().collect::<Vec<_>>().join(", "),
-            |near| format!("did you mean \"{near}\"?"),
-        );
+        let hint = did_you_mean(kind, kinds.into_iter()).unwrap_or_else(|| kinds.join(", "));
         return Err(format!("there is no configuration \"{kind}\"; {hint}"));
     };
     let Some(file) = asked.words.get(1) else { return print(text) };

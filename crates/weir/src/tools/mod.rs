@@ -54,74 +54,65 @@ fn print(text: &str) -> Result<ExitCode, String> {
 /// The exit status of a command that could not do its work: 1 is the response of one that could, as of `diff` and `grep`.
 const TROUBLE: u8 = 2;
 
-/// A row of the table.
-const fn row(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    options: &'static [CommandOption],
-    examples: &'static [CommandExample],
-) -> CommandHelp {
-    CommandHelp { name, words, about, options, asks_server: false, examples }
-}
-
-const fn example(line: &'static str, about: &'static str) -> CommandExample {
-    CommandExample { line, about }
-}
-
-const fn option(name: &'static str, value: &'static str, about: &'static str) -> CommandOption {
-    CommandOption { name, value, about }
-}
-
 static TOOLS: &[ToolCommand] = &[
     ToolCommand {
-        help: row(
+        help: CommandHelp::new(
             "serve",
             "[DIRECTORY]",
             "Serves the files of a directory, the current one without DIRECTORY, until Ctrl-C. Names that begin with a dot \
              are not served. `weir DIRECTORY` does the same.",
-            &[option("--listen", "ADDRESS", "an address and port, or a port of 127.0.0.1: 8080 without")],
+            &[CommandOption::new(
+                "--listen",
+                "ADDRESS",
+                "an address and port, or a port of 127.0.0.1: 8080 without",
+            )],
             &[
-                example("weir serve", "the current directory on http://127.0.0.1:8080/"),
-                example("weir serve site --listen 3000", "another one on port 3000"),
+                CommandExample::new("weir serve", "the current directory on http://127.0.0.1:8080/"),
+                CommandExample::new("weir serve site --listen 3000", "another one on port 3000"),
             ],
         ),
         run: serve::run,
     },
     ToolCommand {
-        help: row(
+        help: CommandHelp::new(
             "init",
             "proxy|static|spa|php|lua|gateway [FILE]",
             "Writes a configuration to begin with, with comments, to standard output or into a new file. An existing file \
              is never overwritten.",
             &[],
             &[
-                example("weir init proxy", "shows a reverse proxy"),
-                example("weir init static site.conf && weir site.conf", "writes one and serves it"),
+                CommandExample::new("weir init proxy", "shows a reverse proxy"),
+                CommandExample::new(
+                    "weir init static site.conf && weir site.conf",
+                    "writes one and serves it",
+                ),
             ],
         ),
         run: init::run,
     },
     ToolCommand {
-        help: row(
+        help: CommandHelp::new(
             "help",
             "[COMMAND]",
             "Shows the help of the program or of a command.",
-            &[option("--json", "", "for programs: all commands with their options and examples")],
+            &[CommandOption::new("--json", "", "for programs: all commands with their options and examples")],
             &[
-                example("weir help", "options and commands"),
-                example("weir help trace", "what weir trace takes"),
+                CommandExample::new("weir help", "options and commands"),
+                CommandExample::new("weir help trace", "what weir trace takes"),
             ],
         ),
         run: help::run,
     },
     ToolCommand {
-        help: row(
+        help: CommandHelp::new(
             "version",
             "",
             "Shows the version.",
             &[],
-            &[example("weir version", "as weir --version"), example("weir -V", "with what it is built of")],
+            &[
+                CommandExample::new("weir version", "as weir --version"),
+                CommandExample::new("weir -V", "with what it is built of"),
+            ],
         ),
         run: |asked| {
             asked.at_most(0)?;

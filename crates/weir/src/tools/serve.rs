@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use weir_see::commands::CommandLine as ToolLine;
 
-use crate::cli::{CommandLine, EmbeddedConf};
+use crate::cli::{CommandLine, DIRECTORY_ADDRESS, EmbeddedConf};
 use crate::run::{self, ProgramPath};
 
 /// `weir serve [DIRECTORY]`
 pub(super) fn run(asked: &ToolLine) -> Result<ExitCode, String> {
     asked.at_most(1)?;
     let directory = Path::new(asked.words.first().map_or(".", String::as_str));
-    let address = address(asked.value("--listen").unwrap_or("8080"))?;
+    let address = asked.value("--listen").map_or_else(|| Ok(DIRECTORY_ADDRESS.to_owned()), address)?;
     let line = CommandLine {
         prefix: Some(checked(directory)?),
         embedded: EmbeddedConf::Directory(address),
