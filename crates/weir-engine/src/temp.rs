@@ -58,21 +58,19 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), EngineError> {
         return finish(x).await;
     };
     x.body.file = Some(create(x).await?);
+    let failed = |error| TempFileFailure { call: "pread()", path: path_of(&old), error };
     let mut from = 0;
     while from < old.len {
         let mut bytes = vec![0; (old.len - from).min(PIECE) as usize];
         let read = move |file: &FileHandle| file.pread(&mut bytes, from).map(|n| (n, bytes));
         match x.waiting(on_pool(&old.handle, read)).await {
-            Ok((0, _)) => {
-                let error = io::ErrorKind::UnexpectedEof.into();
-                return Err(TempFileFailure { call: "pread()", path: path_of(&old), error }.log(x));
-            }
+            Ok((0, _)) => return Err(failed(io::ErrorKind::UnexpectedEof.into()).log(x)),
             Ok((n, mut bytes)) => {
                 bytes.truncate(n);
                 from += n as u64;
                 write(x, bytes).await?;
             }
-            Err(error) => return Err(TempFileFailure { call: "pread()", path: path_of(&old), error }.log(x)),
+            Err(error) => return Err(failed(error).log(x)),
         }
     }
     finish(x).await
@@ -158,23 +156,6 @@ impl fmt::Display for TempFileFailure {
     }
 }
 
-/// Writes all of `bytes` at `offset`.
-///
-/// # Errors
-/// That of pwrite(2).
-pub fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.pwrite(&bytes[done..], offset + done as u64) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// What becomes of a new file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TempFileName {
@@ -224,7 +205,7 @@ fn make_from(
     }
 }
 
-/// Creates the file, and first, if they are missing, the levels between it and `folder`.
+/// Creates the file, and first, if they are missing, the levels between it and `directory`.
 fn create_in(directory: &Path, path: &Path) -> io::Result<FileHandle> {
     let parent = path.parent().unwrap_or(directory);
     match create_temp(path, 0o600) {
@@ -238,7 +219,7 @@ fn create_in(directory: &Path, path: &Path) -> io::Result<FileHandle> {
     }
 }
 
-/// `folder/9/78/0123456789` for levels 1 and 2.
+/// `directory/9/78/0123456789` for levels 1 and 2.
 fn path(directory: &Path, levels: [u8; 3], number: u32) -> PathBuf {
     let name = format!("{number:010}");
     let mut path = directory.to_path_buf();
@@ -280,14 +261,14 @@ mod tests {
     fn files_lose_their_name_or_keep_it() {
         let dir = TempDir::new();
         let directory = dir.path().join("temp");
-        fs::create_dir(&directory).expect("a fresh folder");
+        fs::create_dir(&directory).expect("a fresh directory");
         let number = AtomicU32::new(0);
         let (unnamed, first) =
             make_from(&directory, [1, 2, 0], TempFileName::Removed, &number).expect("made");
         assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
         assert!(!first.exists());
-        write_all(&unnamed, b"hello", 0).expect("written");
-        write_all(&unnamed, b"HE", 0).expect("written");
+        unnamed.pwrite_all(&[b"hello"], 0).expect("written");
+        unnamed.pwrite_all(&[b"HE"], 0).expect("written");
         assert_eq!(unnamed.meta().expect("open").size, 5);
         let (_, second) = make_from(&directory, [1, 2, 0], TempFileName::Kept, &number).expect("made");
         assert!(second.exists());
@@ -296,7 +277,7 @@ mod tests {
         assert!(third.ends_with("0000123458"), "{}", third.display());
         fs::remove_dir_all(&directory).expect("ours");
         let (path, error) =
-            make_from(&directory, [1, 0, 0], TempFileName::Kept, &number).expect_err("the folder is gone");
+            make_from(&directory, [1, 0, 0], TempFileName::Kept, &number).expect_err("the directory is gone");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(path.starts_with(&directory));
     }
@@ -304,7 +285,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error() {
         let full = weir_rt::file::open_append(Path::new("/dev/full")).expect("on every Linux");
-        let error = write_all(&full, b"x", 0).expect_err("no space");
+        let error = full.pwrite_all(&[b"x"], 0).expect_err("no space");
         assert_eq!(error.raw_os_error(), Some(28));
     }
 

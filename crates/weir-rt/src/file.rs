@@ -273,10 +273,11 @@ impl FileHandle {
     ///
     /// # Errors
     /// The errno of pwritev(2), but for `EINTR`; `WriteZero` where the file takes nothing.
-    pub fn pwrite_all(&self, pieces: &[Vec<u8>], offset: u64) -> io::Result<()> {
+    pub fn pwrite_all(&self, pieces: &[impl AsRef<[u8]>], offset: u64) -> io::Result<()> {
         let mut at = offset;
         for some in pieces.chunks(PIECES) {
-            let mut slices: Vec<IoSlice<'_>> = some.iter().map(|piece| IoSlice::new(piece)).collect();
+            let mut slices: Vec<IoSlice<'_>> =
+                some.iter().map(|piece| IoSlice::new(piece.as_ref())).collect();
             let mut left = slices.as_mut_slice();
             // Without the empty ones in front, which would look like a file that takes nothing.
             IoSlice::advance_slices(&mut left, 0);

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use weir_rt::file::FileHandle;
 
+use crate::pieces;
 use crate::plan::phase::LocalFuture;
 
 /// Bytes that are gathered before a write, where `client_body_buffer_size` is not larger.
@@ -15,8 +16,6 @@ const GATHERED_QUICKLY: usize = 256 * 1024;
 /// A client is quick that sends [`GATHERED`] in less than this many milliseconds: 10,000 slow ones must not hold 256 KB
 /// each.
 const QUICK_MS: u64 = 10;
-/// Pieces shorter than this are joined: a client that sends chunks of a byte has no vector for each.
-const SHORT: usize = 4096;
 
 /// The pieces of a body that are not in its file yet, and the write that runs.
 pub(crate) struct BodyFileWriter {
@@ -68,9 +67,9 @@ impl BodyFileWriter {
             self.since_ms = weir_rt::now_ms();
         }
         self.waits += piece.len();
-        match self.waiting.last_mut() {
-            Some(last) if piece.len() < SHORT && last.len() < GATHERED => last.extend_from_slice(&piece),
-            _ => self.waiting.push(piece),
+        // Not `join`: a large vector is for the next receives.
+        if !pieces::append(self.waiting.last_mut(), &piece) {
+            self.waiting.push(piece);
         }
     }
 

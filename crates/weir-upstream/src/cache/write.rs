@@ -60,12 +60,12 @@ impl CacheFileDraft {
         self.handle.meta().map_err(|error| self.failed("fstat()", error))
     }
 
-    /// Writes `bytes` at `offset`.
+    /// Writes `pieces`, one after the other, from `offset` on.
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), TempFileFailure> {
-        temp::write_all(&self.handle, bytes, offset).map_err(|error| self.failed("pwrite()", error))
+    pub(crate) fn write(&self, pieces: &[impl AsRef<[u8]>], offset: u64) -> Result<(), TempFileFailure> {
+        self.handle.pwrite_all(pieces, offset).map_err(|error| self.failed("pwrite()", error))
     }
 
     /// The permissions that the file shall have.

@@ -220,14 +220,9 @@ impl WriterWork {
             Some(draft) => draft,
             None => self.draft.insert(CacheFileDraft::make(&self.aside)?),
         };
-        let start = self.goal.start();
-        let mut at = at;
-        for piece in pieces {
-            draft.write(piece, start + at)?;
-            self.sum.update(piece);
-            at += piece.len() as u64;
-        }
-        Ok(at)
+        draft.write(pieces, self.goal.start() + at)?;
+        pieces.iter().for_each(|piece| self.sum.update(piece));
+        Ok(at + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>())
     }
 
     /// Puts the file in its place, if it has the length that the head announced.
@@ -238,7 +233,7 @@ impl WriterWork {
                 let body_sum = self.sum.finalize();
                 let (key, vary, head) = (&*key, &*vary, &*text);
                 let head = CacheHead { times, status, body: length, body_sum, key, vary, variant, head };
-                draft.write(&head.compose(), 0)?;
+                draft.write(&[head.compose()], 0)?;
                 let meta = draft.meta()?;
                 draft.place(&ticket.file(), &root, PRIVATE)?;
                 ticket.written(head.len() as u64 + length, &meta);

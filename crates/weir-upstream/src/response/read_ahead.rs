@@ -250,7 +250,7 @@ fn write(
 fn write_all(file: &FileHandle, pieces: &[Vec<u8>], offset: u64, at_a_time: usize) -> io::Result<()> {
     let mut offset = offset;
     for part in pieces.iter().flat_map(|piece| piece.chunks(at_a_time.max(1))) {
-        temp::write_all(file, part, offset)?;
+        file.pwrite_all(&[part], offset)?;
         offset += part.len() as u64;
     }
     Ok(())
