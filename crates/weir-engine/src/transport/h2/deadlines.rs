@@ -17,26 +17,23 @@ impl H2Mux {
         self.full_ms.set(0);
         let server = self.connection.server();
         let partial = self.h2.borrow().partial_frame(self.wire.input.borrow().bytes());
+        if partial.is_none() {
+            self.partial.set(None);
+        }
+        let left = partial.map(|frame| self.time_left(frame, server.settings.client_header_timeout));
         if self.streams() > 0 {
-            match partial {
-                Some(frame) => timer.arm(self.time_left(frame, server.settings.client_header_timeout)),
+            match left {
+                Some(left) => timer.arm(left),
                 None if self.lingering.get() > 0 => timer.arm(LINGERING_MS),
                 // Each stream that waits has a timer of its own.
                 None => timer.disarm(),
-            }
-            if partial.is_none() {
-                self.partial.set(None);
             }
             return false;
         }
         self.ledger.borrow_mut().clear();
         self.end_uploads();
         let idle = self.idle_time_left(server.plan.core.keepalive_timeout);
-        let left = partial.map(|frame| self.time_left(frame, server.settings.client_header_timeout));
         timer.arm(left.map_or(idle, |left| left.min(idle)));
-        if partial.is_none() {
-            self.partial.set(None);
-        }
         true
     }
 

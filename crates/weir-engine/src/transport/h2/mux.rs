@@ -228,9 +228,7 @@ impl H2Mux {
             let piece = pieces::join(slot.input.back_mut(), content);
             slot.input.extend(piece);
         }
-        if let Some(reader) = slot.reader.take() {
-            reader.wake();
-        }
+        slot.wake_reader();
         drop(slots);
         if unwanted {
             self.consumed(key, bytes);
@@ -244,9 +242,7 @@ impl H2Mux {
         let Some(slot) = slots.get_mut(key.index()) else { return };
         slot.broken = true;
         slot.fault = Some(ErrorCode::Protocol);
-        if let Some(reader) = slot.reader.take() {
-            reader.wake();
-        }
+        slot.wake_reader();
         if slot.detached {
             drop(slots);
             self.release(key);
@@ -370,7 +366,7 @@ impl H2Mux {
 
     /// Forgets a stream.
     fn release(&self, key: StreamKey) {
-        let (unread, fault): (usize, _) = {
+        let (unread, fault) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
             self.unstarve(slot, key);
@@ -379,12 +375,12 @@ impl H2Mux {
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
             }
-            (slot.input.drain(..).map(|piece| piece.len()).sum(), slot.fault)
+            (slot.drop_input(), slot.fault)
         };
         let mut h2 = self.h2.borrow_mut();
         self.wire.compose(|out| {
             if unread > 0 {
-                h2.consumed(key, unread as u64, out);
+                h2.consumed(key, unread, out);
             }
             if let Some(code) = fault {
                 h2.reset(key, code, out);

@@ -32,11 +32,8 @@ impl H2Mux {
                 }
                 let over = end || (pending == 0 && slot.fault.is_some());
                 // Of a window that opens byte by byte each would wake a writer that needs more than that: see `feed`.
-                if pending <= HIGH / 2
-                    && !slot.starved
-                    && let Some(writer) = slot.writer.take()
-                {
-                    writer.wake();
+                if pending <= HIGH / 2 && !slot.starved {
+                    slot.wake_writer();
                 }
                 if slot.detached && over {
                     let patience = slot.patience;
@@ -58,9 +55,7 @@ impl H2Mux {
             let waits = h2.window(*key) == 0;
             if !waits && let Some(slot) = slots.get_mut(key.index()) {
                 slot.starved = false;
-                if let Some(writer) = slot.writer.take() {
-                    writer.wake();
-                }
+                slot.wake_writer();
             }
             waits
         });

@@ -76,10 +76,29 @@ impl StreamSlot {
     }
 
     pub(super) fn wake(&mut self) {
-        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
-            if let Some(waker) = waker.take() {
-                waker.wake();
-            }
+        self.wake_reader();
+        self.wake_writer();
+        if let Some(watcher) = self.watcher.take() {
+            watcher.wake();
         }
+    }
+
+    /// Something has happened to the request's content.
+    pub(super) fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// More of the response may be composed.
+    pub(super) fn wake_writer(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// Drops the request's content that was not read; how many bytes.
+    pub(super) fn drop_input(&mut self) -> u64 {
+        self.input.drain(..).map(|piece| piece.len() as u64).sum()
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
+use weir_http::hpack::HpackEncoder;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
@@ -80,27 +81,23 @@ impl H2Stream {
         let trailers = response.expect_trailers || !response.trailers.is_empty();
         let empty = response.header_only || (response.content_length == Some(0) && !trailers);
         let end = empty && x.response.status >= 200 && !self.is_faulty();
-        let mut h2 = self.mux.h2.borrow_mut();
-        h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
+        self.mux.h2.borrow_mut().set_chunk(self.key, x.plan.core.http2_chunk_size);
         let mut blocks = self.mux.blocks.borrow_mut();
-        let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, StreamEnd::last_if(end), out, |coder, out| {
-                encode::head(x, &mut blocks, coder, out);
-            });
-        });
-        drop(h2);
-        self.wrote(composed, 0);
-        composed
+        self.section(StreamEnd::last_if(end), |coder, out| encode::head(x, &mut blocks, coder, out))
     }
 
     /// Composes the head of an interim response.
     pub fn interim<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
+        self.section(StreamEnd::More, |coder, out| encode::interim(status, fields, coder, out));
+    }
+
+    /// Composes a header section; how many bytes its frames have.
+    fn section(&self, end: StreamEnd, write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>)) -> u64 {
         let mut h2 = self.mux.h2.borrow_mut();
-        let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, StreamEnd::More, out, |coder, out| encode::interim(status, fields, coder, out));
-        });
+        let composed = self.mux.wire.compose(|out| h2.head(self.key, end, out, write));
         drop(h2);
         self.wrote(composed, 0);
+        composed
     }
 
     /// Sends a whole body, which is in memory.
@@ -211,14 +208,9 @@ impl H2Stream {
         if x.response.trailers.is_empty() || self.is_faulty() {
             return self.finish();
         }
-        let mut h2 = self.mux.h2.borrow_mut();
         let fields = x.response.trailers.iter();
         let fields = fields.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena)));
-        let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, StreamEnd::Last, out, |coder, out| encode::trailers(fields, coder, out));
-        });
-        drop(h2);
-        self.wrote(composed, 0);
+        self.section(StreamEnd::Last, |coder, out| encode::trailers(fields, coder, out));
     }
 
     /// Waits until the rate allows something, unless the client leaves meanwhile; how much.
@@ -303,11 +295,11 @@ impl H2Stream {
 
     /// The request's content is not wanted: what comes of it is dropped.
     pub(crate) fn discard(&self) {
-        let unread: usize = self.with_mut(|slot| {
+        let unread = self.with_mut(|slot| {
             slot.discarded = true;
-            slot.input.drain(..).map(|piece| piece.len()).sum()
+            slot.drop_input()
         });
-        self.mux.consumed(self.key, unread as u64);
+        self.mux.consumed(self.key, unread);
         self.mux.wake();
     }
 

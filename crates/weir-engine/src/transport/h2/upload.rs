@@ -23,15 +23,12 @@ const LONG_CONTENT: u64 = 2048;
 pub(super) struct ReadAheadWindow {
     /// Bytes; 0: nobody reads the content yet.
     size: u32,
-    /// Bytes beyond the size that all streams have.
-    widened: u32,
     /// Bytes that were taken since the window grew.
     taken: u64,
 }
 
 impl ReadAheadWindow {
-    /// `bytes` were taken, and nothing is left. The size that the window is to have, if it may grow: by no more than
-    /// `room`.
+    /// `bytes` were taken, and nothing is left. By how much the window grows, if it may: no more than `room`.
     fn grow(&mut self, bytes: u64, room: u64) -> Option<u32> {
         self.taken += bytes;
         if self.size == 0 || self.taken < u64::from(self.size) {
@@ -41,8 +38,8 @@ impl ReadAheadWindow {
         if by == 0 || u64::from(by) > room {
             return None;
         }
-        (self.size, self.widened, self.taken) = (self.size + by, self.widened + by, 0);
-        Some(self.size)
+        (self.size, self.taken) = (self.size + by, 0);
+        Some(by)
     }
 }
 
@@ -50,7 +47,8 @@ impl H2Mux {
     /// A stream's slot is free, or another stream's: what its window had beyond the usual goes back.
     pub(super) fn narrow(&self, slot: &mut StreamSlot) {
         let window = std::mem::take(&mut slot.ahead);
-        self.widened.set(self.widened.get() - u64::from(window.widened));
+        let beyond = window.size.saturating_sub(self.read_window);
+        self.widened.set(self.widened.get() - u64::from(beyond));
     }
 
     /// Notes that `bytes` of content came in one piece.
@@ -99,9 +97,8 @@ impl H2Stream {
         let (piece, wider) = self.with_mut(|slot| {
             let piece = slot.input.pop_front()?;
             let kept_up = slot.input.is_empty() && !slot.ended;
-            let before = slot.ahead.size;
-            let wider = if kept_up { slot.ahead.grow(piece.len() as u64, room) } else { None };
-            Some((piece, wider.map(|size| (size, size - before))))
+            let by = if kept_up { slot.ahead.grow(piece.len() as u64, room) } else { None };
+            Some((piece, by.map(|by| (slot.ahead.size, by))))
         })?;
         self.mux.consumed(self.key, piece.len() as u64);
         if let Some((size, by)) = wider {
@@ -122,17 +119,20 @@ mod tests {
         let mut window = ReadAheadWindow { size: 262_144, ..ReadAheadWindow::default() };
         let mut sizes = vec![];
         for _ in 0..4_096 {
-            sizes.extend(window.grow(16_384, WIDENED));
+            let before = window.size;
+            if let Some(by) = window.grow(16_384, WIDENED) {
+                assert_eq!(window.size, before + by);
+                sizes.push(window.size);
+            }
         }
         assert_eq!(sizes, [512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20]);
-        assert_eq!(window.widened, (8 << 20) - 262_144);
     }
 
     #[test]
     fn a_window_does_not_grow_beyond_its_connections_share_or_before_it_is_read() {
         let mut window = ReadAheadWindow { size: 262_144, ..ReadAheadWindow::default() };
         assert_eq!(window.grow(262_144, 262_143), None);
-        assert_eq!(window.grow(1, 262_144), Some(524_288));
+        assert_eq!((window.grow(1, 262_144), window.size), (Some(262_144), 524_288));
         assert_eq!(ReadAheadWindow::default().grow(1 << 30, WIDENED), None);
     }
 
