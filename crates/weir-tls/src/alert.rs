@@ -2,6 +2,22 @@
 
 use rustls::AlertDescription;
 
+/// The record of a fatal alert.
+#[must_use]
+pub const fn fatal_alert(description: u8) -> [u8; 7] {
+    [ALERT, 3, 3, 0, 2, FATAL, description]
+}
+
+/// The same before a version is agreed upon: of the version that a ClientHello's record has.
+pub(crate) const fn early_fatal_alert(description: u8) -> [u8; 7] {
+    [ALERT, 3, 1, 0, 2, FATAL, description]
+}
+
+/// The type of a record with an alert.
+const ALERT: u8 = 21;
+/// The level of an alert that ends the connection.
+const FATAL: u8 = 2;
+
 /// `sslv3 alert handshake failure:SSL alert number 40`
 pub(crate) fn text(alert: AlertDescription) -> String {
     let number = u8::from(alert);

@@ -3,6 +3,7 @@
 //! [`HelloAcceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`ReceivedHello`] that comes
 //! out begins a [`crate::ServerHandshake`] with these very bytes.
 
+use crate::alert::early_fatal_alert;
 use crate::error::{Error, content};
 use crate::hello_fields::HelloFields;
 use crate::hello_offer::HelloOffer;
@@ -24,8 +25,7 @@ pub struct HelloAcceptor {
 const MAX: usize = 80 * 1024;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
-/// A fatal alert, `decode_error`.
-const DECODE_ERROR: [u8; 7] = [21, 3, 1, 0, 2, 2, 50];
+const DECODE_ERROR: u8 = 50;
 
 impl HelloAcceptor {
     /// Takes received bytes. `Some`: the message is whole (what follows it was taken as well).
@@ -35,7 +35,7 @@ impl HelloAcceptor {
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Option<ReceivedHello>, Error> {
         self.records.extend_from_slice(received);
         let refuse = |out: &mut Vec<u8>, text: &str| {
-            out.extend_from_slice(&DECODE_ERROR);
+            out.extend_from_slice(&early_fatal_alert(DECODE_ERROR));
             Err(content(text))
         };
         let end = match self.advance() {
@@ -194,7 +194,7 @@ mod tests {
         for bad in [&b"GET / HTTP/1.1\r\n"[..], &[22, 3, 1, 0, 0], &[22, 2, 0], &[22, 3, 1, 0, 1, 2]] {
             let mut out = Vec::new();
             HelloAcceptor::default().handle(bad, &mut out).expect_err("no ClientHello");
-            assert_eq!(out, DECODE_ERROR);
+            assert_eq!(out, [21, 3, 1, 0, 2, 2, 50]);
         }
     }
 }

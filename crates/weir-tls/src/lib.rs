@@ -48,6 +48,7 @@ mod tickets;
 mod verify;
 mod verify_problem;
 
+pub use alert::fatal_alert;
 pub use certificate::{Certificate, KeyEffort};
 pub use chain::TrustStore;
 pub use client::{ClientConfig, ClientHandshake, ClientSettings};

@@ -10,6 +10,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, HandshakeKind, SignatureAlgorithm, SupportedCipherSuite};
 
+use crate::alert::{early_fatal_alert, fatal_alert};
 use crate::certificate::{Certificate, KeyEffort};
 use crate::compress::ZlibCompressor;
 use crate::early_data::{EarlyRecordKind, EarlyRecords, TooMuch};
@@ -372,7 +373,7 @@ impl ServerHandshake {
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<HandshakeProgress, Error> {
         if let Some(UnfitHello { alert, text }) = self.unfit {
-            out.extend_from_slice(&[21, 3, 1, 0, 2, 2, alert]);
+            out.extend_from_slice(&early_fatal_alert(alert));
             return Err(content(text));
         }
         match self.early_records.take() {
@@ -397,7 +398,7 @@ impl ServerHandshake {
             // rustls says nothing to a client of TLS 1.2 whose ServerKeyExchange could not be signed.
             let tls12 = self.conn.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_2);
             if error.is_own() && tls12 && out.len() == from {
-                out.extend_from_slice(&[21, 3, 3, 0, 2, 2, HANDSHAKE_FAILURE]);
+                out.extend_from_slice(&fatal_alert(HANDSHAKE_FAILURE));
             }
             return Err(error);
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_rt::{RecvOutcome, clock};
 use weir_tls::{
     Certificate, Error, ExternalSessions, HandshakeProgress, HandshakeWishes, HelloAcceptor, HelloFields,
-    ReceivedHello, ServerConfig, ServerHandshake, TlsSession,
+    ReceivedHello, ServerConfig, ServerHandshake, TlsSession, fatal_alert,
 };
 use weir_trace::ConnectionStep;
 
@@ -244,7 +244,7 @@ async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u
 
 /// Sends the fatal alert, and logs why: no protocol is agreed on.
 fn reject<T>(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) -> Option<T> {
-    wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
+    wire.stream.send(fatal_alert(refusal.alert()).to_vec());
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     connection.log(LogLevel::Info, &message);
     None
@@ -273,7 +273,7 @@ async fn complete(
 ) -> Option<NewSession> {
     let HandshakeSetup { config, random } = setup;
     let begun = ServerHandshake::new(hello, config).map_err(|error| {
-        wire.stream.send(INTERNAL_ERROR.to_vec());
+        wire.stream.send(fatal_alert(INTERNAL_ERROR).to_vec());
         failed(connection, &error);
     });
     let begun = begun.ok()?;
@@ -406,8 +406,8 @@ fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
     connection.log(LogLevel::Info, &format_args!("{how} while {action}"));
 }
 
-/// A fatal alert.
-const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+/// The description of an alert.
+const INTERNAL_ERROR: u8 = 80;
 
 const HANDSHAKING: &str = "SSL handshaking";
 
