@@ -54,7 +54,7 @@ pub use heap::Heap;
 pub use layer::{OpenOutcome, StreamLayer};
 pub use listener::Listener;
 pub use net::SockAddr;
-pub use output::{OutputChunk, SendError};
+pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,

@@ -315,7 +315,7 @@ impl OutputQueue {
 #[derive(Default)]
 pub(crate) struct SpareVectors {
     vectors: Vec<Vec<u8>>,
-    /// Those for long receives, of at least [`LONG`] bytes.
+    /// Those for long receives, of at least [`LONG_RECEIVE`] bytes.
     long: Vec<Vec<u8>>,
     /// Bytes that `vectors` have room for.
     room: usize,
@@ -331,8 +331,9 @@ const SPARE_BYTES: usize = 20 * 1024;
 /// Vectors that would have room for more bytes than this are freed rather than kept: what passes through a long
 /// response would all stay otherwise.
 const SPARE_ROOM: usize = 1 << 20;
-/// Bytes of a long receive: what one send of a server brings at most on a fast network, and a body's buffers hold.
-pub(crate) const LONG: usize = 64 * 1024;
+/// Bytes that a long receive ([`crate::Stream::poll_recv_long`]) brings at most: what one send of a server brings on a fast
+/// network, and a body's buffers hold.
+pub const LONG_RECEIVE: usize = 64 * 1024;
 /// Long vectors that are kept: the one used last is used next, while the processor's cache still has it.
 const LONGS: usize = 16;
 /// A queue with room for more chunks than this is freed rather than kept.
@@ -345,14 +346,14 @@ impl SpareVectors {
         vector
     }
 
-    /// An empty vector with room for [`LONG`] bytes.
+    /// An empty vector with room for [`LONG_RECEIVE`] bytes.
     pub(crate) fn take_long(&mut self) -> Vec<u8> {
-        self.long.pop().unwrap_or_else(|| Vec::with_capacity(LONG))
+        self.long.pop().unwrap_or_else(|| Vec::with_capacity(LONG_RECEIVE))
     }
 
     pub(crate) fn give(&mut self, mut v: Vec<u8>) {
-        if v.capacity() >= LONG {
-            if self.long.len() < LONGS && v.capacity() <= 2 * LONG {
+        if v.capacity() >= LONG_RECEIVE {
+            if self.long.len() < LONGS && v.capacity() <= 2 * LONG_RECEIVE {
                 v.clear();
                 self.long.push(v);
             }

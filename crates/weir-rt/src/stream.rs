@@ -120,7 +120,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for a caller that
+    /// As [`Stream::poll_recv`], of up to `most` bytes at once ([`LONG_RECEIVE`](crate::LONG_RECEIVE) at most, 4 KB at least), for a caller that
     /// expects many and keeps or sends them on ([`RecvBuf::into_vec`]).
     pub fn poll_recv_long(
         &self,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weir_http::h1::{BadChunk, ChunkedDecoder};
+use weir_rt::LONG_RECEIVE;
 use weir_rt::file::FileHandle;
 
 use super::body_file::BodyFileWriter;
@@ -59,16 +60,16 @@ pub(crate) struct FramedBytes {
 
 /// A body of which more than this many bytes are to come, or have come in chunks, is received long pieces at a time.
 const LONG_BODY: u64 = 32 * 1024;
-/// Bytes of such a piece at most.
-const LONG_PIECE: u64 = 64 * 1024;
 
 impl BodyFraming {
     /// How many bytes to receive at once where many are expected, of a body of which `received` have come; `None`: few.
     pub(crate) fn long_receive(&self, received: u64) -> Option<usize> {
         match self {
             // No more than the body has: what follows it is another request.
-            BodyFraming::Length(left) if *left > LONG_BODY => Some(LONG_PIECE.min(*left) as usize),
-            BodyFraming::Chunked(_) if received > LONG_BODY => Some(LONG_PIECE as usize),
+            BodyFraming::Length(left) if *left > LONG_BODY => {
+                Some(LONG_RECEIVE.min(usize::try_from(*left).unwrap_or(LONG_RECEIVE)))
+            }
+            BodyFraming::Chunked(_) if received > LONG_BODY => Some(LONG_RECEIVE),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 //! for readiness from then on, with io_uring too; 64 KB then take two receives instead of seventeen.
 
 use crate::loop_state::LoopState;
-use crate::output::LONG;
+use crate::output::LONG_RECEIVE;
 use crate::pool::BUFFER_SIZE;
 use crate::socket::{ReceiveState, SocketOps};
 use crate::sys;
@@ -15,7 +15,7 @@ use super::{DriverBackend, ReceivedInput, WorkerIo, take_error};
 
 /// A receive up to this size is copied out of its long vector, which is then free for others: what waits for a slow
 /// reader takes no more than five times its bytes.
-const COPIED: usize = LONG / 4;
+const COPIED: usize = LONG_RECEIVE / 4;
 
 impl WorkerIo {
     /// As [`WorkerIo::recv`], of up to `most` bytes at once.
@@ -70,7 +70,7 @@ impl WorkerIo {
         if !slot.readable {
             return None;
         }
-        let most = most.clamp(BUFFER_SIZE, LONG);
+        let most = most.clamp(BUFFER_SIZE, LONG_RECEIVE);
         let mut bytes = if most > COPIED { spares.take_long() } else { spares.take() };
         let result = sys::append_received(slot.fd, &mut bytes, most);
         let input = match result {
@@ -80,7 +80,7 @@ impl WorkerIo {
                 // As in `recv_now`: a short read has drained the socket.
                 slot.readable = slot.hangup || n == most;
                 state.received();
-                let bytes = if bytes.capacity() >= LONG && n <= COPIED {
+                let bytes = if bytes.capacity() >= LONG_RECEIVE && n <= COPIED {
                     let copy = bytes.clone();
                     spares.give(bytes);
                     copy
@@ -105,7 +105,7 @@ impl WorkerIo {
     fn gather_received(&mut self, i: u32) -> Vec<u8> {
         let (slot, pool, spares) = self.sockets.parts(i);
         let mut bytes = spares.take_long();
-        while bytes.len() + BUFFER_SIZE <= LONG
+        while bytes.len() + BUFFER_SIZE <= LONG_RECEIVE
             && let Some(received) = pool.pop(&mut slot.received)
         {
             pool.copy_to(received, &mut bytes);

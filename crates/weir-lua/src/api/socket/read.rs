@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_engine::log::LogLevel;
-use weir_rt::RecvOutcome;
+use weir_rt::{LONG_RECEIVE, RecvOutcome};
 use weir_trace::WaitKind;
 
 use crate::api::socket::conn::{SocketConnection, SocketInput};
@@ -328,7 +328,7 @@ fn poll(
         // Of what is long, more at a time than a buffer of the event loop's has.
         let received = match reading.want {
             ReceiveGoal::All | ReceiveGoal::Count(LONG..) => {
-                conn.stream().poll_recv_long(cx, Some(&conn.read_timer), LONG * 4)
+                conn.stream().poll_recv_long(cx, Some(&conn.read_timer), LONG_RECEIVE)
             }
             _ => conn.stream().poll_recv(cx, Some(&conn.read_timer)),
         };

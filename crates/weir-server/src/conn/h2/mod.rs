@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use weir_http::h2;
-use weir_rt::{RecvOutcome, SendError};
+use weir_rt::{LONG_RECEIVE, RecvOutcome, SendError};
 
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
@@ -113,7 +113,7 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
             });
         }
         let received = match mux.has_uploads() {
-            true => wire.stream.poll_recv_long(cx, Some(&wire.timer), UPLOADED),
+            true => wire.stream.poll_recv_long(cx, Some(&wire.timer), LONG_RECEIVE),
             false => wire.stream.poll_recv(cx, Some(&wire.timer)),
         };
         received.map(|received| match received {
@@ -188,9 +188,6 @@ async fn linger(wire: &ClientWire, ms: u64) {
         }
     }
 }
-
-/// Bytes that are received at once while clients' content comes.
-const UPLOADED: usize = 64 * 1024;
 
 /// How much is read of a client that sends on: what was under way fits, and a client that floods is not served in this
 /// way, too.
