@@ -197,13 +197,13 @@ impl TlsCommands {
     }
 }
 
-fn checked<T, E: std::fmt::Display>(line: &LineCx<'_>, value: std::result::Result<T, E>) -> Result {
-    value.map(drop).map_err(|error| failed_command(line, &error.to_string()))
+fn checked<T, E: std::fmt::Display>(line: &LineCx<'_>, value: std::result::Result<T, E>) -> Result<T> {
+    value.map_err(|error| failed_command(line, &error.to_string()))
 }
 
 fn signatures(line: &mut LineCx<'_>) -> Result<Vec<u16>> {
     let list = line.arg(1);
-    let read = select_signatures(list).map_err(|error| failed_command(line, &error.to_string()))?;
+    let read = checked(line, select_signatures(list))?;
     for word in read.lacking {
         line.warn_arg(1, format!("the signature algorithm \"{word}\" can't be had"));
     }
