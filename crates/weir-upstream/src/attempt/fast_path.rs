@@ -50,7 +50,7 @@ impl UpstreamLocation {
             && pending.run.secure.is_none()
             && let Err(verdict) = pending.ask(x)
         {
-            pending.run.end(x, &verdict);
+            pending.run.end(x);
             return Progress::Done(verdict);
         }
         part(x).pending = Some(pending);
@@ -187,6 +187,6 @@ fn responded(
             // Only what is upgraded, which is not usual.
             Err(_) => Verdict::Status(502),
         };
-    run.end(x, &verdict);
+    run.end(x);
     verdict
 }

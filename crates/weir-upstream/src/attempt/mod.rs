@@ -62,7 +62,7 @@ impl UpstreamLocation {
 pub(crate) async fn finish_attempt(x: &mut Exchange, pending: &mut PendingAttempt) -> Verdict {
     let PendingAttempt { run, upstream, tried, lease, connection } = pending;
     let verdict = run.all(x, upstream, tried, lease, connection).await;
-    run.end(x, &verdict);
+    run.end(x);
     verdict
 }
 
@@ -103,11 +103,7 @@ impl Attempt {
     }
 
     /// After the last try.
-    pub(crate) fn end(&mut self, x: &mut Exchange, verdict: &Verdict) {
-        if !matches!(verdict, Verdict::Respond) {
-            // Else the body may still come: its end is the end.
-            self.records.over();
-        }
+    pub(crate) fn end(&mut self, x: &mut Exchange) {
         part(x).scratch.keep_head(std::mem::take(&mut self.out.head));
     }
 
@@ -432,7 +428,7 @@ impl Attempt {
         received_head.incoming.keep_alive &= self.keeps_connection();
         let judged =
             self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &received_head.incoming));
-        if let Some(verdict) = headers::instead(x, &self.up, &received_head.incoming, &self.records) {
+        if let Some(verdict) = headers::instead(x, &self.up, &received_head.incoming) {
             if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
                 fetch.keep_error(judged, *status);
             }

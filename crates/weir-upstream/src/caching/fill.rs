@@ -163,9 +163,7 @@ impl Attempt {
             return None;
         }
         let hot = fetch.hot.clone();
-        let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Stale)?;
-        self.records.over();
-        Some(verdict)
+        lookup::respond(x, &self.up, &hot, &old, CacheStatus::Stale)
     }
 
     /// How the request ends when no server responds.
@@ -194,7 +192,6 @@ impl Attempt {
         let (hot, settings) = (fetch.hot.clone(), fetch.settings.clone());
         let mut judged = fetch.judge(x, &self.up.settings, incoming).freshness;
         let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
-        self.records.over();
         if judged.valid.is_none() {
             let again = IncomingHead {
                 fields: part_if(x)

@@ -28,7 +28,8 @@ pub struct AttemptRecords(Rc<AttemptRecordsInner>);
 #[derive(Default)]
 struct AttemptRecordsInner {
     list: RefCell<Vec<AttemptRecord>>,
-    /// A peer is being asked: with this scheme for this URI; it is the last of the list.
+    /// The last of the list was asked with this scheme for this URI. As in nginx, it is part of every message to the end of
+    /// the request; `None` before the first try of a handler.
     asked: Cell<Option<(&'static str, Span)>>,
     /// The fields of the last response.
     fields: RefCell<Vec<Field>>,
@@ -80,6 +81,7 @@ impl AttemptRecords {
     pub(crate) fn begin(x: &mut Exchange, upstream: &Rc<LocalUpstream>) -> AttemptRecords {
         let records = part(x).records().clone();
         *records.0.upstream.borrow_mut() = Some(upstream.clone());
+        records.0.asked.set(None);
         let mut list = records.0.list.borrow_mut();
         if !list.is_empty() {
             list.push(AttemptRecord::default());
@@ -223,13 +225,6 @@ impl AttemptRecords {
         }
     }
 
-    /// No peer is being asked any more: messages say nothing of it, but for those that wait.
-    pub(crate) fn over(&self) {
-        if self.0.complaints.borrow().is_empty() {
-            self.0.asked.set(None);
-        }
-    }
-
     /// Notes a message of one that has no request to log it with.
     pub(crate) fn complain(&self, level: LogLevel, message: String) {
         self.0.complaints.borrow_mut().push((level, message));
@@ -240,10 +235,9 @@ impl AttemptRecords {
         for (level, message) in self.0.complaints.take() {
             weir_engine::log::cycle(level, &message);
         }
-        self.over();
     }
 
-    /// `http://127.0.0.1:8000/uri`, for messages while a peer is being asked.
+    /// `http://127.0.0.1:8000/uri`, for messages from the first try on.
     pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
         if let (Some((scheme, uri)), Some(last)) = (self.0.asked.get(), self.list().last()) {
             out.extend_from_slice(b", upstream: \"");
@@ -272,7 +266,6 @@ fn tell_all(x: &Exchange, records: &AttemptRecords) -> bool {
         ended |= level != LogLevel::Warn;
         x.log(level, &message);
     }
-    records.over();
     ended
 }
 

@@ -6,7 +6,6 @@ use crate::config::directives::{UpstreamSettings, ignored};
 use crate::error_log::READING_HEAD;
 use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::IncomingHead;
-use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::Attempt;
 use weir_engine::exchange::{Exchange, HeaderName, ResponseHeader};
 use weir_engine::log::LogLevel;
@@ -76,16 +75,11 @@ fn hints_wanted(x: &mut Exchange) -> bool {
 }
 
 /// What the client gets instead of this response: the goal of `X-Accel-Redirect`, or an error page.
-pub(crate) fn instead(
-    x: &mut Exchange,
-    up: &UpstreamLocation,
-    incoming: &IncomingHead,
-    records: &AttemptRecords,
-) -> Option<Verdict> {
+pub(crate) fn instead(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| field.known == KnownField::XAccelRedirect)
     {
-        return Some(accel(x, up, incoming, field.value, records));
+        return Some(accel(x, up, incoming, field.value));
     }
     let status = incoming.status;
     if status == 404 && up.settings.intercept_404 {
@@ -105,13 +99,7 @@ pub(crate) fn instead(
 
 /// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay, those that are
 /// hidden otherwise among them; what the others ask of this server is done, and cookies are changed, as without a redirect.
-fn accel(
-    x: &mut Exchange,
-    up: &UpstreamLocation,
-    incoming: &IncomingHead,
-    goal: Span,
-    records: &AttemptRecords,
-) -> Verdict {
+fn accel(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, goal: Span) -> Verdict {
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
         if is_dropped(x, incoming, at, &mut seen) {
@@ -130,7 +118,6 @@ fn accel(
             _ => {}
         }
     }
-    records.over();
     let goal = x.arena.get(goal).to_vec();
     let Some(redirect) = InternalRedirect::checked(x, &goal) else { return Verdict::Status(404) };
     if let InternalRedirect::Uri { .. } = redirect {

@@ -253,12 +253,7 @@ impl UpstreamBody {
             Progress::More => {
                 self.rested = true;
             }
-            Progress::Over => {
-                self.saving = None;
-                if self.open.is_none() {
-                    self.records.over();
-                }
-            }
+            Progress::Over => self.saving = None,
             Progress::Failed(failed) => {
                 self.saving = None;
                 self.records.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
@@ -270,10 +265,6 @@ impl UpstreamBody {
     /// The body is there whole: its connection is free for others.
     fn over(&mut self) {
         self.records.end(None);
-        // What becomes of a file that is still being written is said with the peer whose response it is.
-        if self.saving.is_none() {
-            self.records.over();
-        }
         let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
         if let Some(OpenBody { link: UpstreamLink::Own(connection), upload: None, lease, .. }) =
             self.open.take()
@@ -475,7 +466,6 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
     part(x).scratch.keep_fields(incoming.fields);
     records.count(rest.len() as u64, 0, 0);
     records.end(None);
-    records.over();
     if let UpstreamLink::Own(connection) = link
         && incoming.keep_alive
         && keep

@@ -59,7 +59,6 @@ pub(crate) async fn run(
         // Which side was silent is not known: as with a client's time-out, neither side is to blame.
         x.log(LogLevel::Info, &TIMED_OUT);
     }
-    records.over();
     Verdict::Done
 }
 

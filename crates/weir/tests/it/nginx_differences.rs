@@ -183,7 +183,7 @@ both_drivers! {
         }
     }
 
-    /// What a filter says of its error is the one line of it.
+    /// What a filter says of its error is the one line of it, and has the peer whose response it is.
     fn an_error_of_gunzip_is_one_line(driver) {
         let backend = Backend::start(|visit| {
             if visit.head().is_some() {
@@ -197,7 +197,9 @@ both_drivers! {
         let server = Server::builder(&conf).driver(driver).allow("gzip data").start();
         let said = server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(said.starts_with(b"HTTP/1.1 200"), "{}", said.escape_ascii());
-        let _line = server.error_log_line("gzip data are broken");
+        let line = server.error_log_line("gzip data are broken");
+        let expected = format!("request: \"GET / HTTP/1.1\", upstream: \"http://127.0.0.1:{}/\", host: \"a\"", backend.port());
+        assert!(line.contains(&expected), "{line}");
         assert_eq!(server.access_log_lines(1).len(), 1);
         let log = server.error_log();
         assert_eq!(log.lines().filter(|line| line.contains("[error]")).count(), 1, "{log}");
@@ -212,6 +214,23 @@ both_drivers! {
         assert_eq!(server.get("/a").text(), "stored");
         let line = server.error_log_line("rename()");
         assert!(line.contains(&format!("while reading upstream, client: 127.0.0.1, server: , request: \"GET /a HTTP/1.1\", upstream: \"http://127.0.0.1:{}/a\"", backend.port())), "{line}");
+    }
+
+    /// Messages have the peer to the end of the request, also those about the page that the client gets instead.
+    fn messages_after_a_response_have_its_peer(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some()
+                && visit.send("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
+            {}
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; root files; error_page 500 /page;
+            location / {{ proxy_intercept_errors on; proxy_pass http://127.0.0.1:{}; }}
+            location = /page {{ }} }} }}", backend.port());
+        let server = Server::builder(&conf).file("files/x", "").driver(driver).allow("open()").start();
+        assert_eq!(server.get("/a?b").status, 404);
+        let line = server.error_log_line("files/page\" failed (2: No such file or directory)");
+        let expected = format!("request: \"GET /a?b HTTP/1.1\", upstream: \"http://127.0.0.1:{}/a?b\", host: \"localhost\"", backend.port());
+        assert!(line.contains(&expected), "{line}");
     }
 
     /// XFL of gzip's header (RFC 1952 section 2.3.1).
