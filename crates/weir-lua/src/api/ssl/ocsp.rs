@@ -115,7 +115,7 @@ fn validated(response: &[u8], chain: Option<&CertificateChain>) -> Result<Option
     id(chain)?;
     let (certificate, issuer) = (&chain.certificates[0], &chain.certificates[1]);
     let now = weir_rt::unix_time().0;
-    let answer = ocsp::check_response(
+    let checked = ocsp::check_response(
         response,
         certificate,
         issuer,
@@ -123,12 +123,12 @@ fn validated(response: &[u8], chain: Option<&CertificateChain>) -> Result<Option
         OcspSigner::Issuer,
         now,
     );
-    let answer = answer.map_err(|error| {
+    let checked = checked.map_err(|error| {
         let text = error.to_string();
         text.split(" (SSL:").next().unwrap_or(&text).to_owned()
     })?;
-    match answer.status {
-        CertificateStatus::Good => Ok(answer.until),
+    match checked.status {
+        CertificateStatus::Good => Ok(checked.until),
         status => Err(format!("certificate status \"{}\" in the OCSP response", status.name())),
     }
 }

@@ -9,7 +9,7 @@ use super::{ManualPage, manual_pages, root};
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut anchors = BTreeMap::new();
     let mut wrong = Vec::new();
-    for page in &manual_pages() {
+    for page in manual_pages().iter().chain(&root_pages()) {
         for (line, target) in links(page) {
             if let Some(why) = fault(page, &target, &mut anchors) {
                 wrong.push(format!("{}:{line}: {target}: {why}", page.path));
@@ -17,6 +17,15 @@ fn every_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The pages beside README.md: CONTRIBUTING.md, SECURITY.md and their like.
+fn root_pages() -> Vec<ManualPage> {
+    let entries = std::fs::read_dir(root()).expect("the repository");
+    let paths = entries.map(|entry| entry.expect("a file of the repository").path());
+    let pages =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "md") && !path.ends_with("README.md"));
+    pages.map(|path| super::page(&root(), &path)).collect()
 }
 
 /// The table of contents has each page of docs/ once.
