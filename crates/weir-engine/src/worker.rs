@@ -23,14 +23,15 @@ use crate::log::{self, LogLevel, WorkerLogs};
 use crate::open_file::FileStore;
 use crate::presence::WorkerPresences;
 use crate::recent::RecentFacts;
+use crate::settings::main::MOST_WORKERS;
 use generation::WorkerGeneration;
 use part::WorkerParts;
 
 pub use crate::counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
 pub use part::{WorkerPart, WorkerSlot};
 
-/// The number of the privileged agent, which is not one of the workers.
-pub const AGENT: u8 = u8::MAX - 1;
+/// The number of the privileged agent, which is not one of the workers: the first after theirs.
+pub const AGENT: u8 = MOST_WORKERS;
 
 /// The state of one worker thread: what all of its connections and requests share. It never leaves its thread.
 pub struct Worker {
@@ -92,6 +93,7 @@ impl Worker {
     /// [`Worker::new`] whose present is watched from outside.
     pub fn with(id: u8, counters: Arc<WorkerCounters>, recorder: Recorder, now: WorkerNow) -> Rc<Worker> {
         let (time, _) = clock::unix_time();
+        let offset = clock::local_offset(time) / 60;
         Rc::new(Worker {
             id,
             counters,
@@ -109,7 +111,7 @@ impl Worker {
             authorities: RefCell::default(),
             targets: RefCell::default(),
             modified: RefCell::default(),
-            dates: RefCell::new(CachedTime::new(time as i64, clock::local_offset(time) / 60)),
+            dates: RefCell::new(CachedTime::new(time as i64, offset)),
             background: Cell::new(0),
             everyone: RefCell::new(Arc::new([])),
             stopping: Cell::new(false),
@@ -117,7 +119,7 @@ impl Worker {
             doors: Cell::new(0),
             crowded: Cell::new(None),
             is_trimming: Cell::new(false),
-            offset: Cell::new((time, clock::local_offset(time) / 60)),
+            offset: Cell::new((time, offset)),
         })
     }
 

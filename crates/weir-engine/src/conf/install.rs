@@ -160,8 +160,8 @@ impl VirtualServer {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Alone, &core, Rc::from("http"));
         conf.confs.install_alone(link.configuration.modules(), &mut plan)?;
-        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
-        Ok(VirtualServer::of(conf, link, worker, plan, LocationSet::default(), NameMap::default()))
+        let plan = plan.build(core.clone(), None, NestedPlans::default());
+        Ok(VirtualServer::without_locations(conf, link, worker, plan))
     }
 
     /// Responds with 500 to every request.
@@ -169,8 +169,17 @@ impl VirtualServer {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));
         plan.handler(Phase::PostRead, "core", FailHandler);
-        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
-        VirtualServer::of(conf, link, worker, plan, LocationSet::default(), NameMap::default())
+        let plan = plan.build(core.clone(), None, NestedPlans::default());
+        VirtualServer::without_locations(conf, link, worker, plan)
+    }
+
+    fn without_locations(
+        conf: &ServerConf,
+        link: &Rc<ConfigurationLink>,
+        worker: &Worker,
+        plan: Plan,
+    ) -> VirtualServer {
+        VirtualServer::of(conf, link, worker, Rc::new(plan), LocationSet::default(), NameMap::default())
     }
 
     fn of(

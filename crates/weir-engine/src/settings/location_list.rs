@@ -4,8 +4,8 @@
 //! A new directive whose setting is plain needs its row in the table and one line here; another one needs the slot as
 //! written and, apart from it, what becomes of it.
 //!
-//! [`HttpCoreConf`]: super::http_core::HttpCoreConf
-//! [`CoreSettings`]: super::core::CoreSettings
+//! [`HttpCoreConf`]: crate::conf::http_core::HttpCoreConf
+//! [`CoreSettings`]: super::location::CoreSettings
 
 /// Gives the list to the macro `$make`, of which there are two: one makes `CoreSettings`, one `HttpCoreConf`.
 macro_rules! location_settings {

@@ -60,10 +60,10 @@ impl WorkerPart for WorkerConnections {
 
     fn end_all(&self) {
         for (wire, connection) in self.open() {
-            connection.retired.set(true);
             if wire.idle.get() {
-                wire.timer.arm(0);
+                retire(&wire, &connection);
             } else {
+                connection.retired.set(true);
                 wire.stream.abort();
             }
         }
@@ -73,8 +73,7 @@ impl WorkerPart for WorkerConnections {
         for (wire, connection) in self.open() {
             if wire.idle.get() {
                 if connection.requests.get() == 0 && connection.born < serial {
-                    connection.retired.set(true);
-                    wire.timer.arm(0);
+                    retire(&wire, &connection);
                 }
             } else if connection.serial.get() < serial {
                 wire.stream.abort();
@@ -95,13 +94,16 @@ impl WorkerPart for WorkerConnections {
         idle.sort_by_key(|(wire, _)| wire.idle_since.get());
         let count = (idle.len() / 8).clamp(1, 32);
         let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
-        let closed = quiet.map(|(wire, connection)| {
-            connection.retired.set(true);
-            wire.timer.arm(0);
-        });
+        let closed = quiet.map(|(wire, connection)| retire(wire, connection));
         let closed = closed.count();
         (!idle.is_empty()).then_some(closed)
     }
+}
+
+/// The task of an idle connection ends it.
+fn retire(wire: &ClientWire, connection: &ClientConnection) {
+    connection.retired.set(true);
+    wire.timer.arm(0);
 }
 
 impl Worker {

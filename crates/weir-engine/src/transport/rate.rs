@@ -30,7 +30,7 @@ pub(crate) struct SendRate {
 
 /// The limit of `x`, if there is one: what the request was given (`$limit_rate`, a script), else the location's.
 pub(crate) fn of(x: &mut Exchange) -> Option<SendRate> {
-    if x.limit_rate.is_none() && x.plan.core.limit_rate.is_none() {
+    if !is_paced(x) {
         return None;
     }
     let plan = x.plan.clone();
@@ -89,8 +89,7 @@ pub(crate) async fn write(
         let allowed = match rate.allows(x.start_ms, before + at) {
             Ok(allowed) => allowed,
             Err(wait) => {
-                wire.flush();
-                wire.stream.flush();
+                wire.flush_through();
                 pause(x, wire, Duration::from_millis(wait)).await?;
                 continue;
             }

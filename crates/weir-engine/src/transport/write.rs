@@ -70,7 +70,7 @@ async fn pace(x: &mut Exchange, wire: &Rc<ClientWire>) -> Result<(), EngineError
 
 impl ClientWire {
     /// Hands over what was composed, to the kernel as far as that takes it.
-    fn flush_through(&self) {
+    pub(super) fn flush_through(&self) {
         self.flush();
         self.stream.flush();
     }
