@@ -325,6 +325,25 @@ both_drivers! {
         }
     }
 
+    /// nginx has one in each worker; here they are threads of one process.
+    fn a_builtin_session_cache_is_all_workers_but_not_all_servers(driver) {
+        let pair = own("a.example.com");
+        let conf = conf(
+            "ssl_session_tickets off; ssl_session_cache builtin:100; return 200 $ssl_session_reused;",
+            "server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
+                ssl_session_tickets off; ssl_session_cache builtin:100; return 200 $ssl_session_reused; }",
+        );
+        let server = Server::builder(&format!("worker_processes 4; {conf}"))
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        let config = client(false, None);
+        let ask = |at| TlsClient::connect(server.addr(at), "a.example.com", &config).get("/", "a.example.com").text();
+        assert_eq!(ask(0), ".");
+        for _ in 0..8 {
+            assert_eq!(ask(0), "r");
+        }
+        assert_eq!(ask(1), ".");
+    }
+
     fn a_line_that_is_too_long_is_logged_as_without_tls(driver) {
         let pair = own("a.example.com");
         let server = Server::builder(&conf("return 200;", ""))

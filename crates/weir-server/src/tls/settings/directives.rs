@@ -248,8 +248,8 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         )
         .default("none")
         .doc(
-            "Cache of TLS 1.2 sessions: none, one per worker (`builtin`, with a number of \
-             sessions), or one of this size shared by all workers.",
+            "Cache of TLS 1.2 sessions, for all workers: none, one of this server alone (`builtin`, with a \
+             number of sessions), or one of this size that servers with the same zone name share.",
         )
         .example("ssl_session_cache shared:tls:10m;\nssl_session_timeout 1h;"),
     SslRow::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
