@@ -20,8 +20,8 @@ fn rows_have_a_syntax() {
     let listed: BTreeSet<_> = text.lines().map(str::to_owned).collect();
     let missing = missing();
     if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
-        let left: Vec<_> = listed.intersection(&missing).map(String::as_str).collect();
-        fs::write(&path, left.join("\n") + "\n").expect("a file of the repository");
+        let left: String = listed.intersection(&missing).map(|row| format!("{row}\n")).collect();
+        fs::write(&path, left).expect("a file of the repository");
     }
     let new: Vec<_> = missing.difference(&listed).collect();
     assert!(new.is_empty(), "no .syntax(): {new:?}");
