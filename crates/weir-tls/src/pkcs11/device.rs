@@ -50,6 +50,7 @@ impl OpenDevice {
     /// The library can't be loaded, there is no such token or key, or the PIN is wrong.
     pub(super) fn open(uri: KeyUri) -> Result<OpenDevice, Error> {
         let device = OpenDevice { uri, free: Mutex::default(), refused: AtomicBool::new(false) };
+        device.check_new_pin()?;
         let first = device.with_library(|library| device.session(library))??;
         device.free().push(first);
         Ok(device)
@@ -111,7 +112,7 @@ impl OpenDevice {
     fn session(&self, library: &DeviceLibrary) -> Result<DeviceSession, Error> {
         let slot = self.slot(&library.context)?;
         let session = library.context.open_ro_session_no_drop(slot).map_err(|error| failed(&error))?;
-        match self.find(&session) {
+        match self.find(library, slot, &session) {
             Ok(key) => Ok(DeviceSession { session, key, of: library.set_up }),
             Err(error) => {
                 let _ = session.close(); // what failed is reported
@@ -121,7 +122,7 @@ impl OpenDevice {
     }
 
     /// Logs in and finds the key.
-    fn find(&self, session: &Session) -> Result<ObjectHandle, Error> {
+    fn find(&self, library: &DeviceLibrary, slot: Slot, session: &Session) -> Result<ObjectHandle, Error> {
         let uri = &self.uri;
         if self.refused.load(Relaxed) {
             return Err(content(
@@ -131,8 +132,9 @@ impl OpenDevice {
         if let Some(pin) = &uri.pin {
             let pin = AuthPin::new(pin.as_str().into());
             match session.login(UserType::User, Some(&pin)) {
+                Ok(()) => library.remember(slot, &uri.pin),
                 // The login counts for all of a process' sessions.
-                Ok(()) | Err(Failure::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {}
+                Err(Failure::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {}
                 Err(error) => {
                     let wrong =
                         matches!(error, Failure::Pkcs11(RvError::PinIncorrect | RvError::PinLocked, _));
@@ -149,6 +151,31 @@ impl OpenDevice {
             [] => Err(content("PKCS#11: the token has no such private key")),
             _ => Err(content("PKCS#11: the token has several such private keys")),
         }
+    }
+
+    /// A token that is open does not look at a PIN. One that is not the PIN it was opened with is tried by logging out
+    /// and in again: a wrong one is an error now, not at the next start. Private keys' handles end with the login;
+    /// signatures that find theirs gone open a session of their own again.
+    fn check_new_pin(&self) -> Result<(), Error> {
+        let Some(pin) = &self.uri.pin else { return Ok(()) };
+        let libraries = write();
+        let Some(library) = libraries.get(&(self.uri.module.clone(), std::process::id())) else {
+            return Ok(());
+        };
+        let slot = self.slot(&library.context)?;
+        let Some(before) = library.pin(slot).filter(|before| before != pin) else { return Ok(()) };
+        let session = library.context.open_ro_session(slot).map_err(|error| failed(&error))?;
+        session.logout().map_err(|error| failed(&error))?;
+        let log_in = |pin: &str| session.login(UserType::User, Some(&AuthPin::new(pin.into())));
+        match log_in(pin) {
+            Ok(()) => library.remember(slot, &self.uri.pin),
+            Err(error) => {
+                // That it fails, too, is seen by the next signature, which logs in itself.
+                let _ = log_in(&before);
+                return Err(failed(&error));
+            }
+        }
+        Ok(())
     }
 
     fn slot(&self, library: &Pkcs11) -> Result<Slot, Error> {
@@ -205,6 +232,8 @@ struct DeviceLibrary {
     context: Pkcs11,
     set_up: SetUp,
     since: Instant,
+    /// The PINs that tokens were opened with, by slot.
+    pins: Mutex<HashMap<u64, String>>,
 }
 
 impl DeviceLibrary {
@@ -214,7 +243,21 @@ impl DeviceLibrary {
         })?;
         initialize(&context)?;
         let set_up = SetUp { process: std::process::id(), number: 0 };
-        Ok(DeviceLibrary { context, set_up, since: Instant::now() })
+        Ok(DeviceLibrary { context, set_up, since: Instant::now(), pins: Mutex::default() })
+    }
+
+    fn remember(&self, slot: Slot, pin: &Option<String>) {
+        if let Some(pin) = pin {
+            self.pins().insert(slot.id(), pin.clone());
+        }
+    }
+
+    fn pin(&self, slot: Slot) -> Option<String> {
+        self.pins().get(&slot.id()).cloned()
+    }
+
+    fn pins(&self) -> MutexGuard<'_, HashMap<u64, String>> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,6 +272,7 @@ fn set_up_anew(path: &Path) -> bool {
     }
     library.since = Instant::now();
     library.set_up.number += 1;
+    library.pins().clear();
     // No thread is within the library: a thread that is holds the lock. If it can't be finalized, setting it up again
     // fails.
     let _ = library.context.clone().finalize();

@@ -6,6 +6,7 @@ use crate::support::softhsm;
 
 use softhsm::Token;
 use support::{Pair, TlsClient, client, own};
+use weir_sys::process::ServerSignal;
 use weir_test::{Server, both_drivers};
 
 fn conf(name: &str) -> String {
@@ -130,4 +131,33 @@ fn a_device_that_is_lost_is_told_of_and_used_again_when_it_is_back() {
     std::fs::rename(&away, &here).expect("moved");
     let mut it = weir_test::wait_for("a device that is back", || connect().ok());
     assert_eq!(it.get("/", "a.example.com").text(), "ecdsa_secp256r1_sha256");
+}
+
+/// The token is open: it looks at no PIN that comes later.
+#[test]
+fn a_wrong_pin_is_noticed_at_a_reload() {
+    let pair = own("a.example.com");
+    let place = Server::builder("");
+    let Some(token) = Token::new(place.dir(), &pair.key) else { return };
+    let pin = place.dir().join("pin");
+    std::fs::write(&pin, "1234").expect("ours");
+    let conf = conf(&token.name("object=k", &format!("pin-source={}", pin.display())));
+    let mut server = Server::builder(&conf)
+        .env("SOFTHSM2_CONF", token.conf())
+        .file("a.crt", &pair.certificate)
+        .allow("PinIncorrect")
+        .start();
+    let text = |server: &Server| {
+        let connected = TlsClient::cut(server.addr(0), "a.example.com", &client(true, None), 1 << 20);
+        connected.expect("served").get("/", "a.example.com").text()
+    };
+    assert_eq!(text(&server), "ecdsa_secp256r1_sha256");
+    std::fs::write(&pin, "9876").expect("ours");
+    server.signal(ServerSignal::Hup);
+    let line = server.error_log_line("PinIncorrect");
+    assert!(line.contains("[emerg]"), "{line}");
+    assert_eq!(text(&server), "ecdsa_secp256r1_sha256", "the old configuration serves");
+    std::fs::write(&pin, "1234").expect("ours");
+    server.reload(&conf);
+    assert_eq!(text(&server), "ecdsa_secp256r1_sha256");
 }

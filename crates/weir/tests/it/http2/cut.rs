@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use weir_http::h2::{ErrorCode, StreamKey};
+use weir_sys::process::ServerSignal;
 use weir_test::{
     Backend, BackendVisit, Driver, FcgiApp, FcgiOut, Server, both_drivers, require_program, wait_for,
 };
@@ -299,6 +300,26 @@ both_drivers! {
         client.until("a reset", |client| client.answers[&key].reset.is_some());
         assert_eq!(client.answers[&key].body.len(), HELD);
         assert_eq!(logged(&server, "/held", 0), (HELD, ". 200".into()));
+    }
+
+    /// When a server reloads or quits the rest still leaves, and the connection ends with GOAWAY.
+    fn what_came_leaves_before_a_server_does(driver) {
+        let upstreams = Upstreams::start();
+        let mut server = upstreams.serve(driver, LOCATIONS, "send_timeout 1h;");
+        for nth in 0..2 {
+            let (mut client, key) = held(&server);
+            match nth {
+                0 => server.reload(&upstreams.conf(LOCATIONS, "send_timeout 2h;")),
+                _ => server.signal(ServerSignal::Quit),
+            }
+            take(&mut client, key, WINDOW);
+            let came = client.answer(key);
+            assert_eq!((came.body.len(), came.reset), (HELD, Some(ErrorCode::Internal)));
+            client.until_closed();
+            assert!(matches!(client.goaway, Some((_, ErrorCode::No))), "{:?}", client.goaway);
+            assert_eq!(logged(&server, "/held", nth), (HELD, ". 200".into()));
+        }
+        assert!(server.wait_exit().status.success());
     }
 
     /// Another client does not wait for the one that filled the cache and is slow to take what came.
