@@ -393,11 +393,17 @@ impl H2Mux {
         }
     }
 
-    /// Ends the connection where the worker stops, or its address is gone.
+    /// Ends the connection where the worker stops, its address is gone, or its servers have changed and no stream is left,
+    /// as [`super::super::open`] does for those that were idle at the reload.
     pub(super) fn look(&self) {
-        if self.worker.is_stopping() || self.connection.retired.get() {
+        if self.worker.is_stopping() || self.connection.retired.get() || self.has_other_servers() {
             self.go_away(ErrorCode::No);
         }
+    }
+
+    fn has_other_servers(&self) -> bool {
+        let connection = &self.connection;
+        self.streams() == 0 && connection.adopt(&self.worker) && connection.requests.get() > 0
     }
 
     /// Sends `GOAWAY` with `code` (RFC 9113 section 6.8): no new stream is taken any more.

@@ -304,12 +304,13 @@ both_drivers! {
 
     /// When a server reloads or quits the rest still leaves, and the connection ends with GOAWAY.
     fn what_came_leaves_before_a_server_does(driver) {
+        const PATIENT: &str = "send_timeout 1h; keepalive_timeout 1h;";
         let upstreams = Upstreams::start();
-        let mut server = upstreams.serve(driver, LOCATIONS, "send_timeout 1h;");
+        let mut server = upstreams.serve(driver, LOCATIONS, PATIENT);
         for nth in 0..2 {
             let (mut client, key) = held(&server);
             match nth {
-                0 => server.reload(&upstreams.conf(LOCATIONS, "send_timeout 2h;")),
+                0 => server.reload(&upstreams.conf(&format!("location /new {{ }} {LOCATIONS}"), PATIENT)),
                 _ => server.signal(ServerSignal::Quit),
             }
             take(&mut client, key, WINDOW);
