@@ -2,6 +2,7 @@
 
 import collections
 import gzip
+import pathlib
 import random
 import re
 import shutil
@@ -148,6 +149,18 @@ class RunTest(unittest.TestCase):
             sides = [servers.Server(name, shutil.which("false"), "127.0.0.1", f"{folder}/{name}") for name in ("nginx", "weir")]
             with self.assertRaisesRegex(servers.StartError, "^nginx refuses an empty server: status 1$"):
                 bench.Bench(*sides, None, [1]).prove()
+
+
+class FilesTest(unittest.TestCase):
+    def test_what_a_request_wrote_is_noticed(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for change in (lambda www: (www / "t/n/page.txt").write_text(""), lambda www: (www / "t/new").mkdir(), lambda www: (www / "t/page.txt").unlink()):
+                www = pathlib.Path(directory) / "www"
+                servers.make_files(www)
+                self.assertTrue(servers.is_untouched(www))
+                change(www)
+                self.assertFalse(servers.is_untouched(www))
+                shutil.rmtree(www)
 
 
 class ComparisonTest(unittest.TestCase):

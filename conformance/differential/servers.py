@@ -55,6 +55,9 @@ class Server:
         for path in self.directory.iterdir():
             if re.match(r"(dav|store|cache)\d+$", path.name):
                 shutil.rmtree(path)
+        if not is_untouched(self.directory / "www"):
+            shutil.rmtree(self.directory / "www")
+            make_files(self.directory / "www")
         for number in sorted(set(re.findall(r"/dav(\d+)", text))):
             make_files(self.directory / f"dav{number}")
         for log in ("access.log", "error.log"):
@@ -128,6 +131,11 @@ class Server:
         whole = data[:data.rfind(b"\n") + 1]
         self.log_at += len(whole)
         return whole.decode("latin1").split("\n")[:-1]
+
+
+def is_untouched(folder):
+    """Whether no request has written below a directory that `make_files` made: what changes has a time of now, in its directory at least."""
+    return all(path.lstat().st_mtime == MODIFIED for path in [folder, *folder.rglob("*")] if not path.is_symlink())
 
 
 def make_files(folder):
