@@ -6,6 +6,7 @@
 //! nothing checks it: `<!-- unchecked: REASON -->`.
 
 mod blocks;
+mod changelog;
 mod links;
 mod prose;
 mod reference;
