@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use weir_conf::did_you_mean;
 
 /// What the command line asks for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandLine {
     /// What the program is to do.
     pub action: CommandAction,

@@ -4,6 +4,7 @@
 mod bundle;
 mod cli;
 mod control;
+mod installed;
 mod load;
 mod lua;
 mod master;
@@ -78,6 +79,11 @@ fn with_word(
 
 /// Does what the command line asks for.
 fn act(line: &CommandLine, program: ProgramPath) -> ExitCode {
+    let line = &match line.action {
+        CommandAction::Test | CommandAction::Dump => installed::tested(line),
+        CommandAction::Signal(_) => installed::running(line),
+        _ => line.clone(),
+    };
     if matches!(line.action, CommandAction::Test | CommandAction::Dump | CommandAction::Run) {
         load::open_error_log(line);
     }

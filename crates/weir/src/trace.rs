@@ -9,7 +9,7 @@ use weir_see::commands::{self, ServerSelector};
 
 use crate::cli::CommandLine;
 use crate::load::ConfLocation;
-use crate::pid;
+use crate::{installed, pid};
 
 /// Runs the command `name`.
 pub(crate) fn command(name: &OsStr, arguments: &[OsString]) -> ExitCode {
@@ -20,6 +20,7 @@ pub(crate) fn command(name: &OsStr, arguments: &[OsString]) -> ExitCode {
 fn socket(place: &ServerSelector) -> Result<PathBuf, String> {
     let line =
         CommandLine { conf: place.conf.clone(), prefix: place.prefix.clone(), ..CommandLine::default() };
-    let pid = ConfLocation::of(&line).pid(&RealFiles).map_err(|errors| errors.join("\n"))?;
+    let pid =
+        ConfLocation::of(&installed::running(&line)).pid(&RealFiles).map_err(|errors| errors.join("\n"))?;
     Ok(pid::socket(&pid))
 }

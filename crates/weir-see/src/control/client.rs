@@ -32,7 +32,10 @@ impl ControlClient {
     /// # Errors
     /// Nothing listens there, or this user may not connect.
     pub(crate) fn connect(path: &Path) -> Result<ControlClient, String> {
-        let fail = |error: io::Error| format!("no server answers at \"{}\": {error}", path.display());
+        let fail = |error: io::Error| {
+            let path = path.display();
+            format!("no server responds at \"{path}\": {error}; \"-c FILE\" says which one is meant")
+        };
         let stream = connected(path.to_path_buf()).map_err(fail)?;
         stream.set_write_timeout(Some(CONNECT_TIME)).map_err(fail)?;
         Ok(ControlClient { stream, path: path.to_path_buf() })
