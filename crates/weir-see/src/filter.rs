@@ -81,11 +81,19 @@ impl FilterCondition {
             FilterCondition::Status(status) => record.status == *status,
             FilterCondition::Class(class) => record.status / 100 == *class,
             FilterCondition::Location(location) => {
-                !record.route.is_none() && *SiteTable::global().info(record.route).location == **location
+                !record.route.is_none()
+                    && is_location(location, &SiteTable::global().info(record.route).location)
             }
             FilterCondition::Over(ns) => source::scale(record.total) >= *ns,
         }
     }
+}
+
+/// Whether the location that is called `name` is meant by `wanted`: its whole name (`= /a`), or its path, which several
+/// locations may have (`/a` for `/a`, `= /a` and `^~ /a`).
+pub(crate) fn is_location(wanted: &str, name: &str) -> bool {
+    let path = ["= ", "^~ ", "~* ", "~ "].iter().find_map(|modifier| name.strip_prefix(modifier));
+    wanted == name || path == Some(wanted)
 }
 
 /// The words between spaces; in quotes, which are left out, a space is one of the word.
@@ -170,6 +178,14 @@ mod tests {
         ];
         assert_eq!(quoted.conditions, expected);
         assert!(RequestFilter::parse("colour=red").is_err() && RequestFilter::parse("status=abc").is_err());
+    }
+
+    #[test]
+    fn a_location_is_meant_by_its_name_or_its_path() {
+        for name in ["/a", "= /a", "^~ /a", "~ /a", "~* /a"] {
+            assert!(is_location("/a", name) && is_location(name, name), "{name}");
+        }
+        assert!(!is_location("= /a", "/a") && !is_location("/a", "= /ab") && !is_location("/a", "/a/"));
     }
 
     #[test]

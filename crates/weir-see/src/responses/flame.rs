@@ -10,7 +10,7 @@ use weir_trace::{AverageTree, AverageWatch, PHASES, Site, SiteKind, SiteTable, T
 use super::average::collect;
 use super::reply::{ReplyFailure, ReplySink, pause};
 use crate::control::protocol::ControlQuestion;
-use crate::filter::{RequestFilter, duration_ns};
+use crate::filter::{RequestFilter, duration_ns, is_location};
 use crate::raw_stacks::{RawFrame, RawStacks, code_maps};
 use crate::source::{self, scale};
 use crate::stacks::{FrameOrigin, StackWeight};
@@ -131,9 +131,9 @@ fn sampled(profile: &StackProfile, question: &ControlQuestion, what: &SampledGra
         let (site, route) = (table.info(stack.site), table.info(stack.route));
         let location = if stack.route.is_none() { NOWHERE } else { &*route.location };
         let phase = if stack.site.is_none() { "" } else { site.phase.unwrap_or(&site.name) };
-        let wanted = |key: &str, is: &str| question.value(key).is_none_or(|wanted| wanted == is);
         let state = what.states.is_empty() || what.states.contains(&stack.vm_state);
-        if !state || !wanted("route", location) || !wanted("phase", phase) {
+        let route = question.value("route").is_none_or(|wanted| is_location(wanted, location));
+        if !state || !route || question.value("phase").is_some_and(|wanted| wanted != phase) {
             continue;
         }
         let mut frames = vec![RawFrame::Named(FrameOrigin::Route, location.to_owned())];
@@ -213,7 +213,8 @@ fn routes(source: &source::ServerSource, wanted: Option<&str>) -> Vec<RouteStack
         .map(|(requests, site, info)| (requests, site, info.location.to_string()))
         .collect();
     if let Some(wanted) = wanted {
-        let sites = known.iter().filter(|(.., name)| name == wanted).map(|(_, site, _)| *site).collect();
+        let sites =
+            known.iter().filter(|(.., name)| is_location(wanted, name)).map(|(_, site, _)| *site).collect();
         return vec![RouteStacks { name: wanted.to_owned(), sites, others: false }];
     }
     known.sort_by_key(|(requests, ..)| std::cmp::Reverse(*requests));
