@@ -203,6 +203,17 @@ pub struct RequestCourse {
     refusals: u8,
 }
 
+impl RequestCourse {
+    /// A header filter has refused the response of `x`.
+    pub(crate) fn refused(&mut self, x: &mut Exchange) {
+        x.body_filters.clear();
+        self.refusals += 1;
+        if self.refusals == REFUSALS {
+            unfiltered(x);
+        }
+    }
+}
+
 /// Runs phases, follows redirects and error pages until a response has gone out.
 pub(crate) async fn conclude(x: &mut Exchange, next: NextStep) {
     let mut course = RequestCourse::default();
@@ -255,11 +266,7 @@ fn try_advance(x: &mut Exchange, course: &mut RequestCourse, mut next: NextStep)
                 break;
             }
             NextStep::Responded(ResponseEnd::Instead(verdict)) => {
-                x.body_filters.clear();
-                course.refusals += 1;
-                if course.refusals == REFUSALS {
-                    unfiltered(x);
-                }
+                course.refused(x);
                 NextStep::Judge(verdict)
             }
             NextStep::Responded(ResponseEnd::Broken(error)) => {
@@ -275,7 +282,7 @@ fn try_advance(x: &mut Exchange, course: &mut RequestCourse, mut next: NextStep)
 }
 
 /// Does what the phases decided, where that is no response yet; `None`: nothing is left to do.
-fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Option<NextStep> {
+pub(crate) fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Option<NextStep> {
     match verdict {
         Verdict::Respond => Some(NextStep::Judge(Verdict::Respond)),
         Verdict::Redirect(to) => {

@@ -32,6 +32,7 @@ pub mod progress;
 pub mod read;
 pub mod recent;
 pub mod regex;
+pub mod rehearsal;
 pub mod request_head;
 pub mod request_log;
 pub mod resolver;
@@ -59,7 +60,7 @@ pub use error::EngineError;
 pub use exchange::Exchange;
 pub use module::{Module, ModuleDef, UnnamedBlock};
 pub use phase::{Handler, LocalFuture, Phase, Verdict};
-pub use plan::{body, filter, phase, redirect};
+pub use plan::{body, filter, phase, redirect, rehearsed};
 pub use text::{Arena, Span, Text};
 
 /// The version of nginx whose behaviour is followed: `-v`, `$nginx_version`.

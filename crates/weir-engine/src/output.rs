@@ -20,6 +20,7 @@ use crate::plan::included::IncludedRequest;
 use crate::progress::Progress;
 use crate::read;
 use crate::transport::{Transport, wire, write};
+pub(crate) use head::rehearse;
 pub use head::{FilterWait, send_head};
 use head::{HeadEnd, finish_filter, prepare, try_head};
 

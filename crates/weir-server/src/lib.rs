@@ -4,6 +4,7 @@
 
 pub mod conn;
 pub mod housekeeping;
+pub mod rehearsal;
 pub mod tls;
 pub mod workers;
 

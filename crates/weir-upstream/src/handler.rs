@@ -4,19 +4,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crate::Upstreams;
 use crate::attempt;
 use crate::attempt::fast_path;
+use crate::block::upstream::Upstream;
 use crate::caching::lookup::{CacheDecision, CacheLookup};
 use crate::config::directives::UpstreamSettings;
 use crate::location::peer_sites::PeerSites;
 use crate::location::upstream_location::UpstreamLocation;
-use crate::protocol::UpstreamProtocol;
+use crate::protocol::{OutgoingRequest, UpstreamProtocol};
 use crate::request::exchange_part::part;
 use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::{Handler, LocalFuture, Verdict};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::progress::Progress;
+use weir_engine::rehearsed::{HandlerRehearsal, RehearsedUpstream};
 
 /// Where a location's requests go, on one worker.
 pub trait PassTarget: 'static {
@@ -34,11 +37,35 @@ pub trait PassTarget: 'static {
         None
     }
 
+    /// Where `x` would go, as far as that is known without asking a resolver: for rehearsals.
+    ///
+    /// # Errors
+    /// What the request ends with; it is logged.
+    fn rehearsed(&self, x: &mut Exchange) -> Result<PassDestination, Verdict>;
+
     /// The upstream to ask for `x`.
     ///
     /// # Errors
     /// What the request ends with; it is logged.
     fn choose(&self, x: &mut Exchange) -> impl Future<Output = Result<Rc<LocalUpstream>, Verdict>>;
+}
+
+/// Where a request would go.
+pub enum PassDestination {
+    /// To a peer of this upstream.
+    Upstream(Arc<Upstream>),
+    /// To what this host, with its port, resolves to then.
+    Host(String),
+}
+
+/// What `host`, computed for `x`, means: that of an `upstream` of this name, or the host itself. No resolver is asked.
+pub fn meant(x: &Exchange, host: &str, default_port: u16) -> PassDestination {
+    let generation = x.server.generation();
+    let known = generation.configuration.shared::<Upstreams>();
+    match known.and_then(|upstreams| upstreams.meant(host, default_port)) {
+        Some(upstream) => PassDestination::Upstream(upstream.clone()),
+        None => PassDestination::Host(host.to_owned()),
+    }
 }
 
 /// Has the location's requests served by the servers of `target`, which speak `protocol`: the content handler of the
@@ -63,7 +90,45 @@ struct PassHandler<T> {
     caching: Option<CacheLookup>,
 }
 
+impl<T: PassTarget> PassHandler<T> {
+    /// Where `x` would be passed to, and how its request would begin.
+    fn destination(&self, x: &mut Exchange) -> Result<RehearsedUpstream, Verdict> {
+        let to = self.target.rehearsed(x)?;
+        let protocol = &self.upstream.protocol;
+        let mut out = OutgoingRequest::default();
+        protocol.request(x, &mut out)?;
+        if x.refuse_unmatched() {
+            return Err(Verdict::Status(500));
+        }
+        let line = out.head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let is_text = !line.is_empty() && line.iter().all(|byte| (b' '..0x7f).contains(byte));
+        let scheme = if protocol.secure(x).is_some() { protocol.secure_scheme() } else { protocol.scheme() };
+        let mut found = RehearsedUpstream {
+            scheme,
+            request: is_text.then(|| String::from_utf8_lossy(line).into_owned()),
+            is_cached: self.caching.is_some(),
+            ..RehearsedUpstream::default()
+        };
+        match to {
+            PassDestination::Host(host) => found.name = host,
+            PassDestination::Upstream(upstream) => {
+                found.name = upstream.name.to_string();
+                found.method = Some(upstream.method.name());
+                found.peers = upstream.members().all().map(|peer| peer.name.to_string()).collect();
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl<T: PassTarget> Handler for PassHandler<T> {
+    fn rehearsal(&self, x: &mut Exchange) -> HandlerRehearsal {
+        match self.destination(x) {
+            Ok(upstream) => HandlerRehearsal::Upstream(Box::new(upstream)),
+            Err(verdict) => HandlerRehearsal::Decided(verdict),
+        }
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         // An error page of another location may have been stored.
         part(x).cached.clear();

@@ -46,7 +46,7 @@ pub use block::upstreams::Upstreams;
 pub use config::directives::{ProxyHeader, UpstreamFamily, UpstreamSettings};
 pub use config::failure_reason::FailureReason;
 pub use config::field_names::FieldNames;
-pub use handler::{PassTarget, pass_to};
+pub use handler::{PassDestination, PassTarget, meant, pass_to};
 pub use location::peer_sites::PeerSites;
 pub use location::upstream_location::UpstreamLocation;
 pub use peer::Peer;

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use weir::modules::MODULES;
 use weir_conf::{ConfFiles, ConfSource, ConfTree, LoadFailure, MemoryFiles, RealFiles};
 use weir_engine::Configuration;
-use weir_engine::conf::build::build;
+use weir_engine::conf::build::{build, build_with};
 use weir_engine::conf::lint::lint;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path;
 use weir_engine::log::{self, LogLevel, LogTarget};
+use weir_engine::rehearsed::RehearsedConfiguration;
 use weir_engine::settings::main::MainConf;
 use weir_rt::net;
 
@@ -175,6 +177,24 @@ impl ConfLocation {
         let (configuration, mut warnings) = self.build(tree)?;
         warnings.extend(traps);
         Ok((configuration, warnings))
+    }
+
+    /// Reads and checks the configuration for a rehearsal: nothing is opened, bound or run because of it. The tree that it was
+    /// made of is the first value.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub(crate) fn rehearse(&self, files: &dyn ConfFiles) -> Result<(ConfTree, Configuration), Vec<String>> {
+        let tree = self.tree(files)?;
+        let lend = |registry: &mut ConfRegistry| {
+            registry.shared::<RehearsedConfiguration>();
+        };
+        match build_with(tree.clone(), MODULES, self.prefix.clone(), lend) {
+            (Ok(configuration), _) => Ok((tree, configuration)),
+            (Err((errors, tree)), _) => {
+                Err(errors.0.iter().map(|error| error.render(&tree.source)).collect())
+            }
+        }
     }
 
     fn build(&self, tree: ConfTree) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {

@@ -186,6 +186,7 @@ impl<'t> ConfigurationBuilder<'t> {
     fn server(&mut self, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
         let mut confs = ModuleConfs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
+        confs.get_mut::<HttpCoreConf>().place = Some(line.name.span);
         for (at, module) in self.modules.iter().enumerate() {
             if let Some(begin) = module.hooks.begin_server {
                 begin(confs.of_mut(at, module), line.name.span);
@@ -227,6 +228,7 @@ impl<'t> ConfigurationBuilder<'t> {
         };
         let core = confs.get_mut::<HttpCoreConf>();
         core.matcher = Some(matcher.clone());
+        core.place = Some(line.name.span);
         let path = match &matcher {
             LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => {
                 Some(String::from_utf8_lossy(path).into_owned())
@@ -265,6 +267,7 @@ impl<'t> ConfigurationBuilder<'t> {
             }
         }
         let mut confs = ModuleConfs::like(&self.blank);
+        confs.get_mut::<HttpCoreConf>().place = Some(line.name.span);
         let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
@@ -286,7 +289,9 @@ impl<'t> ConfigurationBuilder<'t> {
         self.directive(line, here, confs);
         let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
         let mut inner = ModuleConfs::like(&self.blank);
-        inner.get_mut::<HttpCoreConf>().matcher = confs.get::<HttpCoreConf>().matcher.clone();
+        let core = inner.get_mut::<HttpCoreConf>();
+        core.matcher.clone_from(&confs.get::<HttpCoreConf>().matcher);
+        core.place = Some(line.name.span);
         let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, inside, &mut inner);

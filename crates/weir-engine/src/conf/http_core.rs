@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{BufferSizes, Directive, Error};
+use weir_conf::{BufferSizes, Directive, Error, Span};
 use weir_http::mime::MediaTypeTable;
 
 use super::LocationMatcher;
@@ -76,6 +76,8 @@ macro_rules! make_conf {
         pub struct HttpCoreConf {
             /// What the location is for; the builder sets it before the block's lines. `None` in `http` and `server`.
             pub matcher: Option<LocationMatcher>,
+            /// Where the block begins; the builder sets it. `None` in `http`.
+            pub place: Option<Span>,
             /// Instructions of other modules among those of `rewrite`; of this block alone.
             pub instructed: Vec<InsertedInstruction>,
             /// The module of the last directive of this block that names a content handler; `None` without one.

@@ -20,6 +20,7 @@ use crate::plan::hosts::{AddressServers, BuildServer, ServedHosts, WorkerServers
 use crate::plan::location::{LocationSet, WorkerLocation};
 use crate::plan::server::VirtualServer;
 use crate::plan::{NestedPlans, Plan, PlanBuilder, PlanLevel};
+use crate::rehearsed::HandlerRehearsal;
 use crate::settings::listen::ListenAddress;
 use crate::transport::ClientConnection;
 use crate::typed_values::TypedValues;
@@ -132,6 +133,10 @@ impl BuildServer for ServerBuilder {
 struct FailHandler;
 
 impl Handler for FailHandler {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, _: &mut Exchange) -> Verdict {
         Verdict::Status(500)
     }

@@ -74,6 +74,7 @@ impl<'m> PlanMaker<'m> {
         name: &str,
     ) -> Result<PlanBuilder<'c>, Error> {
         let mut plan = PlanBuilder::new(self.worker, self.link, level, core, Rc::from(name));
+        plan.place = confs.get::<HttpCoreConf>().place;
         plan.instructed = &confs.get::<HttpCoreConf>().instructed;
         confs.install(self.modules, &mut plan)?;
         Ok(plan)

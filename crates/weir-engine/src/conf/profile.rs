@@ -268,6 +268,10 @@ fn parse_share(text: &[u8]) -> Option<u32> {
 struct ServerTiming(Option<ValueScript>);
 
 impl HeaderFilter for ServerTiming {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() || !x.shared.is_on() {
             return Verdict::Ok;

@@ -12,6 +12,7 @@ use crate::log::LogLevel;
 use crate::phase::{HandlerEntry, Phase, Verdict};
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::rehearsed::{PhaseEnd, RehearsalNotes};
 
 /// Where a request is in its phases.
 pub struct PhaseWalk {
@@ -104,6 +105,36 @@ impl PhaseWalk {
         match self.left(x, site, verdict) {
             Some(end) => end,
             None => self.run(x),
+        }
+    }
+
+    /// Runs the phases from `from` on for a rehearsal, which `notes` follows: `notes` asks the handlers.
+    pub(crate) async fn rehearse(x: &mut Exchange, from: Phase, notes: &mut RehearsalNotes) -> PhaseEnd {
+        let mut walk = PhaseWalk::new(x, from);
+        loop {
+            let entry = walk.seek(x);
+            notes.moved(x);
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(end) => return PhaseEnd::Verdict(end),
+            };
+            let site = entry.site;
+            let asked = notes.ask(x, entry).await;
+            notes.moved(x);
+            let verdict = match asked {
+                PhaseEnd::Verdict(verdict) => verdict,
+                end => return end,
+            };
+            x.trace().open(site);
+            match walk.left(x, site, verdict) {
+                None => {}
+                Some(Progress::Done(end) | Progress::Wait(PhaseWait::Delay(end))) => {
+                    return PhaseEnd::Verdict(end);
+                }
+                Some(Progress::Wait(PhaseWait::Handler(_))) => {
+                    return PhaseEnd::Verdict(Verdict::Status(500));
+                }
+            }
         }
     }
 

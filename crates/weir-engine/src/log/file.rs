@@ -56,6 +56,11 @@ impl LogFile {
         Ok(LogFile(file))
     }
 
+    /// From here on whatever log this process opens is discarded: a rehearsal writes none.
+    pub fn discard_all() {
+        DISCARDS.store(true, Relaxed);
+    }
+
     /// Standard error as it is now.
     ///
     /// A process without one gets a log that fails to write, which is counted like a full disk.
@@ -159,6 +164,9 @@ pub(super) struct WriteFailure {
 impl SharedLogFile {
     fn open(target: LogTarget, buffering: Option<LogBuffering>) -> io::Result<SharedLogFile> {
         let output = match &target {
+            _ if DISCARDS.load(Relaxed) => {
+                LogOutput::File(Arc::new(rt::open_append(Path::new("/dev/null"))?))
+            }
             LogTarget::File(path) => LogOutput::File(Arc::new(rt::open_append(path)?)),
             LogTarget::Stderr => {
                 LogOutput::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
@@ -309,3 +317,6 @@ fn table() -> MutexGuard<'static, Vec<Weak<SharedLogFile>>> {
 
 /// Bad file descriptor.
 const EBADF: i32 = 9;
+
+/// See [`LogFile::discard_all`].
+static DISCARDS: AtomicBool = AtomicBool::new(false);

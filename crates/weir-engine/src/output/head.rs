@@ -81,6 +81,37 @@ pub(super) fn try_head(x: &mut Exchange, at: usize) -> Progress<HeadEnd, FilterW
     Progress::Done(HeadEnd::Sent)
 }
 
+/// What the client would get as the head of `x.response`: its header filters have passed, those that a rehearsal does not ask
+/// go to `skipped`. Nothing is sent.
+///
+/// # Errors
+/// A filter wants another response.
+pub(crate) fn rehearse(x: &mut Exchange, mut skipped: impl FnMut(Site)) -> Result<Vec<u8>, Verdict> {
+    prepare(x);
+    let plan = x.plan.clone();
+    let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
+    for entry in filters {
+        if !entry.filter.is_rehearsable() {
+            skipped(entry.site);
+            continue;
+        }
+        match entry.filter.filter(x) {
+            Verdict::Passed | Verdict::Ok | Verdict::Declined => {}
+            Verdict::Wait => skipped(entry.site),
+            instead => return Err(instead),
+        }
+    }
+    if x.refuse_unmatched() && x.response.status != 500 {
+        x.response.clear();
+        x.response.body = ResponseBody::Empty;
+        return Err(Verdict::Status(500));
+    }
+    settle(x);
+    let mut head = Vec::new();
+    heads::head(x, &mut head);
+    Ok(head)
+}
+
 /// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
 /// another response, which the engine makes when the handler has ended ([`Exchange::instead`]).
 pub async fn send_head(x: &mut Exchange) -> bool {

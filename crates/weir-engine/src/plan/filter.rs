@@ -71,6 +71,11 @@ pub trait HeaderFilter {
         phase::nothing_to_wait_for(x)
     }
 
+    /// Whether a rehearsal asks it: it runs no script, and changes nothing outside of the request.
+    fn is_rehearsable(&self) -> bool {
+        false
+    }
+
     /// Whether [`filter`](HeaderFilter::filter) makes no boundary itself (no site of its own, no subrequest, no script).
     /// Several such filters that have [passed](Verdict::Passed) are then written to the trace at once.
     fn is_plain(&self) -> bool {

@@ -67,6 +67,15 @@ impl WorkerGeneration {
     }
 }
 
+/// A name of a server that a host matches without a regular expression.
+enum ServerNameMatch<'h> {
+    Exact,
+    /// `*` and this end of the host.
+    Head(&'h [u8]),
+    /// This beginning of the host and `*`.
+    Tail(&'h [u8]),
+}
+
 /// The servers of one address, by name.
 pub struct AddressServers {
     /// The address it listens on.
@@ -162,21 +171,50 @@ impl AddressServers {
         self.index(host).map(|index| self.servers.get(index))
     }
 
+    #[inline]
     fn index(&self, host: &[u8]) -> Option<u32> {
+        self.matched(host).map(|(_, server)| server)
+    }
+
+    /// The server of the plain or wildcard name that matches `host`, and the name.
+    #[inline]
+    fn matched<'h>(&self, host: &'h [u8]) -> Option<(ServerNameMatch<'h>, u32)> {
         if let Some(server) = self.exact.get(host) {
-            return Some(*server);
+            return Some((ServerNameMatch::Exact, *server));
         }
         if !self.heads.is_empty() {
             let dots = host.iter().enumerate().filter(|(_, b)| **b == b'.');
-            if let Some(server) = dots.map(|(at, _)| &host[at..]).find_map(|rest| self.heads.get(rest)) {
-                return Some(*server);
+            let found = |rest| self.heads.get(rest).map(|server| (ServerNameMatch::Head(rest), *server));
+            if let Some(found) = dots.map(|(at, _)| &host[at..]).find_map(found) {
+                return Some(found);
             }
         }
         if !self.tails.is_empty() {
             let dots = host.iter().enumerate().rev().filter(|(_, b)| **b == b'.');
-            return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest)).copied();
+            let found = |rest| self.tails.get(rest).map(|server| (ServerNameMatch::Tail(rest), *server));
+            return dots.map(|(at, _)| &host[..=at]).find_map(found);
         }
         None
+    }
+
+    /// Why `host` is served by the server it is: which name matched, in the form of the configuration.
+    pub fn reason(&self, host: &[u8]) -> String {
+        let shown = |rest: &[u8]| String::from_utf8_lossy(rest).into_owned();
+        match self.matched(host).map(|(name, _)| name) {
+            _ if self.is_single() => "the only server of the address".to_owned(),
+            Some(ServerNameMatch::Exact) => format!("name \"{}\"", shown(host)),
+            Some(ServerNameMatch::Head(rest)) => format!("name \"*{}\"", shown(rest)),
+            Some(ServerNameMatch::Tail(rest)) => format!("name \"{}*\"", shown(rest)),
+            None => {
+                let matches = |(pattern, _): &&(Arc<RegexPattern>, u32)| {
+                    !host.is_empty() && pattern.is_match(host).is_ok_and(|matches| matches)
+                };
+                match self.patterns.iter().find(matches) {
+                    Some((pattern, _)) => format!("name \"{}\"", pattern.name()),
+                    None => "the default server of the address".to_owned(),
+                }
+            }
+        }
     }
 
     /// The server for `host`, by patterns as well; their captures are not wanted.

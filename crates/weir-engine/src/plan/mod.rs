@@ -11,6 +11,7 @@ pub(crate) mod location;
 pub(crate) mod module_confs;
 pub mod phase;
 pub mod redirect;
+pub mod rehearsed;
 pub mod server;
 pub mod tables;
 pub mod variable;
@@ -18,7 +19,7 @@ pub mod variable;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::Error;
+use weir_conf::{Error, Span as ConfSpan};
 use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 
 use crate::exchange::Exchange;
@@ -33,6 +34,8 @@ use crate::worker::generation::ConfigurationLink;
 pub struct Plan {
     /// The location as it is named in traces: `/img/`, `= /`, `~ \.php$`, `@fallback`, or the server's name.
     pub name: Rc<str>,
+    /// Where its block begins in the configuration; `None` of what has no block.
+    pub place: Option<ConfSpan>,
     /// The core's settings of the location.
     pub core: CoreSettings,
     entries: Box<[HandlerEntry]>,
@@ -170,6 +173,7 @@ pub struct PlanBuilder<'a> {
     /// Instructions that other modules want run among those of `rewrite`, in their order.
     pub instructed: &'a [InsertedInstruction],
     name: Rc<str>,
+    pub(crate) place: Option<ConfSpan>,
     entries: Vec<HandlerEntry>,
     /// The content handlers that modules offer, each with its module.
     contents: Vec<OfferedContent>,
@@ -198,6 +202,7 @@ impl<'a> PlanBuilder<'a> {
             core,
             instructed: &[],
             name,
+            place: None,
             entries: Vec::new(),
             contents: Vec::new(),
             rank: 1,
@@ -322,6 +327,7 @@ impl<'a> PlanBuilder<'a> {
             redact_args: self.redact_args,
             rule: self.rule,
             name: self.name,
+            place: self.place,
             core,
             entries: self.entries.into(),
             first,

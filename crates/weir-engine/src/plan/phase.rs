@@ -13,6 +13,7 @@ use weir_trace::{Site, SiteKind};
 use crate::exchange::Exchange;
 pub use crate::progress::LocalFuture;
 use crate::redirect::InternalRedirect;
+use crate::rehearsed::HandlerRehearsal;
 
 /// nginx's phases, in the order in which a request passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +118,11 @@ pub trait Handler {
     /// What `handle` has determined for it goes through [`Exchange::state`].
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         nothing_to_wait_for(x)
+    }
+
+    /// What a rehearsal does in its place, see [`HandlerRehearsal`]. By default it is not asked.
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Unknown
     }
 }
 

@@ -26,7 +26,8 @@ impl ClientConnection {
         ClientConnection::unconnected(hosts, self.peer.clone(), local, worker)
     }
 
-    pub(crate) fn unconnected(
+    /// A connection of these addresses without a socket.
+    pub fn unconnected(
         hosts: Rc<AddressServers>,
         peer: SockAddr,
         local: SockAddr,

@@ -6,6 +6,7 @@ use weir_conf::{Error, Result};
 use weir_engine::Phase as EnginePhase;
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
+use weir_engine::rehearsed::RehearsedConfiguration;
 use weir_trace::SiteKind;
 
 use crate::api::socket;
@@ -138,12 +139,17 @@ fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<LuaVm>> {
     let (link, worker) = (plan.link, plan.worker.id);
     link.local(|| {
         let configuration = &link.configuration;
+        let mut conf_main = conf.main.clone();
+        if configuration.shared::<RehearsedConfiguration>().is_some() {
+            // Nothing runs: neither scripts of requests nor those of a start.
+            (conf_main.init, conf_main.init_worker, conf_main.exit_worker) = (None, None, None);
+        }
         let main = VmSettings {
             prefix: configuration.prefix.clone(),
             workers: configuration.main.workers(),
             one_process: !configuration.main.master_process(),
             worker: Some(worker),
-            ..conf.main.clone()
+            ..conf_main
         };
         LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
     })

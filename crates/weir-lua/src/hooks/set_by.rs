@@ -23,6 +23,8 @@ pub(crate) struct VmSlot(pub(crate) OnceCell<ScriptHome>);
 /// One line as configured.
 struct SetBy {
     variable: VarIndex,
+    /// The variable, with its `$`.
+    name: Arc<str>,
     source: ScriptSource,
     args: Vec<ValueScript>,
 }
@@ -39,7 +41,8 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource, args: usize) -> 
     let variable = line.ext::<ConfRegistry>().define_set(name, VariableGetter::Assigned);
     let variable = variable.map_err(|message| line.fail_arg(0, message))?;
     let args = (args..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;
-    line.ext::<ConfRegistry>().instruct(Arc::new(SetBy { variable, source, args }));
+    let name = line.arg(0).into();
+    line.ext::<ConfRegistry>().instruct(Arc::new(SetBy { variable, name, source, args }));
     Ok(())
 }
 
@@ -48,14 +51,22 @@ impl MakeInstruction for SetBy {
         let slot = plan.link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
         let (variable, args, chunk) =
             (self.variable, self.args.clone(), ScriptChunk::new(self.source.clone()));
-        Ok(Box::new(move |x| match value(x, &slot, &chunk, &args) {
-            Ok(value) => {
-                x.set_variable(variable, value);
-                Verdict::Declined
+        let name = self.name.clone();
+        Ok(Box::new(move |x| {
+            if x.is_rehearsed() {
+                x.leave_out(format!("set_by_lua {name}"));
+                x.set_variable(variable, Text::EMPTY);
+                return Verdict::Declined;
             }
-            Err(message) => {
-                x.log(LogLevel::Error, &message);
-                Verdict::Status(500)
+            match value(x, &slot, &chunk, &args) {
+                Ok(value) => {
+                    x.set_variable(variable, value);
+                    Verdict::Declined
+                }
+                Err(message) => {
+                    x.log(LogLevel::Error, &message);
+                    Verdict::Status(500)
+                }
             }
         }))
     }

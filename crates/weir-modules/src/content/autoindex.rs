@@ -13,6 +13,7 @@ use weir_engine::body::{BodyBuf, BodyPiece, BodySource, ResponseBody};
 use weir_engine::file;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Method;
 use weir_trace::WaitKind;
@@ -122,6 +123,10 @@ struct DirectoryLister {
 }
 
 impl Handler for DirectoryLister {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Passed;

@@ -10,6 +10,7 @@ use weir_conf::{Directive, Result};
 use weir_engine::file::{self, FoundPath, OpenFile, PathText};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_http::{KnownField, Method};
 
@@ -109,6 +110,10 @@ impl StaticCoding {
 struct ServeCompressed(Box<[StaticCoding]>);
 
 impl Handler for ServeCompressed {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
             return Verdict::Passed;

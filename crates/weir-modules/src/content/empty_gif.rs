@@ -5,6 +5,7 @@ use weir_conf::{Directive, Result};
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_http::Method;
 
@@ -40,6 +41,10 @@ pub struct EmptyGifConf {
 struct GifHandler;
 
 impl Handler for GifHandler {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);

@@ -8,6 +8,7 @@ use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::open_file::OpenFile;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_http::cookie;
 
@@ -48,6 +49,10 @@ const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 struct ServeFlv;
 
 impl Handler for ServeFlv {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match static_files::wanted(x) {
             Ok(file) => respond(x, file),

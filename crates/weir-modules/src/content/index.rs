@@ -8,6 +8,7 @@ use weir_engine::file::{self, PathText};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Span, Verdict, inherit};
 use weir_http::Method;
@@ -68,6 +69,10 @@ struct IndexHandler {
 }
 
 impl Handler for IndexHandler {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         self.find(x)
     }

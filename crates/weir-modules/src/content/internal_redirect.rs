@@ -5,6 +5,7 @@ use weir_conf::names::{LOCATION, ONE, SERVER};
 use weir_conf::{Directive, Result};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
@@ -51,6 +52,10 @@ pub struct InternalRedirectConf {
 struct GoInside(ValueScript);
 
 impl Handler for GoInside {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let target = self.0.value(x);
         let target = x.text(&target).to_vec();

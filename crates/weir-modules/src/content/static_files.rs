@@ -7,6 +7,7 @@ use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::file::{self, FoundPath, OpenFile};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_http::escape::{self, EscapeSet};
 use weir_http::{KnownField, Method};
@@ -30,6 +31,10 @@ impl Module for Static {
 struct ServeFile;
 
 impl Handler for ServeFile {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         serve(x)
     }

@@ -6,6 +6,7 @@ use weir_conf::{Directive, Result};
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::Variable;
 use weir_engine::worker::WorkerCounts;
 use weir_engine::{Exchange, Handler, Module, Text, Verdict};
@@ -53,6 +54,10 @@ pub struct StubStatusConf {
 struct StatusPage;
 
 impl Handler for StatusPage {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);

@@ -13,6 +13,7 @@ use weir_engine::file::{self, PathText};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::settings::location::AliasedPart;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
@@ -104,6 +105,10 @@ impl TryFilesConf {
 }
 
 impl Handler for TryFilesHandler {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if let Err(status) = file::check_alias(x) {
             return Verdict::Status(status);

@@ -84,6 +84,10 @@ struct AdditionFilter {
 }
 
 impl HeaderFilter for AdditionFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.is_subrequest() || !self.types.has(x) {
             return Verdict::Passed;

@@ -69,6 +69,10 @@ struct GunzipFilter {
 }
 
 impl HeaderFilter for GunzipFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let coding = x.response.header(KnownField::ContentEncoding);
         if !coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {

@@ -260,6 +260,10 @@ struct AddHeaders {
 }
 
 impl HeaderFilter for AddHeaders {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest() {
             let ordinary = is_ordinary(x.response.status);
@@ -285,6 +289,10 @@ struct AddTrailers {
 }
 
 impl HeaderFilter for AddTrailers {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let ordinary = is_ordinary(x.response.status);
         if !x.is_subrequest() && self.fields.iter().any(|field| ordinary || field.always) {

@@ -8,6 +8,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_engine::exchange::FieldPattern;
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 
@@ -225,6 +226,10 @@ impl MoreOutput {
 }
 
 impl HeaderFilter for MoreOutput {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.commands {
             let kind = x.response.content_type.as_ref().map(|kind| x.text(kind)).unwrap_or_default();
@@ -252,6 +257,10 @@ impl HeaderFilter for MoreOutput {
 struct MoreInput(Rc<[InstalledCommand]>);
 
 impl Handler for MoreInput {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.0 {
             if !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default()) {

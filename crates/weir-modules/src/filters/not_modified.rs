@@ -26,6 +26,10 @@ impl Module for NotModified {
 struct NotModifiedFilter;
 
 impl HeaderFilter for NotModifiedFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.response.disable_not_modified || x.is_subrequest() {
             return Verdict::Passed;

@@ -37,6 +37,10 @@ struct RangeFilter {
 }
 
 impl HeaderFilter for RangeFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         self.decide(x)
     }

@@ -139,6 +139,10 @@ struct SliceFilter {
 }
 
 impl HeaderFilter for SliceFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let Some(progress) = progress(x) else { return Verdict::Ok };
         if x.response.status != 206 {

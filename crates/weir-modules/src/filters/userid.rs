@@ -362,6 +362,10 @@ thread_local! {
 struct SetCookie;
 
 impl HeaderFilter for SetCookie {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest()
             && let Some(conf) = settings(x, UserIdState::V1)

@@ -5,6 +5,7 @@ use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::subrequest::{PrepareHook, SubrequestBody, SubrequestOptions, VariableShare};
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
@@ -72,6 +73,10 @@ struct MirrorCopies {
 }
 
 impl Handler for MirrorCopies {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Pass
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
             return Verdict::Declined;

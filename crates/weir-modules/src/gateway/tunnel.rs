@@ -101,6 +101,13 @@ impl TunnelConf {
 struct ByConnect(CgiTarget);
 
 impl weir_upstream::PassTarget for ByConnect {
+    fn rehearsed(&self, x: &mut Exchange) -> std::result::Result<weir_upstream::PassDestination, Verdict> {
+        match x.request.head.method {
+            Method::Connect => self.0.rehearsed(x),
+            _ => Err(Verdict::Status(405)),
+        }
+    }
+
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match x.request.head.method {
             Method::Connect => self.0.choose(x).await,

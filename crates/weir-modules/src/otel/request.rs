@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_engine::exchange::FieldPattern;
 use weir_engine::phase::Handler;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Exchange, Text, Verdict};
 use weir_http::{TraceParent, Version};
@@ -41,6 +42,10 @@ struct OtelState {
 pub(super) struct BeginSpan(pub Arc<OtelLocation>);
 
 impl Handler for BeginSpan {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Pass
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest() && x.lasting_if::<OtelState>().is_none() {
             self.0.begin(x);
@@ -53,6 +58,10 @@ impl Handler for BeginSpan {
 pub(super) struct EndSpan(pub Arc<OtelLocation>);
 
 impl Handler for EndSpan {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Pass
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest()
             && let Some(state) = x.lasting_if::<OtelState>().copied()

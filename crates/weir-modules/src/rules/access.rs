@@ -4,6 +4,7 @@
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_rt::net::SockAddr;
 
@@ -93,6 +94,10 @@ impl AccessCheck {
 }
 
 impl Handler for AccessCheck {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.effect_on(x.client()) {
             None => Verdict::Declined,

@@ -14,6 +14,7 @@ use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::variable::core::credentials::{self, BasicCredentials};
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
@@ -111,6 +112,10 @@ struct PasswordCheck {
 }
 
 impl Handler for PasswordCheck {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let realm = self.realm.get(x);
         if x.text(&realm) == OFF {

@@ -4,6 +4,7 @@
 use weir_conf::names::{ANY, LIMIT_EXCEPT, MORE};
 use weir_conf::{Directive, LineCx, Result, parse_number};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
@@ -76,6 +77,10 @@ impl AuthRequireConf {
 struct RequirementCheck(Box<[Requirement]>);
 
 impl Handler for RequirementCheck {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         for requirement in &self.0 {
             for value in &requirement.values {

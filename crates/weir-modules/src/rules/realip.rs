@@ -8,6 +8,7 @@ use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::privileged;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::KnownField;
@@ -128,6 +129,10 @@ struct AddressReplacer {
 }
 
 impl Handler for AddressReplacer {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.client.is_none() {
             x.client = self.client(x);

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_tls::VerifyProblem;
+use weir_tls::{SessionFacts, VerifyProblem};
 
 use super::clients::ClientTrust;
-use super::server_part::client_policy;
+use super::server_part::{client_policy, server_tls};
 use super::settings::ClientVerify;
 use super::state;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
+use weir_engine::plan::server::VirtualServer;
 use weir_engine::request_head::ClientJudge;
 use weir_engine::transport::tls::ConnectionTls;
 
@@ -26,6 +27,22 @@ impl ClientJudge for TlsJudge {
     fn is_misdirected(x: &Exchange) -> bool {
         misdirected(x)
     }
+}
+
+/// The TLS of a client of `server` without certificates, for a connection that is not made; `None` of a server without TLS.
+pub fn rehearsed(server: &VirtualServer) -> Option<ConnectionTls> {
+    let trust = server_tls(server)?.trust().clone();
+    let facts = SessionFacts {
+        version: "TLSv1.3",
+        cipher: "TLS_AES_256_GCM_SHA384",
+        curve: "X25519MLKEM768",
+        signature: "",
+        peer_signature: "",
+        resumed: false,
+        alpn: Some(b"http/1.1".to_vec()),
+        peer: Vec::new(),
+    };
+    Some(ConnectionTls::new(facts, None, Rc::default(), state::ClientJudgement::new(trust)))
 }
 
 /// Whether the request may go on.

@@ -28,6 +28,7 @@ use weir_engine::conf::ServerConf;
 use weir_engine::conf::server_core::ServerCoreConf;
 use weir_engine::settings::listen::ListenAddress;
 
+pub use accepted::rehearsed;
 pub use clients::ClientPolicy;
 pub use hook::{
     ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,

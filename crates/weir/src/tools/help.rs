@@ -110,6 +110,10 @@ const OPTIONS: [CommandOption; 11] = [
     CommandOption::new("-s", "signal", "send signal to a running server: stop, quit, reopen, reload"),
     CommandOption::new("-p", "prefix", "set prefix path (default: the directory of the configuration file)"),
     CommandOption::new("-e", "filename", "set error log file; stderr: standard error"),
-    CommandOption::new("-c", "filename", "set configuration file"),
+    CommandOption::new(
+        "-c",
+        "filename",
+        "set configuration file (-t, -T, -s and commands without it: /etc/weir/weir.conf, if there)",
+    ),
     CommandOption::new("-g", "directives", "set global directives out of configuration file"),
 ];

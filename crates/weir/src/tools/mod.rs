@@ -1,7 +1,9 @@
 //! Commands that need no running server: help, and what reads, checks and writes configurations.
 
+mod explain;
 mod help;
 mod init;
+mod plan;
 mod serve;
 
 use std::ffi::{OsStr, OsString};
@@ -89,6 +91,58 @@ static TOOLS: &[ToolCommand] = &[
             ],
         ),
         run: init::run,
+    },
+    ToolCommand {
+        help: CommandHelp::new(
+            "explain-config",
+            "--url URL",
+            "Says what would become of a request: which address, server and location take it and why, which lines of the \
+             configuration are in force there, and what the response would be. The request goes through the real phases; \
+             nothing is bound, no upstream is asked, no log is written, and no script runs: what cannot be known for that \
+             reason is named.",
+            &[
+                CommandOption::new(
+                    "--url",
+                    "URL",
+                    "the URL as a browser has it; a word without an option is it, too",
+                ),
+                CommandOption::new("--method", "METHOD", "the method: GET without"),
+                CommandOption::new(
+                    "--header",
+                    "'NAME: VALUE'",
+                    "a field of the request; may be given several times",
+                ),
+                CommandOption::new("--from", "ADDRESS", "the client's address: 192.0.2.1 without"),
+                CommandOption::new(
+                    "--listen",
+                    "ADDRESS",
+                    "the address of a \"listen\" it comes to, where the URL fits several",
+                ),
+                CommandOption::new("--defaults", "", "also shows the directives that no line says"),
+                CommandOption::new("--json", "", "as one JSON object"),
+                CommandOption::new(
+                    "-c",
+                    "FILE",
+                    "the configuration: /etc/weir/weir.conf without, if it is there",
+                ),
+                CommandOption::new("-p", "PREFIX", "the prefix: the directory of the configuration without"),
+            ],
+            &[
+                CommandExample::new(
+                    "weir explain-config --url https://example.com/api/",
+                    "a GET of the installed configuration",
+                ),
+                CommandExample::new(
+                    "weir explain-config -c site.conf --url http://a/x --method POST --from 10.0.0.7",
+                    "a POST from another client",
+                ),
+                CommandExample::new(
+                    "weir explain-config -c site.conf --url http://a/ --header 'Cookie: beta=1' --json",
+                    "with a field, for programs",
+                ),
+            ],
+        ),
+        run: explain::run,
     },
     ToolCommand {
         help: CommandHelp::new(

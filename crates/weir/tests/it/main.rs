@@ -3,7 +3,7 @@
 //! | the feature | its files |
 //! |---|---|
 //! | the program: options, commands, signals, start, `-t` | `program`, `commands`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
-//! | configuration files and their errors | `conf_errors`, `conf_yaml`, `directive_rows`, `module_docs`, `not_in_weir` |
+//! | configuration files and their errors | `conf_errors`, `conf_yaml`, `explain_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
 //! | files, content handlers | `static_freshness`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
@@ -41,6 +41,7 @@ mod directive_rows;
 mod echo;
 mod example_from_openresty;
 mod example_gateway;
+mod explain_config;
 mod fastcgi;
 mod faults;
 mod filter_slow_clients;

@@ -13,6 +13,7 @@ mod looked_up;
 mod pattern;
 mod reach;
 mod scope;
+mod unchecked;
 
 use weir_conf::{ConfTree, Error};
 
@@ -38,7 +39,7 @@ fn visit(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-const TRAPS: [fn(&LintScope<'_>, &mut Vec<Error>); 8] = [
+const TRAPS: [fn(&LintScope<'_>, &mut Vec<Error>); 9] = [
     reach::trap,
     headers::trap,
     if_content::trap,
@@ -47,6 +48,7 @@ const TRAPS: [fn(&LintScope<'_>, &mut Vec<Error>); 8] = [
     backtrack::trap,
     cache_key::trap,
     looked_up::trap,
+    unchecked::trap,
 ];
 const BLOCKS: [&str; 5] = ["http", "server", "location", "if", "limit_except"];
 

@@ -12,6 +12,7 @@ use weir_conf::{Directive, Result};
 use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, file, inherit};
 use weir_http::escape::{self, EscapeSet};
 use weir_http::{KnownField, Method};
@@ -126,6 +127,10 @@ impl DavSettings {
 }
 
 impl Handler for DavSettings {
+    fn rehearsal(&self, x: &mut Exchange) -> HandlerRehearsal {
+        if self.does(x.request.head.method) { HandlerRehearsal::Unknown } else { HandlerRehearsal::Ask }
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if self.does(x.request.head.method) { Verdict::Wait } else { Verdict::Declined }
     }

@@ -25,6 +25,10 @@ impl EchoAround {
 }
 
 impl HeaderFilter for EchoAround {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let response = &mut x.response;
         response.content_length = None;

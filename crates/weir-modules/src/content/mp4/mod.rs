@@ -25,6 +25,7 @@ use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
 use weir_engine::open_file::{FoundPath, OpenFile};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Verdict, file, inherit};
 use weir_http::cookie;
 use weir_rt::file::FileHandle;
@@ -99,6 +100,10 @@ struct ServeMp4 {
 }
 
 impl Handler for ServeMp4 {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match static_files::wanted(x) {
             Ok(_) if self.span(x.args()).is_some() => Verdict::Wait,

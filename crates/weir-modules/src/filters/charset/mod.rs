@@ -193,6 +193,10 @@ struct CharsetFilter {
 struct OfClient(Option<Rc<[u8]>>);
 
 impl HeaderFilter for CharsetFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
             let to = x.lasting_if::<OfClient>().and_then(|charset| charset.0.clone());

@@ -163,6 +163,10 @@ struct CompressionFilter<S> {
 }
 
 impl<S: CompressionScheme> HeaderFilter for CompressionFilter<S> {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !offer(x, S::CODING).is_some_and(|offer| offer.applies(x)) {
             return Verdict::Passed;

@@ -126,6 +126,10 @@ struct SsiFilter {
 }
 
 impl HeaderFilter for SsiFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;

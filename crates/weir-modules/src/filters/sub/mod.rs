@@ -144,6 +144,10 @@ enum SubTexts {
 }
 
 impl HeaderFilter for SubFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;

@@ -181,6 +181,10 @@ struct SubsJob {
 }
 
 impl HeaderFilter for SubsFilter {
+    fn is_rehearsable(&self) -> bool {
+        true
+    }
+
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;

@@ -183,26 +183,52 @@ impl weir_upstream::PassTarget for CgiTarget {
                 Ok(upstream.clone())
             }
             CgiDestination::Computed(script) => {
-                let value = script.value(x);
-                let text = String::from_utf8_lossy(x.text(&value)).into_owned();
-                let (host, secure) = parts(&text, self.scheme);
+                let host = self.host(x, script);
+                check_host(x, &host)?;
+                weir_upstream::computed(x, &host, NO_PORT).await
+            }
+        }
+    }
+
+    fn rehearsed(&self, x: &mut Exchange) -> std::result::Result<weir_upstream::PassDestination, Verdict> {
+        match &self.to {
+            CgiDestination::Fixed { upstream, secure } => {
                 if self.scheme.is_some() {
-                    let name = secure.then(|| Text::Span(x.arena.push(host.as_bytes())));
-                    x.state::<SecureName>().0 = name;
+                    x.state::<SecureName>().0 = secure.clone();
                 }
-                computed(x, host).await
+                Ok(weir_upstream::PassDestination::Upstream(upstream.upstream.clone()))
+            }
+            CgiDestination::Computed(script) => {
+                let host = self.host(x, script);
+                check_host(x, &host)?;
+                Ok(weir_upstream::meant(x, &host, NO_PORT))
             }
         }
     }
 }
 
-async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
+impl CgiTarget {
+    /// The host that `script` says; where the module has schemes, [`SecureName`] of `x` is set.
+    fn host(&self, x: &mut Exchange, script: &ValueScript) -> String {
+        let value = script.value(x);
+        let text = String::from_utf8_lossy(x.text(&value)).into_owned();
+        let (host, secure) = parts(&text, self.scheme);
+        if self.scheme.is_some() {
+            let name = secure.then(|| Text::Span(x.arena.push(host.as_bytes())));
+            x.state::<SecureName>().0 = name;
+        }
+        host.to_owned()
+    }
+}
+
+/// Whether a host that was computed can be asked.
+fn check_host(x: &Exchange, host: &str) -> std::result::Result<(), Verdict> {
     let link = x.server.generation();
     let known = link.configuration.shared::<Upstreams>().is_some_and(|all| all.find(host).is_some());
     let wrong = match check(host) {
         Err(message) => message,
         Ok(()) if !known && lacks_port(host) => format!("no port in upstream \"{host}\""),
-        Ok(()) => return weir_upstream::computed(x, host, NO_PORT).await,
+        Ok(()) => return Ok(()),
     };
     x.log_error(&wrong);
     Err(Verdict::Status(500))

@@ -125,6 +125,20 @@ pub(super) enum GrpcTarget {
 }
 
 impl weir_upstream::PassTarget for GrpcTarget {
+    fn rehearsed(&self, x: &mut Exchange) -> std::result::Result<weir_upstream::PassDestination, Verdict> {
+        match self {
+            GrpcTarget::Fixed { upstream, host, secure } => {
+                *x.state::<PassGoal>() =
+                    PassGoal { host: Some(host.clone()), https: *secure, uri: None, whole: false };
+                Ok(weir_upstream::PassDestination::Upstream(upstream.upstream.clone()))
+            }
+            GrpcTarget::Computed(script) => {
+                let address = aimed(x, script)?;
+                Ok(weir_upstream::meant(x, &address.host, address.port()))
+            }
+        }
+    }
+
     /// As there; the [`PassGoal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
@@ -139,6 +153,12 @@ impl weir_upstream::PassTarget for GrpcTarget {
 }
 
 async fn computed(x: &mut Exchange, script: &ValueScript) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
+    let address = aimed(x, script)?;
+    weir_upstream::computed(x, &address.host, address.port()).await
+}
+
+/// The address that `script` says; the [`PassGoal`] of `x` is set.
+fn aimed(x: &mut Exchange, script: &ValueScript) -> std::result::Result<GrpcAddress, Verdict> {
     let value = script.value(x);
     let address = GrpcAddress::parse(&String::from_utf8_lossy(x.text(&value)));
     if let Err(message) = address.check() {
@@ -147,7 +167,7 @@ async fn computed(x: &mut Exchange, script: &ValueScript) -> std::result::Result
     }
     let host = Text::Span(x.arena.push(address.host.as_bytes()));
     *x.state::<PassGoal>() = PassGoal { host: Some(host), https: address.secure, uri: None, whole: false };
-    weir_upstream::computed(x, &address.host, address.port()).await
+    Ok(address)
 }
 
 #[cfg(test)]

@@ -221,6 +221,17 @@ impl weir_upstream::PassTarget for ProxyTarget {
         }
     }
 
+    fn rehearsed(&self, x: &mut Exchange) -> std::result::Result<weir_upstream::PassDestination, Verdict> {
+        self.aim(x)?;
+        if let ProxyTarget::Fixed { upstream, .. } = self {
+            return Ok(weir_upstream::PassDestination::Upstream(upstream.upstream.clone()));
+        }
+        let PassGoal { host, https, .. } = x.state::<PassGoal>().clone();
+        let host = host.unwrap_or(Text::EMPTY);
+        let host = String::from_utf8_lossy(x.text(&host)).into_owned();
+        Ok(weir_upstream::meant(x, &host, if https { 443 } else { 80 }))
+    }
+
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
             ProxyTarget::Fixed { upstream, .. } => {

@@ -5,6 +5,7 @@
 
 use weir_conf::{LineCx, Result, parse_number};
 use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Text, Verdict};
 
@@ -91,6 +92,10 @@ impl ReturnHandler {
 }
 
 impl Handler for ReturnHandler {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         ReturnHandler::answer(self, x)
     }

@@ -2,6 +2,7 @@
 
 use weir_conf::Result;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
+use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Handler, Verdict};
 
@@ -121,6 +122,10 @@ impl RewriteProgram {
 }
 
 impl Handler for RewriteProgram {
+    fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
+        HandlerRehearsal::Ask
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.run(x, &mut ProgramRun { log: self.log, quote: true }) {
             ProgramFlow::Next => Verdict::Declined,

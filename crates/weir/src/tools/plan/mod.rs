@@ -1,0 +1,136 @@
+//! Configurations that are loaded to be asked what they would do: nothing is bound, no upstream is asked, no log is written.
+
+mod address;
+mod directives;
+mod request;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::{ConfTree, RealFiles, Span};
+use weir_engine::Configuration;
+use weir_engine::log::{self, ErrorLog, LogFile, LogLevel};
+use weir_engine::worker::Worker;
+use weir_engine::worker::generation::WorkerGeneration;
+use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
+use weir_server::rehearsal::{self, RehearsedCourse, RehearsedRequest};
+use weir_trace::{Recorder, RecorderSettings};
+
+pub(super) use address::ChosenAddress;
+pub(super) use directives::AppliedDirective;
+pub(super) use request::PlanRequest;
+
+use crate::cli::CommandLine;
+use crate::installed;
+use crate::load::ConfLocation;
+
+/// A configuration with its plans, on this thread.
+pub(super) struct LoadedPlan {
+    /// The lines as written.
+    pub(super) tree: ConfTree,
+    /// The configuration.
+    pub(super) configuration: Arc<Configuration>,
+    worker: Rc<Worker>,
+    generation: Rc<WorkerGeneration>,
+}
+
+/// What would become of a request.
+pub(super) struct PlanEvaluation {
+    /// The address it came on.
+    pub(super) address: ChosenAddress,
+    /// Server, steps and end.
+    pub(super) course: RehearsedCourse,
+    /// What the error log would say, without time and context.
+    pub(super) messages: Vec<String>,
+}
+
+/// Runs `work` where configurations can be loaded and asked.
+///
+/// # Errors
+/// The system gives no event loop.
+pub(super) fn within<R>(work: impl AsyncFnOnce() -> R) -> Result<R, String> {
+    let options =
+        RuntimeOptions { driver: DriverChoice::Epoll, worker: 0, buffers: 8, name: "weir".to_owned() };
+    let runtime = Runtime::new(&options).map_err(|error| format!("no event loop: {error}"))?;
+    Ok(runtime.block_on(work()))
+}
+
+impl LoadedPlan {
+    /// Loads the configuration `conf`, or the one that commands take without a name.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each in its line.
+    pub(super) fn load(conf: Option<&Path>, prefix: Option<&Path>) -> Result<LoadedPlan, String> {
+        LogFile::discard_all();
+        let line = CommandLine {
+            conf: conf.map(Path::to_path_buf),
+            prefix: prefix.map(Path::to_path_buf),
+            ..CommandLine::default()
+        };
+        let place = ConfLocation::of(&installed::tested(&line));
+        let (tree, configuration) = place
+            .rehearse(&RealFiles)
+            .map_err(|errors| format!("{}\n{}", place.name(), errors.join("\n")))?;
+        log::set_main(ErrorLog::to(LogFile::stderr(), LogLevel::Error));
+        let configuration = Arc::new(configuration);
+        // The number of a worker that only tries a configuration.
+        let recorder = Recorder::new(u16::MAX, RecorderSettings::default());
+        let worker = Worker::new(u8::MAX, Arc::default(), recorder);
+        let generation = WorkerGeneration::install(&configuration, &worker)
+            .map_err(|error| error.render(&configuration.source))?;
+        let generation = Rc::new(generation);
+        worker.switch(generation.clone());
+        Ok(LoadedPlan { tree, configuration, worker, generation })
+    }
+
+    /// What would become of `request`.
+    ///
+    /// # Errors
+    /// No address takes it.
+    pub(super) async fn evaluate(&self, request: &PlanRequest) -> Result<PlanEvaluation, String> {
+        let address = address::choose(&self.configuration.addresses, request)?;
+        let hosts = self.generation.hosts().get(address.index).ok_or("the address has no server")?;
+        let messages = Rc::new(RefCell::new(Vec::new()));
+        let taker = messages.clone();
+        log::capture(Some(Box::new(move |_, line| taker.borrow_mut().push(bare_message(line)))));
+        let head = request.head();
+        let rehearsed = RehearsedRequest {
+            head: &head,
+            client: request.client.clone(),
+            tls_name: request.tls.then_some(&request.host),
+        };
+        let course = rehearsal::rehearse(&self.worker, hosts, rehearsed).await;
+        log::capture(None);
+        let messages = messages.take();
+        Ok(PlanEvaluation { address, course, messages })
+    }
+
+    /// The line that opens the block at `span`, as it is written.
+    pub(super) fn opening(&self, span: Span) -> String {
+        let text = self.tree.source.file(span.file).and_then(|file| file.text.get(span.start as usize..));
+        let text = String::from_utf8_lossy(text.unwrap_or_default());
+        // A brace of a quantifier (`[0-9]{2}`) has no space before it.
+        let opens =
+            |(at, c): &(usize, char)| *c == '{' && text[..*at].ends_with([' ', '\t', '\n', ')', '"', '\'']);
+        let end = text.char_indices().find(opens).map_or(text.len(), |(at, _)| at);
+        text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Where `span` is, as messages have it: `FILE:LINE`.
+    pub(super) fn place(&self, span: Span) -> String {
+        let place = self.tree.source.place(span);
+        place.map_or_else(|| "-".to_owned(), |place| format!("{}:{}", place.path.display(), place.line))
+    }
+}
+
+/// A line of the error log without time, process and context.
+fn bare_message(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let level = text.find('[').and_then(|from| Some(&text[from..=from + text[from..].find(']')?]));
+    let message =
+        text.split_once(": *").and_then(|(_, rest)| rest.split_once(' ')).map_or(&*text, |(_, m)| m);
+    let message = message.split(", client: ").next().unwrap_or(message);
+    format!("{} {message}", level.unwrap_or("[error]"))
+}
