@@ -60,6 +60,9 @@ fn steps(explained: &ExplainedRequest<'_>) -> Vec<String> {
         RehearsalStep::Asked { phase, module, verdict, .. } => {
             Some(format!("  {} phase, {module}: {verdict}", phase.name()))
         }
+        RehearsalStep::Skipped { phase: Some(phase), module } if module.starts_with("set_by_lua") => {
+            Some(format!("  {} phase, {module}: not run, the variable is empty", phase.name()))
+        }
         RehearsalStep::Skipped { phase: Some(phase), module } => {
             Some(format!("  {} phase, {module}: not run, taken to let the request pass", phase.name()))
         }

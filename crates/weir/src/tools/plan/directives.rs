@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use weir_conf::{Contexts, DirectiveLine, Span};
+use weir_conf::{Contexts, DirectiveLine, DirectiveSignature, Span};
 
 use super::LoadedPlan;
 
@@ -106,12 +106,13 @@ impl LoadedPlan {
         let here = if depth > 2 { Contexts::LOCATION } else { Contexts::SERVER };
         let rows = self.configuration.modules().iter().flat_map(|module| module.directives());
         let silent = rows.filter(|row| row.contexts.allows(here) && !written.contains(group(row.name)));
-        let default = |text: &str| AppliedDirective {
-            text: text.to_owned(),
+        let shown = |name: &str, words: &str| AppliedDirective {
+            text: format!("{name} {words}"),
             place: None,
             origin: DirectiveOrigin::Default,
         };
-        silent.flat_map(|row| row.default.lines().map(default).collect::<Vec<_>>()).collect()
+        let of = |row: DirectiveSignature| row.default.lines().map(move |words| shown(row.name, words));
+        silent.flat_map(of).collect()
     }
 
     /// A line as it is written, up to its braces, in one line.
@@ -202,14 +203,15 @@ const ADDED: [&str; 5] = REWRITE;
 
 #[cfg(test)]
 mod tests {
+    use weir_test::TempDir;
+
     use super::*;
     use crate::tools::plan::within;
 
     /// `ORIGIN TEXT` of what is in force in the location `/a/`.
     fn in_force(server: &str) -> Vec<String> {
-        let directory = std::env::temp_dir().join(format!("weir-directives-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("made");
-        let conf = directory.join("n.conf");
+        let directory = TempDir::new();
+        let conf = directory.path().join("n.conf");
         let text = format!("events {{ }}\nhttp {{\nserver_tokens off;\nserver {{ listen 1; {server} }} }}");
         std::fs::write(&conf, text).expect("written");
         let shown = within(async || {
@@ -225,7 +227,6 @@ mod tests {
             let found = plan.directives(Some(server.name.span), Some(inside.name.span), false);
             found.iter().map(|line| format!("{} {}", line.origin.name(), line.text)).collect()
         });
-        std::fs::remove_dir_all(&directory).expect("removed");
         shown.expect("a loop")
     }
 
