@@ -7,7 +7,7 @@
 //! values that name nothing else, [`log`], open files, names and patterns, [`settings`], the [`worker`], *the request*
 //! ([`exchange`], [`plan`] and [`transport`], which name each other), the core's variables ([`variable`]), modules and their
 //! directives ([`conf`]), what is done with a request ([`file`](mod@file), [`read`], [`output`] and others), [`engine`], which runs
-//! it, and [`subrequest`]s.
+//! it, [`rehearsal`]s, which only say what it would do, and [`subrequest`]s.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -13,7 +13,7 @@ use crate::exchange::Exchange;
 use crate::output;
 use crate::phase::{Phase, Verdict};
 use crate::redirect::InternalRedirect;
-use crate::rehearsed::{PhaseEnd, RehearsalNotes, full_uri};
+use crate::rehearsed::{PhaseEnd, RehearsalNotes};
 use crate::request_head::HeadFailure;
 
 pub use crate::rehearsed::{RehearsalStep, RehearsedUpstream};
@@ -197,8 +197,3 @@ fn fields(head: &[u8]) -> Vec<(String, String)> {
 
 /// Fields of nearly every response.
 const EVERYWHERE: [&str; 4] = ["Date", "Server", "Connection", "Transfer-Encoding"];
-
-/// The path and arguments that `x` has come to.
-pub fn uri(x: &Exchange) -> String {
-    full_uri(x)
-}

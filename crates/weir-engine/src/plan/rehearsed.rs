@@ -45,7 +45,7 @@ pub struct RehearsedUpstream {
 }
 
 /// How the phases of a rehearsal ended.
-pub enum PhaseEnd {
+pub(crate) enum PhaseEnd {
     /// With this verdict.
     Verdict(Verdict),
     /// At a content handler that passes the request on.
@@ -105,9 +105,9 @@ pub struct RehearsedConfiguration;
 
 /// What is noted during a rehearsal.
 #[derive(Default)]
-pub struct RehearsalNotes {
+pub(crate) struct RehearsalNotes {
     /// What happened, in order.
-    pub steps: Vec<RehearsalStep>,
+    pub(crate) steps: Vec<RehearsalStep>,
     /// The plan that was entered last, and the path and arguments then.
     at: Option<(Rc<Plan>, String)>,
 }
@@ -229,7 +229,7 @@ fn words(x: &Exchange, verdict: &Verdict) -> String {
 }
 
 /// Path and arguments.
-pub(crate) fn full_uri(x: &Exchange) -> String {
+fn full_uri(x: &Exchange) -> String {
     let (uri, args) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(x.args()));
     if args.is_empty() { uri.into_owned() } else { format!("{uri}?{args}") }
 }

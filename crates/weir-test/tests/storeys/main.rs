@@ -47,6 +47,7 @@ const STOREYS: &[(&str, &[Storey])] = &[
             ("its body", &["read"]),
             ("its response", &["output"]),
             ("engine", &["engine"]),
+            ("rehearsals", &["rehearsal"]),
             ("subrequests", &["subrequest"]),
             ("testing", &["testing"]),
         ],
