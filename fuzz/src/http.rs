@@ -9,6 +9,29 @@ use weir_http::{
     accept, cookie, date, escape, fastcgi, host, memcached, mime, proxy_protocol, ssi, status, uri,
 };
 
+/// Any bytes are messages with headers, wherever they are cut; what is taken out is not longer than what came.
+pub fn messages(data: &[u8]) {
+    let Some((&cut, stream)) = data.split_first() else { return };
+    let mut taken = Vec::new();
+    for part in [stream.len(), usize::from(cut).max(1)] {
+        let mut buffer = weir_http::json::MessageBuffer::default();
+        let mut found = Vec::new();
+        'stream: for part in stream.chunks(part.max(1)) {
+            buffer.push(part);
+            loop {
+                match buffer.next_message() {
+                    Ok(Some(message)) => found.push(message),
+                    Ok(None) => break,
+                    Err(_) => break 'stream,
+                }
+            }
+        }
+        assert!(found.iter().map(Vec::len).sum::<usize>() <= stream.len());
+        taken.push(found);
+    }
+    assert_eq!(taken[0], taken[1], "the same however it is cut");
+}
+
 /// Any text is JSON or refused inside of it; what strings hold is read again as it was written.
 pub fn json(data: &[u8]) {
     use weir_http::json::{JsonValue, JsonWriter};

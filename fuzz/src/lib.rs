@@ -194,6 +194,29 @@ pub static TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "messages",
+        run: http::messages,
+        seeds: &[
+            b"\x03Content-Length: 2\r\n\r\n{}Content-Type: a/b\r\ncontent-length:0\r\n\r\nContent-Length: 9\r\n\r\n[",
+            b"\x01Content-Length: x\r\n\r\n",
+        ],
+        tokens: &[b"Content-Length: ", b"\r\n\r\n", b"\r\n", b"0", b"99999999999999999999", b"-1"],
+    },
+    Target {
+        name: "conf_format",
+        run: conf::conf_format,
+        seeds: &[
+            b"events{}http { server{listen  80; # a\r\n\n\n\tlocation ~ \"\\.php$\"{ return 200 'a b'; } } }\n# end",
+            b"log_format  main 'a'\n                 'b'  # c\n  ;include conf.d/*.conf;\nroot  /a; # x\nindex b;  # y\n",
+            b"server {\n\tcontent_by_lua_block {\n\t\tlocal s = [==[ } ]==] -- }\n\t\tngx.say(\"}\")\n\t}\n}",
+            b"types {\n a/b    c d;\n e/fgh  i;\n}\nif ($a = \"b\"){}",
+        ],
+        tokens: &[
+            b"{", b"}", b";", b"\"", b"'", b"\\", b"${", b"$", b"#", b"\n", b"\r\n", b"    ", b"\t", b"--[[", b"[[", b"]]",
+            b"_by_lua_block {", b"a { ", b"a  b;\n", b" # c\n",
+        ],
+    },
+    Target {
         name: "target",
         run: http::target,
         seeds: &[

@@ -170,7 +170,7 @@ impl DirectiveSignature {
 }
 
 /// The one directive that the loader itself runs, in all contexts.
-pub(crate) const INCLUDE: DirectiveSignature = DirectiveSignature {
+pub const INCLUDE: DirectiveSignature = DirectiveSignature {
     syntax: "include file | mask",
     doc: "Reads lines from another file, or from all files that match a mask, in the order of their names.",
     ..DirectiveSignature::new("include", Contexts::MAIN, ArgCount::ONE)

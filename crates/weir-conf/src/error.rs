@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ConfSource, Span, did_you_mean};
+use crate::{ConfSource, DiagnosticFix, Span, did_you_mean};
 
 /// What a setter returns.
 pub type Result<T = ()> = std::result::Result<T, Error>;
@@ -18,12 +18,14 @@ pub struct Error {
     pub span: Option<Span>,
     /// How to correct it, as far as that is known: `did you mean "gzip"?`; `None` if there is no suggestion.
     pub hint: Option<String>,
+    /// What mends it mechanically; `None` where there is no one right way.
+    pub fix: Option<Box<DiagnosticFix>>,
 }
 
 impl Error {
     /// An error that forbids the start.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { level: LevelName::Emerg, message: message.into(), span: None, hint: None }
+        Self { level: LevelName::Emerg, message: message.into(), span: None, hint: None, fix: None }
     }
 
     /// A warning: it is shown, and the configuration is used.
@@ -70,8 +72,8 @@ impl Error {
         escaped(&line)
     }
 
-    /// The headline, the source line, carets below what is meant, and the hint: one to four lines, without a
-    /// newline at the end.
+    /// The headline, the source line, carets below what is meant, the hint, and that it can be mended: one to five lines,
+    /// without a newline at the end.
     pub fn render(&self, source: &ConfSource) -> String {
         let mut out = self.headline(source);
         if let Some((line, carets)) = self.span.and_then(|span| excerpt(source, span)) {
@@ -83,6 +85,10 @@ impl Error {
         if let Some(hint) = &self.hint {
             out.push('\n');
             out.push_str(&escaped(hint));
+        }
+        if let Some(fix) = &self.fix {
+            out.push_str("\n\"weir -t --fix\" ");
+            out.push_str(&escaped(&fix.about));
         }
         out
     }
@@ -221,6 +227,14 @@ mod tests {
         let expected =
             "unknown directive \"foo\" in /n.conf:1:4\n\té foo bar;\n\t  ^^^\ndid you mean \"for\"?";
         assert_eq!(error.render(&source), expected);
+    }
+
+    #[test]
+    fn what_can_be_mended_says_so() {
+        let (source, span) = source("foo;\n");
+        let fix = DiagnosticFix { about: "removes it".to_owned(), edits: Vec::new() };
+        let error = Error { fix: Some(Box::new(fix)), ..Error::warning("m").at(span(0, 3)) };
+        assert_eq!(error.render(&source), "m in /n.conf:1:1\nfoo;\n^^^\n\"weir -t --fix\" removes it");
     }
 
     #[test]

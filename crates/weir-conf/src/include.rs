@@ -78,6 +78,25 @@ impl MemoryFiles {
     }
 }
 
+/// Other files, some of which have another text: what an editor shows and has not written, what is about to be written.
+#[derive(Clone, Debug, Default)]
+pub struct OverlaidFiles<F> {
+    /// All other files.
+    pub below: F,
+    /// Texts by full path.
+    pub texts: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl<F: ConfFiles> ConfFiles for OverlaidFiles<F> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.texts.get(path).map_or_else(|| self.below.read(path), |text| Ok(text.clone()))
+    }
+
+    fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>> {
+        self.below.glob(pattern)
+    }
+}
+
 impl ConfFiles for MemoryFiles {
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         self.files.get(path).cloned().ok_or_else(|| Error::from_raw_os_error(ENOENT))

@@ -37,6 +37,8 @@
 mod context;
 mod directive;
 mod error;
+mod fix;
+mod format;
 mod glob;
 mod include;
 mod lexer;
@@ -50,12 +52,14 @@ mod value;
 mod yaml;
 
 pub use context::{ArgCount, Contexts, DirectiveEnd, names};
-pub use directive::{Directive, DirectiveSignature, check};
+pub use directive::{Directive, DirectiveSignature, INCLUDE, check};
 pub use error::{Error, Errors, LevelName, Result};
-pub use include::{ConfFiles, MemoryFiles, RealFiles};
+pub use fix::{DiagnosticFix, TextEdit, apply_edits};
+pub use format::format;
+pub use include::{ConfFiles, MemoryFiles, OverlaidFiles, RealFiles};
 pub use line::{LineCx, TextValue};
 pub use nearest::{did_you_mean, nearest};
-pub use parser::{load, outline};
+pub use parser::{load, outline, read_one};
 pub use source::{ConfSource, FileId, SourceFile, SourcePlace, Span, Word};
 pub use tree::{Block, ConfPaths, ConfTree, DirectiveLine, LoadFailure, RawBlock};
 pub use value::{

@@ -13,7 +13,7 @@ use crate::raw::{UnclosedBlock, lua_block_end};
 use crate::yaml;
 use crate::{
     Block, ConfFiles, ConfPaths, ConfTree, Contexts, DirectiveLine, Error, Errors, FileId, LoadFailure,
-    RawBlock, Span, Word,
+    MemoryFiles, RawBlock, Span, Word,
 };
 
 /// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
@@ -48,12 +48,28 @@ pub fn outline(
     read(main, prefix, files, raw_block, globals, LoadExtent::MainContext)
 }
 
+/// Reads `text` as one file: `include` lines are lines as others, and what they name is not read. The text may be a part
+/// of a configuration; `path` is its name in messages.
+///
+/// # Errors
+/// All errors of syntax.
+pub fn read_one(
+    path: &Path,
+    text: &[u8],
+    raw_block: fn(&[u8]) -> bool,
+) -> Result<ConfTree, Box<LoadFailure>> {
+    let files = MemoryFiles::new().with(path, text);
+    read(path, Path::new(""), &files, raw_block, None, LoadExtent::OneFile)
+}
+
 /// What is read of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LoadExtent {
     Whole,
     /// The lines of the main context alone.
     MainContext,
+    /// One file without those it includes.
+    OneFile,
 }
 
 fn read(
@@ -84,7 +100,7 @@ fn read(
         let file = loader.tree.source.add_parameter("command line".into(), text.into());
         loader.text(file.expect("it is the first"), &mut lines);
     }
-    match yaml::is_yaml(&main) {
+    match yaml::is_yaml(&main) && extent != LoadExtent::OneFile {
         true => loader.yaml(&main, &mut lines),
         false => loader.file(&main, None, &mut lines),
     }
@@ -221,7 +237,9 @@ impl TreeLoader<'_> {
     fn semicolon(&mut self, statement: Statement, lines: &mut Vec<DirectiveLine>) {
         let Statement { words, end_span, bad: false, .. } = statement else { return };
         match &words[..] {
-            [name, argument] if name.is(INCLUDE.name) => self.include(argument, lines),
+            [name, argument] if name.is(INCLUDE.name) && self.extent != LoadExtent::OneFile => {
+                self.include(argument, lines);
+            }
             _ => lines.extend(self.checked(line(words, None, None, end_span))),
         }
     }
@@ -254,8 +272,13 @@ impl TreeLoader<'_> {
         if !line.name.is(INCLUDE.name) {
             return Some(line);
         }
-        self.errors.0.extend(INCLUDE.check(&line, Contexts::MAIN).err());
-        None
+        match INCLUDE.check(&line, Contexts::MAIN) {
+            Ok(()) => Some(line),
+            Err(error) => {
+                self.errors.push(error);
+                None
+            }
+        }
     }
 
     fn block(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Block> {

@@ -25,6 +25,28 @@ pub(crate) fn lua_block_end(text: &[u8], start: usize) -> Result<usize, Unclosed
     Err(UnclosedBlock::Block)
 }
 
+/// Whether a line of `text` begins inside of a string, where blanks are part of its value. `text` is what is between the
+/// braces of a block that ends.
+pub(crate) fn has_line_in_string(text: &[u8]) -> bool {
+    let mut i = 0;
+    while let Some(&byte) = text.get(i) {
+        let (end, is_string) = match byte {
+            b'"' | b'\'' => (string_end(text, i), true),
+            b'[' => match bracket_end(text, i) {
+                Ok(Some(end)) => (end, true),
+                _ => (i + 1, false),
+            },
+            b'-' if text.get(i + 1) == Some(&b'-') => (comment_end(text, i).unwrap_or(text.len()), false),
+            _ => (i + 1, false),
+        };
+        if is_string && text[i..end].contains(&b'\n') {
+            return true;
+        }
+        i = end;
+    }
+    false
+}
+
 /// What is missing at the end of the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UnclosedBlock {
@@ -118,6 +140,23 @@ mod tests {
     #[test]
     fn a_string_broken_by_a_newline_hides_no_brace() {
         assert_eq!(lua_block_end(b" s = \"a\n}", 0), Ok(8));
+    }
+
+    #[test]
+    fn only_strings_are_sensitive_to_blanks_at_the_start_of_a_line() {
+        for (lua, sensitive) in [
+            ("\n a()\n", false),
+            (" a = [[ x ]]\n", false),
+            (" a = [=[ x\n ]=]", true),
+            (" --[[ x\n ]] a = '[[\\' ", false),
+            (" -- a = [[\n b()", false),
+            (" a = \"x\\\n y\"", true),
+            (" a = 'x\\z\n y'", true),
+            (" a = \"x\n b = [[\n]]", true),
+            (" a[1]\n", false),
+        ] {
+            assert_eq!(has_line_in_string(lua.as_bytes()), sensitive, "{lua}");
+        }
     }
 
     #[test]

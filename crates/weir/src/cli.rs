@@ -21,6 +21,8 @@ pub(crate) struct CommandLine {
     pub globals: Option<String>,
     /// True with `-q`: only errors are printed.
     pub quiet: bool,
+    /// `--fix`, `--diff`: what is done with mendings by `-t`; `None` without them.
+    pub mending: Option<MendingMode>,
     /// The first word that is no option: a configuration file or a directory to serve, if there is one of that name.
     pub word: Option<OsString>,
     /// What is served without a configuration file.
@@ -39,6 +41,15 @@ pub(crate) enum EmbeddedConf {
 
 /// Where a directory is served without `--listen`: the address in `assets/directory.conf`.
 pub(crate) const DIRECTORY_ADDRESS: &str = "127.0.0.1:8080";
+
+/// What `-t` does with what can be mended mechanically.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MendingMode {
+    /// `--diff`: shows what it would write.
+    Show,
+    /// `--fix`: writes.
+    Write,
+}
 
 /// One of the things the program does.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
@@ -89,6 +100,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
         match word.as_bytes().strip_prefix(b"-") {
             Some(b"-help") => line.action = CommandAction::LongHelp,
             Some(b"-version") => line.action = CommandAction::LongVersion,
+            Some(b"-fix") => line.mending = Some(MendingMode::Write),
+            Some(b"-diff") => line.mending = line.mending.or(Some(MendingMode::Show)),
             Some(letters) if letters.starts_with(b"-") => {
                 let hint = did_you_mean(&word.to_string_lossy(), LONG_OPTIONS.into_iter())
                     .unwrap_or_else(|| "try \"weir --help\"".to_owned());
@@ -99,11 +112,14 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
             None => return Err(format!("invalid option: \"{}\"", word.to_string_lossy())),
         }
     }
+    if line.mending.is_some() && line.action != CommandAction::Test {
+        return Err("\"--fix\" and \"--diff\" belong to \"-t\"".to_owned());
+    }
     Ok(line)
 }
 
 /// Options that are words.
-const LONG_OPTIONS: [&str; 2] = ["--help", "--version"];
+const LONG_OPTIONS: [&str; 4] = ["--help", "--version", "--fix", "--diff"];
 
 /// The command among the arguments, and all others: options may precede it. A word that is the value of one of
 /// nginx's options is no command.
@@ -243,9 +259,22 @@ mod tests {
     }
 
     #[test]
+    fn mendings_are_written_or_shown_by_a_test() {
+        for (words, mode) in [
+            (&["-t", "--fix"][..], Some(MendingMode::Write)),
+            (&["--diff", "-t"], Some(MendingMode::Show)),
+            (&["-t", "--fix", "--diff"], Some(MendingMode::Write)),
+            (&["-t"], None),
+        ] {
+            assert_eq!(read(words).map(|line| line.mending), Ok(mode), "{words:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named_as_nginx_names_them() {
         for (words, message) in [
             (&["-x"][..], "invalid option: \"x\""),
+            (&["--fix"], "\"--fix\" and \"--diff\" belong to \"-t\""),
             (&["a.conf", "conf"], "invalid option: \"conf\""),
             (&["--hepl"], "invalid option: \"-\"\ndid you mean \"--help\"?"),
             (&["--colours"], "invalid option: \"-\"\ntry \"weir --help\""),

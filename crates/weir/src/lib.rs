@@ -15,7 +15,9 @@
 //! `docs/guides/embedding.md` describes the rest.
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod embed;
+pub mod lsp;
 pub mod modules;
 pub mod show;
 mod welcome;

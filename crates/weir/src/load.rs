@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use weir::check::{ConfFindings, is_lua_block, prefix_of};
 use weir::modules::MODULES;
-use weir_conf::{ConfFiles, ConfSource, ConfTree, LoadFailure, MemoryFiles, RealFiles};
+use weir_conf::{ConfFiles, ConfSource, ConfTree, LevelName, LoadFailure, MemoryFiles, RealFiles};
 use weir_engine::Configuration;
 use weir_engine::conf::build::{build, build_with};
-use weir_engine::conf::lint::lint;
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path;
 use weir_engine::log::{self, LogLevel, LogTarget};
@@ -19,7 +19,7 @@ use weir_engine::settings::main::MainConf;
 use weir_rt::net;
 
 use crate::cli::{CommandLine, DIRECTORY_ADDRESS, EmbeddedConf};
-use crate::{pid, settings};
+use crate::{mending, pid, settings};
 
 /// Which files are meant.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub(crate) struct ConfRemark {
 impl ConfRemark {
     fn of(error: &weir_conf::Error, source: &ConfSource) -> ConfRemark {
         let level = match error.level {
-            weir_conf::LevelName::Alert => LogLevel::Alert,
-            weir_conf::LevelName::Warn | weir_conf::LevelName::Emerg => LogLevel::Warn,
+            LevelName::Alert => LogLevel::Alert,
+            LevelName::Warn | LevelName::Emerg => LogLevel::Warn,
         };
         ConfRemark { level, text: error.render(source) }
     }
@@ -74,11 +74,7 @@ impl ConfLocation {
             }
             (Some(conf), None) => {
                 let conf = here.join(conf);
-                let directory = conf.parent().unwrap_or(Path::new("/")).to_path_buf();
-                let prefix = match directory.file_name() {
-                    Some(name) if name == "conf" => directory.parent().unwrap_or(&directory).to_path_buf(),
-                    _ => directory,
-                };
+                let prefix = prefix_of(&conf);
                 (Some(conf), prefix)
             }
         };
@@ -93,10 +89,9 @@ impl ConfLocation {
 
     /// Reads with `load`, which is [`weir_conf::load`] or [`weir_conf::outline`].
     fn read(&self, files: &dyn ConfFiles, load: LoadConf) -> Result<ConfTree, Box<LoadFailure>> {
-        let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let globals = self.globals.as_deref();
         match &self.conf {
-            Some(path) => load(path, &self.prefix, files, raw, globals),
+            Some(path) => load(path, &self.prefix, files, is_lua_block, globals),
             None => {
                 // Not in the current directory: that one is served.
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
@@ -106,7 +101,7 @@ impl ConfLocation {
                 };
                 let text = text.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);
-                load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
+                load(EMBEDDED.as_ref(), &self.prefix, &files, is_lua_block, globals)
             }
         }
     }
@@ -171,12 +166,21 @@ impl ConfLocation {
     /// # Errors
     /// As there.
     fn examine(&self, files: &dyn ConfFiles) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {
-        let tree = self.tree(files)?;
-        let traps: Vec<ConfRemark> =
-            lint(&tree).iter().map(|trap| ConfRemark::of(trap, &tree.source)).collect();
-        let (configuration, mut warnings) = self.build(tree)?;
-        warnings.extend(traps);
-        Ok((configuration, warnings))
+        let ConfFindings { configuration, found, tree } = self.findings(files);
+        match configuration {
+            Some(configuration) => {
+                Ok((configuration, found.iter().map(|one| ConfRemark::of(one, &tree.source)).collect()))
+            }
+            None => {
+                let errors = found.iter().filter(|one| one.level == LevelName::Emerg);
+                Err(errors.map(|error| error.render(&tree.source)).collect())
+            }
+        }
+    }
+
+    /// Reads and checks the configuration: everything there is to say of it, with what mends it.
+    pub(crate) fn findings(&self, files: &dyn ConfFiles) -> ConfFindings {
+        ConfFindings::of(self.read(files, weir_conf::load), self.prefix.clone())
     }
 
     /// Reads and checks the configuration for a rehearsal: nothing is opened, bound or run because of it. The tree that it was
@@ -240,6 +244,12 @@ pub(crate) fn open_error_log(line: &CommandLine) {
 
 /// `-t`
 pub(crate) fn test(line: &CommandLine) -> ExitCode {
+    if let Some(how) = line.mending
+        && let Err(message) = mending::run(&ConfLocation::of(line), how)
+    {
+        eprintln!("weir: {message}");
+        return ExitCode::FAILURE;
+    }
     tested(line).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
 }
 

@@ -4,13 +4,16 @@
 mod bundle;
 mod cli;
 mod control;
+mod diff;
 mod installed;
 mod load;
 mod lua;
 mod master;
+mod mending;
 mod notify;
 mod pid;
 mod privileged;
+mod rewrite;
 mod run;
 mod server;
 mod settings;

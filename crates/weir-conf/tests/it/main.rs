@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+mod format;
 mod language;
 mod properties;
 mod setters;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Texts of pieces that mean something to the lexer.
-fn text() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn text() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         &b"a"[..],
         b"http",

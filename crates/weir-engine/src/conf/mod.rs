@@ -10,6 +10,7 @@ mod install;
 pub mod lint;
 pub mod listen;
 pub mod main_core;
+pub mod mend;
 pub mod module;
 mod patterns;
 mod plans;

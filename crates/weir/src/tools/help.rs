@@ -100,11 +100,13 @@ const USAGE: [(&str, &str); 6] = [
 ];
 
 /// Options without a command: nginx's, with its words.
-const OPTIONS: [CommandOption; 11] = [
+const OPTIONS: [CommandOption; 13] = [
     CommandOption::new("-?,-h,--help", "", "this help"),
     CommandOption::new("-v,--version", "", "show version and exit"),
     CommandOption::new("-V", "", "show version and configure options then exit"),
     CommandOption::new("-t", "", "test configuration and exit"),
+    CommandOption::new("--fix", "", "with -t: write what can be mended mechanically"),
+    CommandOption::new("--diff", "", "with -t: show what --fix would write"),
     CommandOption::new("-T", "", "test configuration, dump it and exit"),
     CommandOption::new("-q", "", "suppress non-error messages during configuration testing"),
     CommandOption::new("-s", "signal", "send signal to a running server: stop, quit, reopen, reload"),

@@ -1,8 +1,10 @@
 //! Commands that need no running server: help, and what reads, checks and writes configurations.
 
 mod explain;
+mod fmt;
 mod help;
 mod init;
+mod lsp;
 mod plan;
 mod serve;
 
@@ -143,6 +145,47 @@ static TOOLS: &[ToolCommand] = &[
             ],
         ),
         run: explain::run,
+    },
+    ToolCommand {
+        help: CommandHelp::new(
+            "fmt",
+            "[--check] [--diff] FILE...|-",
+            "Formats configuration files: four spaces for each block, one directive a line, one space between words. Words, \
+             quotes, comments and Lua stay as they are written, and so do columns that several lines have in common. A file \
+             with a syntax error is left as it is. `-` is standard input, whose result goes to standard output.",
+            &[
+                CommandOption::new(
+                    "--check",
+                    "",
+                    "write nothing; name the files that would change, and exit with 1",
+                ),
+                CommandOption::new("--diff", "", "write nothing; show what would change"),
+            ],
+            &[
+                CommandExample::new("weir fmt weir.conf", "formats a file"),
+                CommandExample::new("weir fmt --check conf.d/*.conf", "for continuous integration"),
+                CommandExample::new("weir fmt --diff weir.conf", "shows what would change"),
+            ],
+        ),
+        run: fmt::run,
+    },
+    ToolCommand {
+        help: CommandHelp::new(
+            "lsp",
+            "",
+            "Serves an editor over the Language Server Protocol on standard input and output: findings as of weir -t, \
+             completion, descriptions, formatting, mendings, definitions.",
+            &[CommandOption::new(
+                "-c",
+                "FILE",
+                "the main configuration; without it the nearest one that includes the open file",
+            )],
+            &[CommandExample::new(
+                "weir lsp",
+                "what an editor starts; docs/guides/editors.md says how to tell it",
+            )],
+        ),
+        run: lsp::run,
     },
     ToolCommand {
         help: CommandHelp::new(

@@ -16,7 +16,8 @@ pub struct AbsentFeature {
 }
 
 impl AbsentFeature {
-    pub(super) fn has_directive(&self, name: &str) -> bool {
+    /// Whether `name` is one of its directives.
+    pub fn has_directive(&self, name: &str) -> bool {
         self.directives.iter().any(|pattern| fits(pattern, name))
     }
 
@@ -25,7 +26,7 @@ impl AbsentFeature {
     }
 
     /// The hint of an error about one of its names.
-    pub(super) fn hint(&self) -> String {
+    pub fn hint(&self) -> String {
         format!("Weir does not have {}: {} (docs/reference/differences.md)", self.what, self.instead)
     }
 }

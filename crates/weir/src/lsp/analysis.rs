@@ -1,0 +1,144 @@
+//! Which configuration a file belongs to, and what there is to say of it.
+
+use std::path::{Path, PathBuf};
+
+use weir_conf::{ConfFiles, ConfTree, Error, LevelName, Span, TextEdit, load, read_one};
+
+use weir_http::json::JsonWriter;
+
+use super::place::EditorRange;
+use crate::check::{ConfFindings, is_lua_block, prefix_of};
+
+/// A configuration as of now.
+pub(super) struct Analysis {
+    pub tree: ConfTree,
+    pub found: Vec<Finding>,
+}
+
+/// An error or a warning, in one of the files.
+pub(super) struct Finding {
+    pub path: PathBuf,
+    pub range: EditorRange,
+    pub level: LevelName,
+    pub message: String,
+    pub fix: Option<FindingFix>,
+}
+
+/// What mends it.
+pub(super) struct FindingFix {
+    pub about: String,
+    /// Edits by file.
+    pub edits: Vec<(PathBuf, EditorRange, String)>,
+}
+
+impl Analysis {
+    /// Of the file `path` with what includes it: `main` if that is named, or the nearest configuration that does. A part of
+    /// a configuration that no one includes is looked at alone, for its syntax.
+    pub(super) fn of(path: &Path, main: Option<&Path>, files: &dyn ConfFiles) -> Analysis {
+        let main = main.map(Path::to_path_buf).filter(|main| includes(main, path, files));
+        match main.or_else(|| find_main(path, files)) {
+            Some(main) => Analysis::whole(&main, files),
+            None => Analysis::part(path, files),
+        }
+    }
+
+    fn whole(main: &Path, files: &dyn ConfFiles) -> Analysis {
+        let prefix = prefix_of(main);
+        let loaded = load(main, &prefix, files, is_lua_block, None);
+        let ConfFindings { configuration, mut found, tree } = ConfFindings::of(loaded, prefix);
+        if configuration.is_some_and(|configuration| !configuration.main.events) {
+            found.push(Error::new("no \"events\" section in configuration"));
+        }
+        Analysis::new(main, tree, &found)
+    }
+
+    fn part(path: &Path, files: &dyn ConfFiles) -> Analysis {
+        let text = files.read(path).unwrap_or_default();
+        let (tree, found) = match read_one(path, &text, is_lua_block) {
+            Ok(tree) => (tree, Vec::new()),
+            Err(failure) => (failure.tree, failure.errors.0),
+        };
+        Analysis::new(path, tree, &found)
+    }
+
+    fn new(main: &Path, tree: ConfTree, found: &[Error]) -> Analysis {
+        let found = found.iter().map(|error| finding(main, &tree, error)).collect();
+        Analysis { tree, found }
+    }
+
+    /// The file and place of a span.
+    pub(super) fn place(&self, span: Span) -> Option<(PathBuf, EditorRange)> {
+        place(&self.tree, span)
+    }
+}
+
+impl Finding {
+    /// As a `Diagnostic`.
+    pub(super) fn object(&self) -> String {
+        let severity = match self.level {
+            LevelName::Emerg => 1,
+            LevelName::Alert | LevelName::Warn => 2,
+        };
+        JsonWriter::object(|json| {
+            json.key("range");
+            self.range.write(json);
+            json.key("severity").raw(severity);
+            json.key("source").text("weir");
+            json.key("message").text(&self.message);
+        })
+    }
+}
+
+fn place(tree: &ConfTree, span: Span) -> Option<(PathBuf, EditorRange)> {
+    let file = tree.source.file(span.file)?;
+    let range = EditorRange::of(&file.text, span.start as usize, span.end as usize);
+    Some((file.path.clone(), range))
+}
+
+fn finding(main: &Path, tree: &ConfTree, error: &Error) -> Finding {
+    let at = error.span.and_then(|span| place(tree, span));
+    let (path, range) = at.unwrap_or_else(|| (main.to_path_buf(), EditorRange::of(b"", 0, 0)));
+    let message = match &error.hint {
+        Some(hint) => format!("{}\n{hint}", error.message),
+        None => error.message.clone(),
+    };
+    let edit = |edit: &TextEdit| place(tree, edit.span).map(|(path, range)| (path, range, edit.text.clone()));
+    let fix = error.fix.as_ref().and_then(|fix| {
+        let edits = fix.edits.iter().map(edit).collect::<Option<_>>()?;
+        Some(FindingFix { about: fix.about.clone(), edits })
+    });
+    Finding { path, range, level: error.level, message, fix }
+}
+
+/// The configuration that `path` is or belongs to: itself if it has `events` or `http`; otherwise one of the usual name in
+/// a directory around it that includes it.
+fn find_main(path: &Path, files: &dyn ConfFiles) -> Option<PathBuf> {
+    let text = files.read(path).ok()?;
+    let tree = match read_one(path, &text, is_lua_block) {
+        Ok(tree) => tree,
+        Err(failure) => failure.tree,
+    };
+    if tree.lines.iter().any(|line| line.name.is("events") || line.name.is("http")) {
+        return Some(path.to_path_buf());
+    }
+    let candidates = path.ancestors().skip(1).flat_map(|directory| NAMES.map(|name| directory.join(name)));
+    candidates.into_iter().find(|main| main != path && includes(main, path, files))
+}
+
+/// Whether the configuration `main` is `path` or reads it.
+fn includes(main: &Path, path: &Path, files: &dyn ConfFiles) -> bool {
+    if main == path {
+        return true;
+    }
+    if files.read(main).is_err() {
+        return false;
+    }
+    let tree = match load(main, &prefix_of(main), files, is_lua_block, None) {
+        Ok(tree) => tree,
+        Err(failure) => failure.tree,
+    };
+    tree.source.files().iter().any(|file| file.path == path)
+}
+
+/// Usual names of the main file.
+const NAMES: [&str; 4] = ["weir.conf", "nginx.conf", "conf/weir.conf", "conf/nginx.conf"];

@@ -1,0 +1,268 @@
+//! `weir lsp`: a session as editors have them, by hand and with a language client of others.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use weir_http::json::{JsonValue, JsonWriter, MessageBuffer};
+use weir_test::{TempDir, require_program, skip};
+
+/// An editor: what it sends, and what it has received.
+struct Editor {
+    weir: Child,
+    to: Option<ChildStdin>,
+    from: ChildStdout,
+    buffer: MessageBuffer,
+    asked: u64,
+}
+
+impl Editor {
+    fn start() -> Editor {
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut weir = weir.arg("lsp").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let (to, from) = (weir.stdin.take(), weir.stdout.take().expect("a pipe"));
+        Editor { weir, to, from, buffer: MessageBuffer::default(), asked: 0 }
+    }
+
+    fn initialized() -> Editor {
+        let mut editor = Editor::start();
+        let result = editor.ask("initialize", "{\"capabilities\":{}}");
+        assert!(result.path(&["capabilities", "textDocumentSync", "change"]).is_some(), "{result:?}");
+        editor.notify("initialized", "{}");
+        editor
+    }
+
+    fn send(&mut self, message: &str) {
+        self.to.as_mut().expect("open").write_all(&MessageBuffer::framed(message)).expect("it reads");
+    }
+
+    fn notify(&mut self, method: &str, parameters: &str) {
+        self.send(&format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{parameters}}}"));
+    }
+
+    /// The next message.
+    fn next(&mut self) -> JsonValue {
+        loop {
+            if let Some(message) = self.buffer.next_message().expect("framed") {
+                return JsonValue::parse(&message).expect("JSON");
+            }
+            let mut part = [0; 4096];
+            let length = self.from.read(&mut part).expect("readable");
+            assert!(length > 0, "the server is gone");
+            self.buffer.push(&part[..length]);
+        }
+    }
+
+    /// The response to a request, `result` or `error`; what is published in the meantime is passed over.
+    fn ask(&mut self, method: &str, parameters: &str) -> JsonValue {
+        self.asked += 1;
+        let id = self.asked;
+        self.send(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{parameters}}}"
+        ));
+        loop {
+            let message = self.next();
+            if message.field("id").and_then(JsonValue::number) == Some(id) {
+                let result = message.field("result").or(message.field("error"));
+                return result.expect("one of both").clone();
+            }
+        }
+    }
+
+    fn open(&mut self, path: &Path, text: &str) {
+        let parameters = JsonWriter::object(|json| {
+            json.key("textDocument").nested(|json| {
+                json.key("uri").text(&uri(path));
+                json.key("version").raw(1);
+                json.key("languageId").text("nginx");
+                json.key("text").text(text);
+            });
+        });
+        self.notify("textDocument/didOpen", &parameters);
+    }
+
+    fn change(&mut self, path: &Path, text: &str) {
+        let parameters = JsonWriter::object(|json| {
+            json.key("textDocument").nested(|json| json.key("uri").text(&uri(path)));
+            json.key("contentChanges").list(|json| json.nested(|json| json.key("text").text(text)));
+        });
+        self.notify("textDocument/didChange", &parameters);
+    }
+
+    /// Asks about the place of `mark` in `text`, which is open.
+    fn ask_at(&mut self, method: &str, path: &Path, (text, mark): (&str, &str)) -> JsonValue {
+        let at = text.find(mark).expect("there");
+        let line = text[..at].matches('\n').count();
+        let column = text[..at].rsplit('\n').next().unwrap_or_default().encode_utf16().count();
+        let uri = uri(path);
+        let place = format!("{{\"line\":{line},\"character\":{column}}}");
+        let range = format!("{{\"start\":{place},\"end\":{place}}}");
+        self.ask(
+            method,
+            &format!("{{\"textDocument\":{{\"uri\":\"{uri}\"}},\"position\":{place},\"range\":{range}}}"),
+        )
+    }
+
+    /// What is published next for a file: `line:column message`, from 0.
+    fn published(&mut self, path: &Path) -> Vec<String> {
+        loop {
+            let message = self.next();
+            let parameters = message.field("params");
+            let of = parameters.and_then(|it| it.field("uri")).and_then(JsonValue::text);
+            if of != Some(&uri(path)) {
+                continue;
+            }
+            let list = parameters.and_then(|it| it.field("diagnostics")).and_then(JsonValue::list);
+            let shown = |one: &JsonValue| {
+                let start = |key| one.path(&["range", "start", key]).and_then(JsonValue::number);
+                let text = one.field("message").and_then(JsonValue::text).unwrap_or_default();
+                let (line, column) = (start("line").unwrap_or(999), start("character").unwrap_or(999));
+                format!("{line}:{column} {text}")
+            };
+            return list.expect("a list").iter().map(shown).collect();
+        }
+    }
+
+    fn end(mut self) -> Option<i32> {
+        assert_eq!(self.ask("shutdown", "null"), JsonValue::Null);
+        self.notify("exit", "null");
+        self.weir.wait().expect("it ends").code()
+    }
+}
+
+fn uri(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// The texts of a key of each element.
+fn texts<'a>(list: &'a JsonValue, key: &str) -> Vec<&'a str> {
+    list.list().expect("a list").iter().filter_map(|one| one.field(key)?.text()).collect()
+}
+
+const MAIN: &str = "events {}
+http {
+    access_log off;
+    upstream back { server 127.0.0.1:1; }
+    include site.conf;
+}
+";
+const SITE: &str = "server {
+    listen 127.0.0.1:8080 http2; # \u{1f600}
+    set $mine 1;
+    location / { proxy_pass http://back; error_page 404 @none; }
+    location @none { return 404 $host; }
+}
+";
+
+#[test]
+fn an_editor_gets_findings_and_what_it_asks_for() {
+    let directory = TempDir::new();
+    let (main, site) = (directory.path().join("nginx.conf"), directory.path().join("site.conf"));
+    fs::write(&main, MAIN).expect("written");
+    fs::write(&site, "wrong").expect("written: the open text counts");
+    let mut editor = Editor::initialized();
+
+    editor.open(&site, SITE);
+    let deprecated =
+        "1:4 the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
+    assert_eq!(editor.published(&site), [deprecated], "as a part of nginx.conf");
+    let misspelt = SITE.replace("404 $host", "404 $hst").replace("set $mine 1", "/* \u{1f600} */ set");
+    editor.change(&site, &misspelt);
+    let found = editor.published(&site);
+    assert!(found.iter().any(|one| one.starts_with("2:4 unknown directive \"/*\"")), "{found:?}");
+    assert!(found.iter().any(|one| one.starts_with("4:32 unknown \"hst\" variable")), "{found:?}");
+    editor.change(&site, SITE);
+    assert_eq!(editor.published(&site), [deprecated]);
+
+    let actions = editor.ask_at("textDocument/codeAction", &site, (SITE, "listen"));
+    assert_eq!(texts(&actions, "title").len(), 1, "{actions:?}");
+    let edit =
+        actions.list().and_then(|list| list[0].path(&["edit", "changes", &uri(&site)])).expect("edits");
+    assert!(texts(edit, "newText").iter().any(|text| text.contains("http2 on;")), "{edit:?}");
+
+    let hover = editor.ask_at("textDocument/hover", &site, (SITE, "proxy_pass"));
+    let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
+    assert!(shown.contains("proxy_pass") && shown.contains("- Module: proxy"), "{shown}");
+    let hover = editor.ask_at("textDocument/hover", &site, (SITE, "host;"));
+    let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
+    assert!(shown.contains("`$host`"), "{shown}");
+
+    let names = editor.ask_at("textDocument/completion", &site, (SITE, "set $mine"));
+    let labels = texts(&names, "label");
+    assert!(labels.contains(&"server_name") && !labels.contains(&"worker_processes"), "{labels:?}");
+    let variables = editor.ask_at("textDocument/completion", &site, (SITE, "host;"));
+    let labels = texts(&variables, "label");
+    assert!(labels.contains(&"$mine") && labels.contains(&"$uri"), "{labels:?}");
+
+    let place = |found: &JsonValue| {
+        let one = &found.list().expect("a list")[0];
+        let line = one.path(&["range", "start", "line"]).and_then(JsonValue::number);
+        (one.field("uri").and_then(JsonValue::text).map(str::to_owned), line)
+    };
+    let found = editor.ask_at("textDocument/definition", &site, (SITE, "back;"));
+    assert_eq!(place(&found), (Some(uri(&main)), Some(3)));
+    let found = editor.ask_at("textDocument/definition", &site, (SITE, "@none;"));
+    assert_eq!(place(&found), (Some(uri(&site)), Some(4)));
+    editor.open(&main, MAIN);
+    let found = editor.ask_at("textDocument/definition", &main, (MAIN, "site.conf"));
+    assert_eq!(place(&found), (Some(uri(&site)), Some(0)));
+
+    let formatted = editor.ask_at("textDocument/formatting", &main, (MAIN, "http"));
+    let text = texts(&formatted, "newText").concat();
+    assert!(text.contains("    upstream back {\n        server 127.0.0.1:1;\n    }\n"), "{text}");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn messages_that_mean_nothing_are_refused_and_the_session_goes_on() {
+    let mut editor = Editor::start();
+    let code = |error: &JsonValue| match error.field("code") {
+        Some(JsonValue::Number(code)) => code.to_string(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(code(&editor.ask("textDocument/hover", "{}")), "-32002", "before initialize");
+    editor.ask("initialize", "{}");
+    editor.send("{]");
+    assert_eq!(editor.next().field("error").map(code), Some("-32700".to_owned()));
+    editor.send("[1, 2]");
+    assert_eq!(editor.next().field("error").map(code), Some("-32600".to_owned()));
+    for (method, expected) in [
+        ("initialize", "-32601"),
+        ("workspace/symbol", "-32601"),
+        ("textDocument/hover", "-32602"),
+        ("textDocument/formatting", "-32602"),
+    ] {
+        let error = editor.ask(method, "{\"textDocument\":{\"uri\":7},\"position\":{\"line\":-1}}");
+        assert_eq!(code(&error), expected, "{method}");
+    }
+    editor.notify("textDocument/didChange", "{\"contentChanges\":[{}]}");
+    editor.notify("no/such", "[]");
+    assert_eq!(editor.end(), Some(0));
+
+    let mut editor = Editor::start();
+    editor.to.as_mut().expect("open").write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+    assert_eq!(editor.weir.wait().expect("it ends").code(), Some(2), "no such stream");
+    let mut editor = Editor::initialized();
+    drop(editor.to.take());
+    assert_eq!(editor.weir.wait().expect("it ends").code(), Some(2), "without \"exit\"");
+}
+
+#[test]
+fn a_language_client_of_others_works_with_it() {
+    let Some(python) = require_program("python3") else { return };
+    let has_pygls =
+        Command::new(&python).args(["-c", "import pygls.lsp.client"]).stderr(Stdio::null()).status();
+    if !has_pygls.expect("python runs").success() {
+        return skip("pygls, a Python package, is not installed");
+    }
+    let directory = TempDir::new();
+    let text = "events {}\nhttp {\nserver {\n  listen 127.0.0.1:8080 http2;\n}\n}\n";
+    fs::write(directory.path().join("a.conf"), text).expect("written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/lsp_client.py");
+    let mut client = Command::new(&python);
+    let client = client.arg(script).arg(env!("CARGO_BIN_EXE_weir")).arg(directory.path()).output();
+    let output = client.expect("python runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout.ends_with(b"passed\n"), "{errors}");
+}
