@@ -37,10 +37,10 @@ fn hunk_head(hunk: &[DiffOp]) -> String {
 
 fn line(out: &mut Vec<u8>, tag: ChangeTag, text: &[u8], style: TextStyle) {
     let bare = text.strip_suffix(b"\n").unwrap_or(text);
-    let (sign, colour): (_, fn(TextStyle, &str) -> String) = match tag {
-        ChangeTag::Equal => (b' ', |_, text| text.to_owned()),
-        ChangeTag::Delete => (b'-', TextStyle::bad),
-        ChangeTag::Insert => (b'+', TextStyle::good),
+    let (sign, colour) = match tag {
+        ChangeTag::Equal => (b' ', "0"),
+        ChangeTag::Delete => (b'-', RED),
+        ChangeTag::Insert => (b'+', GREEN),
     };
     match style {
         TextStyle::Plain => {
@@ -48,8 +48,8 @@ fn line(out: &mut Vec<u8>, tag: ChangeTag, text: &[u8], style: TextStyle) {
             out.extend_from_slice(bare);
         }
         TextStyle::Terminal => {
-            let shown = format!("{}{}", char::from(sign), printable(bare));
-            out.extend_from_slice(colour(style, &shown).as_bytes());
+            let shown = format!("\x1b[{colour}m{}{}\x1b[0m", char::from(sign), printable(bare));
+            out.extend_from_slice(shown.as_bytes());
         }
     }
     out.push(b'\n');
@@ -63,6 +63,10 @@ fn printable(text: &[u8]) -> String {
     let shown = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
     String::from_utf8_lossy(text).chars().map(shown).collect()
 }
+
+/// A terminal's numbers of colours.
+const RED: &str = "31";
+const GREEN: &str = "32";
 
 /// Lines around a change.
 const CONTEXT: usize = 3;

@@ -30,8 +30,9 @@ pub fn format(path: &Path, text: &[u8], raw_block: fn(&[u8]) -> bool) -> Result<
     let tree = read_one(path, text, raw_block)?;
     let lines = lines::collect(text, &tree.lines);
     let out = columns::write(&lines, line_end(text, &tree));
+    let written = WrittenLines { text, lines: &tree.lines };
     if let Ok(again) = read_one(path, &out, raw_block)
-        && same_lines((text, &tree.lines), (&out, &again.lines))
+        && written.say_the_same(WrittenLines { text: &out, lines: &again.lines })
         && comments(&lines).eq(comments(&lines::collect(&out, &again.lines)))
     {
         return Ok(out);
@@ -67,23 +68,34 @@ fn spans(lines: &[DirectiveLine], found: &mut Vec<Span>) {
     }
 }
 
-/// Whether the lines of two texts have the same words, written in the same way, and the same blocks.
-fn same_lines((a_text, a): (&[u8], &[DirectiveLine]), (b_text, b): (&[u8], &[DirectiveLine])) -> bool {
-    let written = |text, line: &DirectiveLine| -> Vec<Vec<u8>> {
-        line.words().map(|word| slice(text, word.span).to_vec()).collect()
-    };
-    a.len() == b.len()
-        && a.iter().zip(b).all(|(one, other)| {
-            let blocks = match (&one.block, &other.block) {
-                (Some(one), Some(other)) => same_lines((a_text, &one.lines), (b_text, &other.lines)),
-                (one, other) => one.is_none() && other.is_none(),
-            };
-            let raws = match (&one.raw, &other.raw) {
-                (Some(one), Some(other)) => lua::same(&one.text, &other.text),
-                (one, other) => one.is_none() && other.is_none(),
-            };
-            blocks && raws && written(a_text, one) == written(b_text, other)
-        })
+/// Lines and the text that they are of.
+#[derive(Clone, Copy)]
+struct WrittenLines<'a> {
+    text: &'a [u8],
+    lines: &'a [DirectiveLine],
+}
+
+impl<'a> WrittenLines<'a> {
+    /// Whether the lines of two texts have the same words, written in the same way, and the same blocks.
+    fn say_the_same(self, other: WrittenLines<'_>) -> bool {
+        self.lines.len() == other.lines.len()
+            && self.lines.iter().zip(other.lines).all(|(a, b)| {
+                let blocks = match (&a.block, &b.block) {
+                    (Some(a), Some(b)) => WrittenLines { lines: &a.lines, ..self }
+                        .say_the_same(WrittenLines { lines: &b.lines, ..other }),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                let raws = match (&a.raw, &b.raw) {
+                    (Some(a), Some(b)) => lua::same(&a.text, &b.text),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                blocks && raws && self.words(a) == other.words(b)
+            })
+    }
+
+    fn words(self, line: &DirectiveLine) -> Vec<&'a [u8]> {
+        line.words().map(|word| slice(self.text, word.span)).collect()
+    }
 }
 
 fn comments<'a>(lines: &'a [FormatLine<'_>]) -> impl Iterator<Item = &'a [u8]> {

@@ -121,8 +121,9 @@ fn find_main(path: &Path, files: &dyn ConfFiles) -> Option<PathBuf> {
     if tree.lines.iter().any(|line| line.name.is("events") || line.name.is("http")) {
         return Some(path.to_path_buf());
     }
-    let candidates = path.ancestors().skip(1).flat_map(|directory| NAMES.map(|name| directory.join(name)));
-    candidates.into_iter().find(|main| main != path && includes(main, path, files))
+    let mut candidates =
+        path.ancestors().skip(1).flat_map(|directory| NAMES.map(|name| directory.join(name)));
+    candidates.find(|main| main != path && includes(main, path, files))
 }
 
 /// Whether the configuration `main` is `path` or reads it.

@@ -45,9 +45,9 @@ impl CursorLine {
             // In a part of a configuration.
             (None, []) => Contexts::MAIN | Contexts::ANY | Contexts::UPSTREAM,
             (None, [first, ..]) if first == "location" => {
-                context(&[&["http", "server"], &self.names()[..]].concat())
+                context(&[&["http", "server"][..], &self.names()[..]].concat())
             }
-            (None, _) => context(&[&["http"], &self.names()[..]].concat()),
+            (None, _) => context(&[&["http"][..], &self.names()[..]].concat()),
         }
     }
 

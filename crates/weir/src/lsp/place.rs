@@ -19,8 +19,6 @@ pub(super) struct EditorRange {
 }
 
 impl EditorPlace {
-    pub(super) const START: EditorPlace = EditorPlace { line: 0, column: 0 };
-
     /// The place of the byte `at`, or of the end.
     pub(super) fn of(text: &[u8], at: usize) -> EditorPlace {
         let before = &text[..at.min(text.len())];
@@ -108,16 +106,15 @@ pub(super) fn path_of(uri: &str) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     let Some(rest) = uri.strip_prefix("file://") else { return PathBuf::from(uri) };
     let path = rest.find('/').map_or("", |start| &rest[start..]);
-    let (mut out, mut bytes) = (Vec::new(), path.bytes());
-    while let Some(byte) = bytes.next() {
-        let digits = bytes.as_slice().get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(code) if byte == b'%' => {
-                out.push(code);
-                bytes.nth(1);
-            }
-            _ => out.push(byte),
-        }
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+    let (mut out, mut rest) = (Vec::new(), path.as_bytes());
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = match after {
+            [high, low, ..] if byte == b'%' => digit(high).zip(digit(low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        out.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &after[2..] } else { after };
     }
     PathBuf::from(std::ffi::OsString::from_vec(out))
 }

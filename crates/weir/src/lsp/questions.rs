@@ -24,6 +24,14 @@ pub(super) struct AskedPlace<'a> {
     pub files: &'a dyn ConfFiles,
 }
 
+/// What an editor shows below the pointer.
+pub(super) struct HoverText {
+    /// Markdown.
+    text: String,
+    /// What it is about.
+    range: EditorRange,
+}
+
 impl AskedPlace<'_> {
     /// The file as it is, with errors in it passed over.
     fn tree(&self) -> ConfTree {
@@ -33,8 +41,8 @@ impl AskedPlace<'_> {
         }
     }
 
-    /// What is written here: Markdown, and its place.
-    pub(super) fn hover(&self) -> Option<(String, EditorRange)> {
+    /// What is written here.
+    pub(super) fn hover(&self) -> Option<HoverText> {
         let tree = self.tree();
         let (blocks, line, word) = word_at(&tree.lines, self.at)?;
         let (start, end) = (word.span.start as usize, word.span.end as usize);
@@ -46,13 +54,13 @@ impl AskedPlace<'_> {
                 Some(row) => row.text(),
                 None => reference::absent(name)?,
             };
-            return Some((text, EditorRange::of(self.text, start, end)));
+            return Some(HoverText { text, range: EditorRange::of(self.text, start, end) });
         }
         let (name, start) =
             variable_at(&self.text[start..end], self.at - start).map(|(n, s)| (n, s + start))?;
         let variable = reference::variable(&name)?;
         let text = format!("`${name}`: variable of the module `{}`", variable.module);
-        Some((text, EditorRange::of(self.text, start, start + name.len() + 1)))
+        Some(HoverText { text, range: EditorRange::of(self.text, start, start + name.len() + 1) })
     }
 
     /// The contexts of a line in these blocks of the file.
@@ -83,7 +91,7 @@ impl AskedPlace<'_> {
     fn included(&self, word: &Word) -> Vec<(PathBuf, EditorRange)> {
         // Relative to the directory of the main file, which may be another one.
         let main = self.analysis.tree.source.files().iter().find(|file| !file.parameter);
-        let directory = main.map_or(self.path, |file| &file.path).parent().unwrap_or(Path::new("/"));
+        let directory = main.map_or(self.path, |file| file.path.as_path()).parent().unwrap_or(Path::new("/"));
         let path = directory.join(OsStr::from_bytes(word.bytes()));
         let start = EditorRange::of(b"", 0, 0);
         let is_mask = word.bytes().iter().any(|byte| b"*?[".contains(byte));
@@ -134,7 +142,7 @@ pub(super) fn write_places(json: &mut JsonWriter, places: &[(PathBuf, EditorRang
 }
 
 /// Writes what a hover shows.
-pub(super) fn write_hover(json: &mut JsonWriter, (text, range): &(String, EditorRange)) {
+pub(super) fn write_hover(json: &mut JsonWriter, HoverText { text, range }: &HoverText) {
     json.nested(|json| {
         json.key("contents");
         markdown(json, text);

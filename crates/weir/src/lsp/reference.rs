@@ -162,7 +162,7 @@ mod tests {
         let values = |name: &str| directive(name, Contexts::ANY).expect("known").values();
         assert_eq!(values("gzip"), ["on", "off"]);
         assert_eq!(values("satisfy"), ["all", "any"]);
-        assert!(values("listen").contains(&"ssl") && values("listen").contains(&"backlog="));
+        assert!(values("proxy_next_upstream").contains(&"http_502"));
         assert!(values("root").is_empty());
     }
 

@@ -67,6 +67,7 @@ async def main(weir, directory):
 
     await client.shutdown_async(None)
     client.exit(None)
+    await client.stop()
     print("passed")
 
 

@@ -91,7 +91,7 @@ impl Editor {
     }
 
     /// Asks about the place of `mark` in `text`, which is open.
-    fn ask_at(&mut self, method: &str, path: &Path, (text, mark): (&str, &str)) -> JsonValue {
+    fn ask_at(&mut self, method: &str, path: &Path, text: &str, mark: &str) -> JsonValue {
         let at = text.find(mark).expect("there");
         let line = text[..at].matches('\n').count();
         let column = text[..at].rsplit('\n').next().unwrap_or_default().encode_utf16().count();
@@ -175,23 +175,23 @@ fn an_editor_gets_findings_and_what_it_asks_for() {
     editor.change(&site, SITE);
     assert_eq!(editor.published(&site), [deprecated]);
 
-    let actions = editor.ask_at("textDocument/codeAction", &site, (SITE, "listen"));
+    let actions = editor.ask_at("textDocument/codeAction", &site, SITE, "listen");
     assert_eq!(texts(&actions, "title").len(), 1, "{actions:?}");
     let edit =
         actions.list().and_then(|list| list[0].path(&["edit", "changes", &uri(&site)])).expect("edits");
     assert!(texts(edit, "newText").iter().any(|text| text.contains("http2 on;")), "{edit:?}");
 
-    let hover = editor.ask_at("textDocument/hover", &site, (SITE, "proxy_pass"));
+    let hover = editor.ask_at("textDocument/hover", &site, SITE, "proxy_pass");
     let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
     assert!(shown.contains("proxy_pass") && shown.contains("- Module: proxy"), "{shown}");
-    let hover = editor.ask_at("textDocument/hover", &site, (SITE, "host;"));
+    let hover = editor.ask_at("textDocument/hover", &site, SITE, "host;");
     let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
     assert!(shown.contains("`$host`"), "{shown}");
 
-    let names = editor.ask_at("textDocument/completion", &site, (SITE, "set $mine"));
+    let names = editor.ask_at("textDocument/completion", &site, SITE, "set $mine");
     let labels = texts(&names, "label");
     assert!(labels.contains(&"server_name") && !labels.contains(&"worker_processes"), "{labels:?}");
-    let variables = editor.ask_at("textDocument/completion", &site, (SITE, "host;"));
+    let variables = editor.ask_at("textDocument/completion", &site, SITE, "host;");
     let labels = texts(&variables, "label");
     assert!(labels.contains(&"$mine") && labels.contains(&"$uri"), "{labels:?}");
 
@@ -200,15 +200,15 @@ fn an_editor_gets_findings_and_what_it_asks_for() {
         let line = one.path(&["range", "start", "line"]).and_then(JsonValue::number);
         (one.field("uri").and_then(JsonValue::text).map(str::to_owned), line)
     };
-    let found = editor.ask_at("textDocument/definition", &site, (SITE, "back;"));
+    let found = editor.ask_at("textDocument/definition", &site, SITE, "back;");
     assert_eq!(place(&found), (Some(uri(&main)), Some(3)));
-    let found = editor.ask_at("textDocument/definition", &site, (SITE, "@none;"));
+    let found = editor.ask_at("textDocument/definition", &site, SITE, "@none;");
     assert_eq!(place(&found), (Some(uri(&site)), Some(4)));
     editor.open(&main, MAIN);
-    let found = editor.ask_at("textDocument/definition", &main, (MAIN, "site.conf"));
+    let found = editor.ask_at("textDocument/definition", &main, MAIN, "site.conf");
     assert_eq!(place(&found), (Some(uri(&site)), Some(0)));
 
-    let formatted = editor.ask_at("textDocument/formatting", &main, (MAIN, "http"));
+    let formatted = editor.ask_at("textDocument/formatting", &main, MAIN, "http");
     let text = texts(&formatted, "newText").concat();
     assert!(text.contains("    upstream back {\n        server 127.0.0.1:1;\n    }\n"), "{text}");
     assert_eq!(editor.end(), Some(0));
