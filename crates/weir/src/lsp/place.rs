@@ -125,7 +125,7 @@ pub(super) fn uri_of(path: &Path) -> String {
     for &byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte))
+                out.push(char::from(byte));
             }
             byte => out.push_str(&format!("%{byte:02X}")),
         }
