@@ -13,7 +13,7 @@ pub enum UnframedStream {
     Header,
     /// There is no `Content-Length`, or it is no number.
     Length,
-    /// A message is longer than [`LONGEST_MESSAGE`].
+    /// A message is longer than 256 MiB.
     Long,
 }
 
@@ -84,7 +84,7 @@ fn content_length(header: &[u8]) -> Result<usize, UnframedStream> {
 const LONGEST_HEADER: usize = 4096;
 
 /// Bytes of a message: the text of a file of 64 MiB, with escapes.
-pub const LONGEST_MESSAGE: usize = 256 << 20;
+const LONGEST_MESSAGE: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ mod framing;
 mod read;
 mod write;
 
-pub use framing::{LONGEST_MESSAGE, MessageBuffer, UnframedStream};
+pub use framing::{MessageBuffer, UnframedStream};
 pub use read::{JsonValue, MalformedJson};
 pub use weir_sys::json::escape;
 pub use write::JsonWriter;
