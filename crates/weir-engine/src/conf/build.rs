@@ -186,7 +186,6 @@ impl<'t> ConfigurationBuilder<'t> {
     fn server(&mut self, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
         let mut confs = ModuleConfs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
-        confs.get_mut::<HttpCoreConf>().place = Some(line.name.span);
         for (at, module) in self.modules.iter().enumerate() {
             if let Some(begin) = module.hooks.begin_server {
                 begin(confs.of_mut(at, module), line.name.span);

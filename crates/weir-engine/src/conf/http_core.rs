@@ -76,7 +76,7 @@ macro_rules! make_conf {
         pub struct HttpCoreConf {
             /// What the location is for; the builder sets it before the block's lines. `None` in `http` and `server`.
             pub matcher: Option<LocationMatcher>,
-            /// Where the block begins; the builder sets it. `None` in `http`.
+            /// Where the block begins; the builder sets it. `None` in `http` and `server`, which has its own (`ServerCoreConf`).
             pub place: Option<Span>,
             /// Instructions of other modules among those of `rewrite`; of this block alone.
             pub instructed: Vec<InsertedInstruction>,

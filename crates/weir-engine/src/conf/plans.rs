@@ -6,6 +6,7 @@ use weir_conf::Error;
 
 use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
+use super::server_core::ServerCoreConf;
 use crate::module::{ModuleConfs, ModuleDef, UnnamedBlock};
 use crate::plan::{ContentHandler, NestedPlans, Plan, PlanBuilder, PlanLevel};
 use crate::settings::location::CoreSettings;
@@ -74,7 +75,7 @@ impl<'m> PlanMaker<'m> {
         name: &str,
     ) -> Result<PlanBuilder<'c>, Error> {
         let mut plan = PlanBuilder::new(self.worker, self.link, level, core, Rc::from(name));
-        plan.place = confs.get::<HttpCoreConf>().place;
+        plan.place = confs.get::<HttpCoreConf>().place.or(confs.get::<ServerCoreConf>().span);
         plan.instructed = &confs.get::<HttpCoreConf>().instructed;
         confs.install(self.modules, &mut plan)?;
         Ok(plan)

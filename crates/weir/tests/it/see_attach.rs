@@ -2,23 +2,31 @@
 
 use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weir_test::{Server, TempDir, nginx, wait_for};
+use weir_test::{Backend, Server, TempDir, nginx, wait_for};
 
 /// A running nginx with a page that `sub_filter` works on, and a location that asks another one of its own.
 fn started() -> Option<Server> {
+    // Another process: of what a worker waits for that it does itself, the probes see less or more.
+    static FAR: LazyLock<Backend> = LazyLock::new(|| {
+        Backend::start(|visit| {
+            if visit.head().is_some() {
+                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nfar");
+            }
+        })
+    });
     let server = nginx(
-        "http {
+        &"http {
             server {
                 listen 127.0.0.1:%%PORT_0%%;
                 location / { return 404; }
                 location /page/ { alias %%DIR%%/; sub_filter_once off; sub_filter span div; }
-                location /far/ { proxy_pass http://127.0.0.1:%%PORT_1%%/; }
+                location /far/ { proxy_pass http://127.0.0.1:@FAR@/; }
                 location /denied { deny all; }
             }
-            server { listen 127.0.0.1:%%PORT_1%%; location / { return 200 far; } }
-        }",
+        }"
+        .replace("@FAR@", &FAR.port().to_string()),
     )?
     .file("page.html", "<span>text</span>\n".repeat(400).as_str())
     .start();

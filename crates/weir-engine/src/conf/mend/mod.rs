@@ -94,13 +94,14 @@ mod tests {
 
     use super::*;
 
-    /// What the file becomes when the word `at` of it is the place of the message `message`; `None` without a mending.
+    /// What the file becomes when the first word of `at` is the place of the message `message`; `None` without a mending.
     fn mended(text: &str, message: &str, at: &str) -> Option<String> {
         let files = MemoryFiles::new().with("/n.conf", text);
         let tree = load(Path::new("/n.conf"), Path::new("/"), &files, |_| false, None).expect("valid");
         let start = text.find(at).expect("there") as u32;
         let file = tree.lines[0].name.span.file;
-        let mut found = [Error::warning(message).at(Span { file, start, end: start + at.len() as u32 })];
+        let end = start + at.split(' ').next().expect("a word").len() as u32;
+        let mut found = [Error::warning(message).at(Span { file, start, end })];
         mend(&tree, &mut found);
         let fix = found[0].fix.take()?;
         let out = apply_edits(text.as_bytes(), fix.edits.iter()).expect("edits of one file do not overlap");
