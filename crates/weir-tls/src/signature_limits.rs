@@ -37,7 +37,7 @@ pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
 /// `RSA-PSS+SHA384`), between colons.
 ///
 /// # Errors
-/// A word is none of these, or nothing of the list can be had.
+/// A word is unknown, or nothing of the list can be had.
 pub fn select_signatures(list: &str) -> Result<SignatureList<'_>, Error> {
     let available = algorithms().supported_schemes();
     let (mut schemes, mut lacking) = (Vec::new(), Vec::new());

@@ -174,7 +174,7 @@ impl RehearsalNotes {
         self.steps.push(RehearsalStep::Skipped { phase, module });
     }
 
-    /// What the handler says, or what stands in for it.
+    /// What the handler says, or what is taken for it where it is not run.
     pub(crate) async fn ask(&mut self, x: &mut Exchange, entry: &HandlerEntry) -> PhaseEnd {
         let (phase, place) = (entry.phase, x.plan.place);
         let module = SiteTable::global().info(entry.site).name.to_string();

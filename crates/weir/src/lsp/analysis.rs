@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_conf::{ConfFiles, ConfTree, Error, LevelName, Span, TextEdit, load, read_one};
+use weir_conf::{ConfFiles, ConfTree, Error, LevelName, LoadFailure, Span, TextEdit, load, read_one};
 
 use weir_http::json::JsonWriter;
 
@@ -114,10 +114,7 @@ fn finding(main: &Path, tree: &ConfTree, error: &Error) -> Finding {
 /// a directory around it that includes it.
 fn find_main(path: &Path, files: &dyn ConfFiles) -> Option<PathBuf> {
     let text = files.read(path).ok()?;
-    let tree = match read_one(path, &text, is_lua_block) {
-        Ok(tree) => tree,
-        Err(failure) => failure.tree,
-    };
+    let tree = readable(read_one(path, &text, is_lua_block));
     if tree.lines.iter().any(|line| line.name.is("events") || line.name.is("http")) {
         return Some(path.to_path_buf());
     }
@@ -134,11 +131,13 @@ fn includes(main: &Path, path: &Path, files: &dyn ConfFiles) -> bool {
     if files.read(main).is_err() {
         return false;
     }
-    let tree = match load(main, &prefix_of(main), files, is_lua_block, None) {
-        Ok(tree) => tree,
-        Err(failure) => failure.tree,
-    };
+    let tree = readable(load(main, &prefix_of(main), files, is_lua_block, None));
     tree.source.files().iter().any(|file| file.path == path)
+}
+
+/// What was read, as far as it could be.
+fn readable(read: Result<ConfTree, Box<LoadFailure>>) -> ConfTree {
+    read.unwrap_or_else(|failure| failure.tree)
 }
 
 /// Usual names of the main file.

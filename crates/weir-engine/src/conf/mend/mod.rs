@@ -1,7 +1,7 @@
 //! What can be mended mechanically: for findings with exactly one right mending, the edits that make it.
 //!
 //! `weir -t --fix` applies them, and editors offer them. A mending keeps what the configuration does, or what nginx did
-//! with it when the line was written; where two lines could have been meant there is none.
+//! with it when the line was written; where two lines could have been meant, nothing is changed.
 
 mod edit;
 mod listen;

@@ -156,9 +156,13 @@ impl H2Mux {
         self.feed();
     }
 
-    /// Ends a turn that [`H2Mux::begin_turn`] began. If the worker stops or the address is gone, it sends `GOAWAY` (RFC
-    /// 9113 section 6.8).
+    /// Ends a turn that [`H2Mux::begin_turn`] began. If the worker stops, the address is gone, or its servers have changed
+    /// and no stream is left, it sends `GOAWAY` (RFC 9113 section 6.8).
     pub fn end_turn(&self) {
+        // Those that were idle at the reload end in `transport::open`.
+        if self.has_other_servers() {
+            self.go_away(ErrorCode::No);
+        }
         self.look();
         self.serving.set(false);
     }
@@ -393,10 +397,9 @@ impl H2Mux {
         }
     }
 
-    /// Ends the connection where the worker stops, its address is gone, or its servers have changed and no stream is left,
-    /// as [`super::super::open`] does for those that were idle at the reload.
+    /// Ends the connection where the worker stops, or its address is gone.
     pub(super) fn look(&self) {
-        if self.worker.is_stopping() || self.connection.retired.get() || self.has_other_servers() {
+        if self.worker.is_stopping() || self.connection.retired.get() {
             self.go_away(ErrorCode::No);
         }
     }
