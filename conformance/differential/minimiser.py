@@ -5,12 +5,16 @@ round are run as configurations of one start.
 """
 
 import dataclasses
+import time
 
 from . import bench, sources
 
 PLAIN = ("static", "proxy")
 """Sources that are tried in place of others."""
 SOURCE = {source.name: source for source in sources.SOURCES}
+
+LONGEST = 180
+"""Seconds that making one case small may take: where each request waits for its time-out, a small one would take an hour."""
 
 
 def ddmin(parts, hold):
@@ -64,6 +68,7 @@ class Minimiser:
 
     def __init__(self, test_bench):
         self.bench = test_bench
+        self.end = float("inf")
 
     def reproduce(self, case, place, difference):
         """A small reproducer, or None where the difference does not come again."""
@@ -71,6 +76,7 @@ class Minimiser:
         if difference.aspect in ("accepts", "starts"):
             requests = []
         key = difference.key()
+        self.end = time.monotonic() + LONGEST
         # Twice: what takes long on a busy machine may not be there at once.
         if not any(self._hold([(case.configuration, requests)], key)[0] for _ in range(2)):
             return None
@@ -116,7 +122,9 @@ class Minimiser:
         return configuration, [*before, better[0] if better else last]
 
     def _hold(self, candidates, key):
-        """Whether each candidate still shows the difference. Those with equal `http` parts share a start."""
+        """Whether each candidate still shows the difference; none does after the time. Those with equal `http` parts share a start."""
+        if time.monotonic() > self.end:
+            return [False] * len(candidates)
         cases = [bench.Case(*candidate) for candidate in candidates]
         groups = {}
         for case in cases:

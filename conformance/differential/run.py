@@ -83,6 +83,8 @@ class Run:
             request = case.requests[place].bytes()[:200] if place is not None and case.requests else b""
             self.out(f"{difference.aspect}: {difference.nginx[:100]} / {difference.weir[:100]}: {sorted(case.configuration.names())} {request!r}")
             return
+        if self.options.progress:
+            self.out(f"-- making small: {difference.aspect}: {difference.nginx[:100]} / {difference.weir[:100]}", flush=True)
         reproducer = self.minimiser.reproduce(case, place, difference)
         if reproducer is None:
             self.unsteady += 1

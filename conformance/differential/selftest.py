@@ -97,6 +97,11 @@ class MinimiserTest(unittest.TestCase):
     def test_nothing_is_needed(self):
         self.assertEqual(minimiser.ddmin(list(range(5)), lambda lists: [True for _ in lists]), [])
 
+    def test_nothing_is_tried_after_the_time(self):
+        late = minimiser.Minimiser(None)
+        late.end = 0
+        self.assertEqual(late._hold(["one", "other"], "key"), [False, False])  # pylint: disable=protected-access
+
 
 class AllowedTest(unittest.TestCase):
     """The list is narrow, and what it covers is what it says."""
