@@ -20,12 +20,15 @@ pub struct Error {
     pub hint: Option<String>,
     /// What mends it mechanically; `None` where there is no one right way.
     pub fix: Option<Box<DiagnosticFix>>,
+    /// What the word at `span` may be, where a table says it; a name that ends with `=` takes a value.
+    pub choices: Vec<String>,
 }
 
 impl Error {
     /// An error that forbids the start.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { level: LevelName::Emerg, message: message.into(), span: None, hint: None, fix: None }
+        let message = message.into();
+        Self { level: LevelName::Emerg, message, span: None, hint: None, fix: None, choices: Vec::new() }
     }
 
     /// A warning: it is shown, and the configuration is used.
@@ -46,6 +49,13 @@ impl Error {
     /// Sets the hint: how to correct it, shown in a line of its own below the source line.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Sets what the word may be instead, and hints at the nearest of `choices`, if `word` may be one of them with a typing
+    /// error.
+    pub fn choices<'a>(self, word: &str, choices: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let error = self.hint_nearest(word, choices.clone());
+        Self { choices: choices.map(str::to_owned).collect(), ..error }
     }
 
     /// Hints at the nearest of `names`, if `name` may be one of them with a typing error.

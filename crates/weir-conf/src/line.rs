@@ -148,6 +148,15 @@ impl<'a> LineCx<'a> {
         self.fail_arg(i, format!("invalid parameter \"{}\"", self.arg(i)))
     }
 
+    /// The error `invalid parameter "y"` at argument `i`, from 0, where only one of `choices` may be.
+    pub fn unknown_parameter<'c>(
+        &self,
+        i: usize,
+        choices: impl Iterator<Item = &'c str> + Clone,
+    ) -> Error {
+        self.invalid_parameter(i).choices(self.arg(i), choices)
+    }
+
     /// Warns at the directive and goes on.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.warnings.push(Error::warning(message).at(self.line.name.span));
@@ -184,7 +193,7 @@ impl<'a> LineCx<'a> {
             let (value, name) = (self.arg(0), self.name());
             let message =
                 format!("invalid value \"{value}\" in \"{name}\" directive, it must be \"on\" or \"off\"");
-            return Err(self.fail_arg(0, message));
+            return Err(Error { choices: vec!["on".to_owned(), "off".to_owned()], ..self.fail_arg(0, message) });
         };
         self.once(slot, value)
     }
@@ -376,8 +385,7 @@ impl<'a> LineCx<'a> {
         if let Some((_, value)) = values.iter().find(same) {
             return Ok(*value);
         }
-        let error = self.invalid_value(i);
-        Err(error.hint_nearest(self.arg(i), values.iter().map(|(name, _)| *name)))
+        Err(self.invalid_value(i).choices(self.arg(i), values.iter().map(|(name, _)| *name)))
     }
 
     fn value<T: TextValue>(&self, i: usize) -> Result<T> {

@@ -5,10 +5,12 @@
 //! built a configuration ([`collect`]) and passes it with the configuration; the server process, which is another user
 //! by then, builds the same from that ([`give`]).
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -101,12 +103,40 @@ pub fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Some(given) = mode().given.as_ref().and_then(|given| given.names.get(&key)) {
         return Ok(given.clone());
     }
+    if NAMES_UNASKED.get() {
+        return Ok(vec![SocketAddr::new(stand_in(name), port)]);
+    }
     // Not below the lock: a name server may take its time.
     let found: Vec<SocketAddr> = (name, port).to_socket_addrs()?.collect();
     if let Some(collected) = &mut mode().collected {
         collected.names.insert(key, found.clone());
     }
     Ok(found)
+}
+
+thread_local! {
+    /// Names get stand-ins for addresses: see [`without_name_servers`].
+    static NAMES_UNASKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `build` without asking a name server: each name has an address that stands for it, another one than other names have.
+/// What is built so is for looking at, not for use. Holds for this thread.
+pub fn without_name_servers<R>(build: impl FnOnce() -> R) -> R {
+    let before = NAMES_UNASKED.replace(true);
+    let result = build();
+    NAMES_UNASKED.set(before);
+    result
+}
+
+/// The loopback address for names that are always its own (RFC 6761 6.3), one of 2001:db8::/32 (RFC 3849) for others.
+fn stand_in(name: &str) -> IpAddr {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if name == "localhost" || name.ends_with(".localhost") {
+        return Ipv4Addr::LOCALHOST.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(hasher.finish())).into()
 }
 
 /// Whether root has started the program. A process that has become another user since, and one that was forked by a
@@ -204,5 +234,18 @@ mod tests {
         assert_eq!(read(&path).expect("given"), b"key");
         drop(given);
         assert!(read(&path).is_err());
+    }
+
+    #[test]
+    fn names_have_stand_ins_where_no_name_server_is_asked() {
+        let found = |name: &str| look_up(name, 80).map(|found| found[0].to_string());
+        without_name_servers(|| {
+            assert_eq!(found("a.invalid").expect("a stand-in"), found("A.invalid.").expect("the same"));
+            assert_ne!(found("a.invalid").expect("a stand-in"), found("b.invalid").expect("another"));
+            assert!(found("a.invalid").expect("a stand-in").starts_with("[2001:db8:"));
+            assert_eq!(found("localhost").expect("known"), "127.0.0.1:80");
+            assert_eq!(found("192.0.2.7").expect("an address"), "192.0.2.7:80");
+        });
+        assert!(found("a.invalid").is_err(), "asked again");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
-    ArgCount, Directive, DirectiveLine, Error, LineCx, Result, parse_number, parse_size, parse_time_ms,
-    parse_time_s,
+    ArgCount, Directive, DirectiveLine, Error, LineCx, NamedParameter, Result, parse_number, parse_size,
+    parse_time_ms, parse_time_s,
 };
 
 use crate::block::balancer_hook::UpstreamDraft;
@@ -245,23 +245,19 @@ pub struct UpstreamConf {
 impl UpstreamConf {
     /// `server address [parameters]`
     fn set_server(&mut self, line: &mut LineCx<'_>) -> Result {
-        let mut model = Peer::plain(weir_rt::net::SockAddr::UNSPECIFIED, line.arg(0));
-        let (mut backup, mut resolve_later, mut service) = (false, false, None);
+        let model = Peer::plain(weir_rt::net::SockAddr::UNSPECIFIED, line.arg(0));
+        let mut draft = ServerDraft { model, backup: false, resolve_later: false, service: None };
         for at in 1..line.args().len() {
-            match line.arg(at) {
-                "resolve" => resolve_later = true,
-                "service=" => return Err(line.fail_arg(at, "service is empty")),
-                text if text.starts_with("service=") => service = text.strip_prefix("service="),
-                _ => parameter(line, at, &mut model, &mut backup)?,
-            }
+            draft.parameter(line, at)?;
         }
+        let ServerDraft { model, backup, resolve_later, service } = draft;
         let missing = self.method.as_ref().filter(|method| !method.is_general()).and_then(|_| {
             if backup { Some("backup") } else { (model.slow_start > 0).then_some("slow_start") }
         });
         if let Some(name) = missing {
             return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
         }
-        let place = match FollowedName::parse(line, resolve_later, service)? {
+        let place = match FollowedName::parse(line, resolve_later, service.as_deref())? {
             Some(named) => ServerPlace::Name(Arc::new(named)),
             None => ServerPlace::Fixed(
                 resolve(line.arg(0), 80).map_err(|message| unresolved(message).at(line.args()[0].span))?,
@@ -485,32 +481,76 @@ fn file_name(name: &str) -> String {
     name.to_ascii_lowercase().chars().map(escaped).collect()
 }
 
-/// One `name=value` of a `server` line.
-fn parameter(line: &LineCx<'_>, at: usize, peer: &mut Peer, backup: &mut bool) -> Result {
-    let text = line.bytes(at);
-    let invalid = || line.invalid_parameter(at);
-    let (name, value) = match text.iter().position(|byte| *byte == b'=') {
-        Some(cut) => (&text[..cut], Some(&text[cut + 1..])),
-        None => (text, None),
-    };
-    let number = || value.and_then(parse_number).and_then(|n| u32::try_from(n).ok()).ok_or_else(invalid);
-    match (name, value) {
-        (b"weight", Some(_)) => peer.weight = Some(number()?).filter(|n| *n > 0).ok_or_else(invalid)?,
-        (b"max_conns", Some(_)) => peer.max_conns = number()?,
-        (b"max_fails", Some(_)) => peer.max_fails = number()?,
-        (b"fail_timeout", Some(value)) => peer.fail_timeout = parse_time_s(value).ok_or_else(invalid)?,
-        (b"backup", None) => *backup = true,
-        (b"slow_start", Some(value)) => peer.slow_start = parse_time_ms(value).ok_or_else(invalid)?,
-        (b"route", Some(value)) => peer.route = String::from_utf8_lossy(value).into(),
-        (b"bind", Some(value)) => {
-            let text = std::str::from_utf8(value).ok().filter(|text| !text.is_empty());
-            peer.bind = text.and_then(server_list::local).ok_or_else(invalid)?;
+/// What a `server` line says.
+struct ServerDraft {
+    model: Peer,
+    backup: bool,
+    resolve_later: bool,
+    service: Option<String>,
+}
+
+impl ServerDraft {
+    /// Records argument `at`.
+    fn parameter(&mut self, line: &LineCx<'_>, at: usize) -> Result {
+        let Some((parameter, value)) = ServerParameter::find(&SERVER_PARAMETERS, line.bytes(at)) else {
+            return Err(line.unknown_parameter(at, ServerParameter::names(&SERVER_PARAMETERS)));
+        };
+        if parameter.name == "service=" && value.is_empty() {
+            return Err(line.fail_arg(at, "service is empty"));
         }
-        (b"drain", None) => peer.drain = true,
-        (b"down", None) => peer.down = true,
-        _ => return Err(invalid()),
+        (parameter.set)(self, value).ok_or_else(|| line.invalid_parameter(at))
     }
-    Ok(())
+}
+
+/// `None`: the value is invalid.
+type ServerParameter = NamedParameter<fn(&mut ServerDraft, &[u8]) -> Option<()>>;
+
+/// What may follow the address of a `server`.
+const SERVER_PARAMETERS: [ServerParameter; 12] = [
+    ServerParameter::new("weight=", |draft, value| {
+        draft.model.weight = number(value).filter(|n| *n > 0)?;
+        Some(())
+    }),
+    ServerParameter::new("max_conns=", |draft, value| number(value).map(|n| draft.model.max_conns = n)),
+    ServerParameter::new("max_fails=", |draft, value| number(value).map(|n| draft.model.max_fails = n)),
+    ServerParameter::new("fail_timeout=", |draft, value| {
+        parse_time_s(value).map(|seconds| draft.model.fail_timeout = seconds)
+    }),
+    ServerParameter::new("backup", |draft, _| {
+        draft.backup = true;
+        Some(())
+    }),
+    ServerParameter::new("down", |draft, _| {
+        draft.model.down = true;
+        Some(())
+    }),
+    ServerParameter::new("resolve", |draft, _| {
+        draft.resolve_later = true;
+        Some(())
+    }),
+    ServerParameter::new("service=", |draft, value| {
+        draft.service = Some(String::from_utf8_lossy(value).into_owned());
+        Some(())
+    }),
+    ServerParameter::new("route=", |draft, value| {
+        draft.model.route = String::from_utf8_lossy(value).into();
+        Some(())
+    }),
+    ServerParameter::new("slow_start=", |draft, value| {
+        parse_time_ms(value).map(|ms| draft.model.slow_start = ms)
+    }),
+    ServerParameter::new("drain", |draft, _| {
+        draft.model.drain = true;
+        Some(())
+    }),
+    ServerParameter::new("bind=", |draft, value| {
+        let text = std::str::from_utf8(value).ok().filter(|text| !text.is_empty())?;
+        server_list::local(text).map(|bind| draft.model.bind = bind)
+    }),
+];
+
+fn number(value: &[u8]) -> Option<u32> {
+    parse_number(value).and_then(|n| u32::try_from(n).ok())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod comparison;
 mod embed;
 pub mod lsp;
 pub mod modules;

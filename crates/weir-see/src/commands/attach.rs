@@ -14,12 +14,12 @@ use crate::responses::trace::json;
 use crate::source::scale;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption::new("-n", "N", "the next N requests instead of one"),
+    CommandOption::new("-n", "N", "number of requests (default: 1)"),
     CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
-    CommandOption::new("--save", "FILE", "with --avg: into this file, for weir diff"),
+    CommandOption::new("--save", "FILE", "with --avg: write the mean to FILE, for weir diff"),
     CommandOption::new("--match", "WORDS", "which requests: /path, path=, method=, status=5xx, over=20ms"),
-    CommandOption::new("-t", "TIME", "how long at most: 1m without"),
-    CommandOption::new("--list", "", "which functions would be probed, and for what"),
+    CommandOption::new("-t", "TIME", "longest time (default: 1m)"),
+    CommandOption::new("--list", "", "list the functions that would be probed, and why"),
 ];
 
 pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {

@@ -12,17 +12,17 @@ use crate::symbols::{BareAddresses, SymbolSource};
 use weir_http::json::escape;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption::new("--over", "TIME", "those that lasted this long"),
-    CommandOption::new("-n", "N", "the last so many"),
-    CommandOption::new("--follow", "", "and all that come, until Ctrl-C"),
+    CommandOption::new("--over", "TIME", "only those of at least TIME"),
+    CommandOption::new("-n", "N", "only the last N"),
+    CommandOption::new("--follow", "", "go on with new ones until Ctrl-C"),
     RAW,
-    CommandOption::new("--blame", "", "instead: which locations make which others wait inside the loop"),
+    CommandOption::new("--blame", "", "show which locations make others wait inside the loop"),
 ];
 
 const RAW: CommandOption = CommandOption::new(
     "--raw",
     "",
-    "native code by its addresses, as the server sends them: reads no symbols",
+    "show native code as addresses, without reading symbols",
 );
 
 /// Of `weir bt`.

@@ -10,14 +10,14 @@ pub(super) const CHOICES: &[CommandOption] = &[FAIL_OVER, WAIT, SAME];
 
 /// What makes a comparison fail.
 pub(super) const FAIL_OVER: CommandOption =
-    CommandOption::new("--fail-over", "SHARE", "exit with 1 if B takes surely more than this beyond A: 3%");
+    CommandOption::new("--fail-over", "SHARE", "exit with 1 if B takes more than A by at least SHARE, such as 3%, beyond doubt");
 /// Which times are compared.
-pub(super) const WAIT: CommandOption = CommandOption::new("--wait", "", "compare waiting instead of running");
+pub(super) const WAIT: CommandOption = CommandOption::new("--wait", "", "compare waiting times instead of running times");
 /// What is one line though it has two names.
 pub(super) const SAME: CommandOption = CommandOption::new(
     "--same",
     "A=B",
-    "the module A of A and the module B of B are one line; several with commas",
+    "compare A's module A with B's module B; commas separate several pairs",
 );
 
 pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {

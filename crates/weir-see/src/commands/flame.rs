@@ -14,27 +14,27 @@ use crate::raw_stacks::RawStacks;
 use crate::symbols::ProcessSymbols;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption::new("-t", "TIME", "how long is recorded: 10s without"),
+    CommandOption::new("-t", "TIME", "how long to record (default: 10s)"),
     CommandOption::new(
         "--last",
         "",
-        "cpu: the time before, out of what is always sampled, instead of the time to come",
+        "cpu: the last seconds, from the samples that are always taken",
     ),
-    CommandOption::new("--hz", "N", "cpu: samples per second of CPU time: 99 without"),
+    CommandOption::new("--hz", "N", "cpu: samples per second of CPU time (default: 99)"),
     CommandOption::new(
         "-o",
         "FORMAT",
-        "svg, html, folded, pprof, firefox, speedscope or json; or a file named after one",
+        "svg, html, folded, pprof, firefox, speedscope or json, or a file with such a suffix",
     ),
-    CommandOption::new("--route", "LOCATION", "requests of this location only"),
-    CommandOption::new("--phase", "PHASE", "what happens in this phase only"),
+    CommandOption::new("--route", "LOCATION", "only requests of this location"),
+    CommandOption::new("--phase", "PHASE", "only this phase"),
     MATCH,
     CommandOption::new(
         "--from",
         "FILE",
-        "stacks that --raw wrote before, - for standard input; asks no server",
+        "draw stacks that --raw wrote (- for standard input); no server is asked",
     ),
-    CommandOption::new("--raw", "", "stacks as the server sends them"),
+    CommandOption::new("--raw", "", "write the stacks as the server sends them"),
 ];
 
 pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {

@@ -45,7 +45,7 @@ pub struct CommandExample {
 
 /// What every command takes that asks a server.
 pub(crate) const SERVER_OPTIONS: &[CommandOption] = &[
-    CommandOption::new("--json", "", "for programs: JSON, times in nanoseconds"),
+    CommandOption::new("--json", "", "JSON for programs, with times in nanoseconds"),
     CommandOption::new("-c", "FILE", "the server's configuration file"),
     CommandOption::new("-p", "PREFIX", "the server's prefix"),
     CommandOption::new("--socket", "FILE", "its control socket, instead of -c and -p"),
@@ -100,7 +100,7 @@ impl CommandHelp {
         let options: String = self.all_options().map(CommandOption::text).collect();
         let mut out = format!("usage: weir {} {}", self.name, self.words).trim_end().to_owned();
         out.push_str(if options.is_empty() { "\n\n" } else { " [options]\n\n" });
-        out.push_str(&filled(self.about));
+        out.push_str(&filled("", self.about));
         if !options.is_empty() {
             write!(out, "{}\n{options}", style.heading("\noptions:")).expect("writing to a String");
         }
@@ -109,7 +109,8 @@ impl CommandHelp {
             out.push('\n');
         }
         for example in self.examples {
-            writeln!(out, "  {}\n      {}", example.line, example.about).expect("writing to a String");
+            writeln!(out, "  {}", example.line).expect("writing to a String");
+            out.push_str(&filled("      ", example.about));
         }
         out
     }
@@ -120,7 +121,7 @@ impl CommandHelp {
             json.key("name").text(self.name);
             json.key("words").text(self.words);
             json.key("summary").text(self.summary());
-            json.key("about").text(&filled(self.about).trim_end().replace('\n', " "));
+            json.key("about").text(self.about);
             json.key("asks_server").raw(self.asks_server);
             json.key("options").list(|json| self.all_options().for_each(|option| option.json(json)));
             json.key("examples").list(|json| {
@@ -153,7 +154,7 @@ impl CommandOption {
     /// Its line in the help of its command.
     fn text(&self) -> String {
         let name = format!("{} {}", self.name, self.value);
-        format!("  {:<18} {}\n", name.trim_end(), self.about)
+        filled(&format!("  {:<18} ", name.trim_end()), self.about)
     }
 
     /// The option as an object.
@@ -200,23 +201,30 @@ impl TextStyle {
     }
 }
 
-/// `text` in lines of at most 100 letters.
-fn filled(text: &str) -> String {
-    let mut out = String::new();
-    let mut line = String::new();
+/// `text` in lines of at most 80 columns. The first begins with `start`, others with as many spaces.
+#[must_use]
+pub fn filled(start: &str, text: &str) -> String {
+    let indent = start.chars().count();
+    let (mut out, mut column) = (start.to_owned(), indent);
     for word in text.split_whitespace() {
-        if line.len() + word.len() > 100 {
-            out.push_str(line.trim_end());
+        let length = word.chars().count();
+        if column + length > COLUMNS && column > indent {
+            out.truncate(out.trim_end().len());
             out.push('\n');
-            line.clear();
+            out.push_str(&" ".repeat(indent));
+            column = indent;
         }
-        line.push_str(word);
-        line.push(' ');
+        out.push_str(word);
+        out.push(' ');
+        column += length + 1;
     }
-    out.push_str(line.trim_end());
+    out.truncate(out.trim_end().len());
     out.push('\n');
     out
 }
+
+/// Those of a terminal.
+const COLUMNS: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -239,6 +247,15 @@ mod tests {
         assert!(text.ends_with("\nexamples:\n  weir trace /\n      the next request of /\n"), "{text}");
         assert!(HELP.text(TextStyle::Terminal).contains("\n\x1b[1mexamples:\x1b[0m\n"));
         assert_eq!(HELP.summary(), "Shows it");
+    }
+
+    #[test]
+    fn lines_have_at_most_80_columns() {
+        let text = filled("  -n N  ", &"word ".repeat(40));
+        assert!(text.lines().all(|line| line.len() <= 80) && text.lines().count() == 3, "{text}");
+        assert!(text.starts_with("  -n N  word") && text.contains("word\n        word"), "{text}");
+        assert_eq!(filled("a ", &"b".repeat(90)), format!("a {}\n", "b".repeat(90)));
+        assert_eq!(filled("a ", ""), "a\n");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 pub use control_calls::print_as_is;
-pub use help::{CommandExample, CommandHelp, CommandOption, TextStyle};
+pub use help::{CommandExample, CommandHelp, CommandOption, TextStyle, filled};
 pub use options::CommandLine;
 pub use selector::{LocateSocket, ServerSelector};
 use table::COMMANDS;

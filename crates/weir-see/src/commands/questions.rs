@@ -16,13 +16,13 @@ pub(super) const MATCH: CommandOption = CommandOption::new(
 /// `weir trace`
 pub(super) const TRACE: &[CommandOption] = &[
     MATCH,
-    CommandOption::new("-n", "N", "how many; one without"),
-    CommandOption::new("--avg", "N", "the mean of so many requests instead of each"),
-    CommandOption::new("--save", "FILE", "with --avg: into this file, for weir diff"),
-    CommandOption::new("--flow", "", "every boundary by itself, in order"),
-    CommandOption::new("--once", "", "the next one: what happens without options"),
-    CommandOption::new("--sites", "", "the figures of every site since the server began"),
-    CommandOption::new("--level", "LEVEL", "as weir profile level"),
+    CommandOption::new("-n", "N", "number of requests (default: 1)"),
+    CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
+    CommandOption::new("--save", "FILE", "with --avg: write the mean to FILE, for weir diff"),
+    CommandOption::new("--flow", "", "list every step in order, not a tree of sums"),
+    CommandOption::new("--once", "", "the next request (the default)"),
+    CommandOption::new("--sites", "", "totals of each phase, handler and filter since the server began"),
+    CommandOption::new("--level", "LEVEL", "set the level, as weir profile level does"),
 ];
 
 pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -61,7 +61,7 @@ fn save(
 }
 
 /// `weir slow`
-pub(super) const SLOW: &[CommandOption] = &[MATCH, CommandOption::new("-n", "N", "how many; 20 without")];
+pub(super) const SLOW: &[CommandOption] = &[MATCH, CommandOption::new("-n", "N", "number of requests (default: 20)")];
 
 pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     let question = matching(asked, ControlQuestion::new("slow"))?;
@@ -70,7 +70,7 @@ pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), 
 
 /// `weir explain`
 pub(super) const EXPLAIN: &[CommandOption] =
-    &[CommandOption::new("--flow", "", "every boundary by itself, in order")];
+    &[CommandOption::new("--flow", "", "list every step in order, not a tree of sums")];
 
 pub(super) fn explain(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
@@ -82,7 +82,7 @@ pub(super) fn explain(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(
 
 /// `weir profile`
 pub(super) const PROFILE: &[CommandOption] =
-    &[CommandOption::new("--for", "TIME", "then as before: 30s, 10m; for good without")];
+    &[CommandOption::new("--for", "TIME", "restore the level after TIME, such as 10m (default: never)")];
 
 pub(super) fn profile(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;
@@ -103,8 +103,8 @@ pub(super) fn profile(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(
 
 /// `weir reqs`
 pub(super) const REQS: &[CommandOption] = &[
-    CommandOption::new("--over", "TIME", "those that have lasted this long"),
-    CommandOption::new("-n", "N", "how many at most"),
+    CommandOption::new("--over", "TIME", "only those in flight for at least TIME"),
+    CommandOption::new("-n", "N", "at most N requests"),
 ];
 
 pub(super) fn reqs(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -128,8 +128,8 @@ pub(super) fn dict(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), 
 
 /// `weir queue`
 pub(super) const QUEUE: &[CommandOption] = &[
-    CommandOption::new("-t", "TIME", "watch for how long: 1s without"),
-    CommandOption::new("--all", "", "what was noted since the server began, instead of watching"),
+    CommandOption::new("-t", "TIME", "how long to watch (default: 1s)"),
+    CommandOption::new("--all", "", "totals since the server began, without watching"),
 ];
 
 pub(super) fn queue(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
@@ -140,7 +140,7 @@ pub(super) fn queue(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
 }
 
 /// `weir use`
-pub(super) const USE: &[CommandOption] = &[CommandOption::new("-t", "TIME", "over how long: 1s without")];
+pub(super) const USE: &[CommandOption] = &[CommandOption::new("-t", "TIME", "how long to measure (default: 1s)")];
 
 pub(super) fn usage(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;

@@ -10,14 +10,14 @@ use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption::new("-t", "TIME", "how long: 10s without"),
+    CommandOption::new("-t", "TIME", "how long (default: 10s)"),
     CommandOption::new(
         "--next",
         "",
-        "every request of the time to come, instead of those that were retained of the time before",
+        "all requests of the next seconds, not the retained ones of the last",
     ),
-    CommandOption::new("-o", "FILE", "where to: weir.pftrace without; - for standard output"),
-    CommandOption::new("--last-crash", "", "what a server process that crashed has left behind"),
+    CommandOption::new("-o", "FILE", "the output file (default: weir.pftrace); - for standard output"),
+    CommandOption::new("--last-crash", "", "the record that a crashed server process left"),
     MATCH,
 ];
 

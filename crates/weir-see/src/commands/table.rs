@@ -8,8 +8,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "trace",
             "[URL]",
-            "Shows the next matching requests as trees of where their time went. Every phase, handler and filter is \
-             listed with its running time, what it waited for, and the bytes that went through it.",
+            "Shows the next matching requests as trees of times. Each phase, handler and filter has a line: how long \
+             it ran, what it waited for and how long, and the bytes that went through it.",
             questions::TRACE,
             &[
                 CommandExample::new("weir trace", "the next request, whatever it is"),
@@ -25,7 +25,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "slow",
             "[URL]",
-            "Lists the slowest requests whose trees were retained. The id is what `weir explain` takes.",
+            "Lists the slowest requests whose trees were retained. `weir explain ID` shows the tree of one of them.",
             questions::SLOW,
             &[
                 CommandExample::new("weir slow", "the twenty slowest of late"),
@@ -39,9 +39,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "compare",
             "A B",
-            "Compares two sides on the same traffic, in rounds: the mean tree of each, and the difference of each node \
-             with its 95% interval. A and B are two paths of one server (or other words for --match), or the \
-             configurations, prefixes or control sockets of two servers.",
+            "Compares two sides under the same traffic, in rounds. It prints the mean tree of each side, and the \
+             difference of each node with its 95% interval. A and B are two paths of one server (or other words for \
+             --match), or the configurations, prefixes or control sockets of two servers.",
             compare::CHOICES,
             &[
                 CommandExample::new(
@@ -58,8 +58,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "diff",
             "A.json B.json",
-            "Compares two averages that `weir trace --avg N --save FILE` saved, node by node, each difference with its \
-             95% interval. With --fail-over it is a gate for builds.",
+            "Compares two saved averages node by node. Each difference has its 95% interval. `weir trace --avg N \
+             --save FILE` saves an average. With --fail-over the exit status says whether B is slower, for use in a \
+             build.",
             diff::CHOICES,
             &[
                 CommandExample::new("weir diff before.json after.json", "what takes longer, and what less"),
@@ -76,7 +77,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "explain",
             "ID",
-            "Shows the tree of a retained request. ID is its `$request_id`, or the beginning of it.",
+            "Shows the tree of a retained request. ID is the request's `$request_id`, or the beginning of it.",
             questions::EXPLAIN,
             &[CommandExample::new("weir explain 5f3a", "the request whose id begins so, see weir slow")],
         )
@@ -87,8 +88,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "top",
             "[routes|phases|modules|workers|upstreams]",
-            "Shows what the server does right now, as a table that is redrawn every second. Figures are of the \
-             last interval; CPU and waiting times are per request.",
+            "Shows what the server does now, once a second. The table has the figures of the last interval; CPU and \
+             waiting times are per request.",
             top::CHOICES,
             &[
                 CommandExample::new("weir top", "by location, until Ctrl-C"),
@@ -102,9 +103,10 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "flame",
             "[cpu|wait|wall|alloc|gc|jit]",
-            "Draws a flame graph of the next seconds. cpu is what runs, by samples; wait is what requests wait for and \
-             wall both, by the marks of every request; alloc is what Lua allocates, in bytes, gc its collector and jit \
-             its compiler. Frames are location, phase, module, functions and lines of Lua.",
+            "Draws a flame graph of the next seconds. `cpu` shows what runs, by samples. `wait` shows what requests \
+             wait for, and `wall` both, by the marks of every request. `alloc` shows what Lua allocates, in bytes, \
+             `gc` its collector and `jit` its compiler. Frames are locations, phases, modules, functions and lines of \
+             Lua.",
             flame::CHOICES,
             &[
                 CommandExample::new("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
@@ -118,8 +120,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "record",
             "[URL]",
-            "Writes what the workers did in the last seconds as a timeline for Perfetto: threads with what they ran, \
-             requests with their phases, filters and waits, and blocked loops.",
+            "Writes the last seconds as a timeline for Perfetto. It has the threads with what they ran, the requests \
+             with their phases, filters and waits, and the times when a loop was blocked.",
             record::CHOICES,
             &[CommandExample::new(
                 "weir record -t 5s -o now.pftrace",
@@ -133,8 +135,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "attach",
             "PID [URL]",
-            "Shows requests of a running nginx as trees, from outside: phases, handlers and filters by their modules, with \
-             what each took. Needs root, or CAP_PERFMON and CAP_SYS_PTRACE; nothing is left in nginx when it ends.",
+            "Shows requests of a running nginx as trees. A tree lists phases, handlers and filters by their modules, \
+             with the time of each. The command needs root, or CAP_PERFMON and CAP_SYS_PTRACE. It leaves nothing in \
+             nginx when it ends.",
             attach::CHOICES,
             &[
                 CommandExample::new("weir attach 1234", "the next request of that worker process"),
@@ -148,8 +151,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "blocked",
             "",
-            "Lists the times a worker's loop was blocked: how long, in which request, phase and module, what the \
-             thread did, and which requests had to wait for it.",
+            "Lists the times when a worker's loop was blocked. A line says for how long, in which request, phase and \
+             module, what the thread did, and which requests had to wait.",
             blocked::CHOICES,
             &[
                 CommandExample::new("weir blocked --over 50ms", "only those of at least 50 ms"),
@@ -163,8 +166,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "bt",
             "[WORKER]",
-            "Shows the stack that a worker has at this moment, or all of them: Rust, C and Lua with lines. Works while \
-             workers are stuck.",
+            "Shows the present stack of a worker, or of all of them. It has frames of Rust, C and Lua with their \
+             lines. It works while workers are stuck.",
             blocked::OF_STACKS,
             &[CommandExample::new("weir bt 0", "the stack of the first worker")],
         )
@@ -175,11 +178,11 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "lua",
             "gc|heap|objects|tables|jit|timers|traps",
-            "Shows the Lua VMs of the workers, or runs a Lua program (\"weir lua FILE\", see \"weir lua -h\"). gc is what \
-             their time goes to: interpreter, compiled code, collector, compiler; heap their memory; objects what that \
-             consists of, tables the biggest ones and what holds them; jit the places where the compiler gave up, and why; \
-             timers those that wait or run, and their functions; traps the globals that scripts have written and the \
-             calls that blocked their worker.",
+            "Shows the Lua VMs of the workers, or runs a Lua program. `weir lua -h` describes the second form. `gc` \
+             shows the time of interpreter, compiled code, collector and compiler; `heap` the memory; `objects` what \
+             the memory consists of; `tables` the biggest tables, and what holds them; `jit` where the compiler gave \
+             up, and why; `timers` those that wait or run, with their functions; `traps` the globals that scripts \
+             have written and the calls that blocked a worker.",
             &[],
             &[
                 CommandExample::new("weir lua heap", "the memory of the workers' Lua VMs"),
@@ -194,7 +197,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "dict",
             "",
-            "Shows the shared dictionaries: size, entries, and how long writers waited for one another.",
+            "Shows the shared dictionaries: size, entries, waits. A wait is the time that one writer waited for \
+             another.",
             &[],
             &[CommandExample::new("weir dict", "all dictionaries of lua_shared_dict")],
         )
@@ -205,8 +209,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "reqs",
             "",
-            "Lists the requests in flight, oldest first: where they are and what they wait for. Works while workers \
-             are stuck.",
+            "Lists the requests in flight, oldest first. A line says where a request is and what it waits for. It \
+             works while workers are stuck.",
             questions::REQS,
             &[CommandExample::new("weir reqs --over 1s", "those that have lasted a second or more")],
         )
@@ -217,8 +221,8 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "queue",
             "",
-            "Shows how long connections waited to be accepted and requests waited in their sockets, which no log of \
-             the server itself shows.",
+            "Shows waits that no log of the server shows. Connections wait to be accepted, and requests wait in their \
+             sockets to be read.",
             questions::QUEUE,
             &[CommandExample::new("weir queue -t 10s", "of the next ten seconds")],
         )
@@ -229,7 +233,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "use",
             "",
-            "Shows utilisation, saturation and errors of each resource over the next second.",
+            "Shows utilisation, saturation and errors by resource. It measures for a second, or as long as -t says.",
             questions::USE,
             &[CommandExample::new("weir use -t 5s", "over five seconds")],
         )
@@ -240,7 +244,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "doctor",
             "",
-            "Says which of these commands work fully on this machine and with this server, and why not the rest.",
+            "Says which commands work fully here, and why not the rest. It tries the machine and the running server.",
             doctor::CHOICES,
             &[CommandExample::new("weir doctor", "a line for each thing that was checked")],
         )
@@ -251,9 +255,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "profile",
             "level off|sampled|full | handshakes on|off",
-            "Changes how much is recorded, or says how much is. 0, 1 and 2 mean off, sampled and full; `--for` \
-             restores the level after that time. With `handshakes on` those of TLS are timed by the CPU time of the \
-             worker's thread, too (`weir trace --sites`: tls_cpu), for two system calls each time one goes on.",
+            "Shows or changes how much is recorded. 0, 1 and 2 mean off, sampled and full. `--for` restores the level \
+             after that time. `handshakes on` also measures the CPU time of TLS handshakes (`weir trace --sites`: \
+             tls_cpu), with two system calls for each step of a handshake.",
             questions::PROFILE,
             &[
                 CommandExample::new("weir profile", "the level of each worker"),

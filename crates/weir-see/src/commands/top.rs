@@ -10,9 +10,9 @@ use super::visible::{visible, visible_line};
 use crate::control::protocol::{ControlQuestion, FrameKind};
 
 pub(super) const CHOICES: &[CommandOption] = &[
-    CommandOption::new("-b", "", "one table, then end; what happens when the output is no terminal"),
-    CommandOption::new("-d", "TIME", "between two tables: 1s without; 0 is one of all time"),
-    CommandOption::new("-n", "N", "so many tables, then end"),
+    CommandOption::new("-b", "", "print one table and exit (the default if the output is no terminal)"),
+    CommandOption::new("-d", "TIME", "time between tables (default: 1s); 0: one table since the server began"),
+    CommandOption::new("-n", "N", "exit after N tables"),
 ];
 
 pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {

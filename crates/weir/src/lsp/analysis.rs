@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use weir_conf::{ConfFiles, ConfTree, Error, LevelName, LoadFailure, Span, TextEdit, load, read_one};
 
+use weir_engine::privileged::without_name_servers;
 use weir_http::json::JsonWriter;
 
 use super::place::EditorRange;
@@ -45,7 +46,9 @@ impl Analysis {
     fn whole(main: &Path, files: &dyn ConfFiles) -> Analysis {
         let prefix = prefix_of(main);
         let loaded = load(main, &prefix, files, is_lua_block, None);
-        let ConfFindings { configuration, mut found, tree } = ConfFindings::of(loaded, prefix);
+        // An editor does not wait for name servers at each keystroke.
+        let findings = without_name_servers(|| ConfFindings::of(loaded, prefix));
+        let ConfFindings { configuration, mut found, tree } = findings;
         if configuration.is_some_and(|configuration| !configuration.main.events) {
             found.push(Error::new("no \"events\" section in configuration"));
         }

@@ -4,6 +4,7 @@ use weir_conf::{ConfTree, Contexts, DirectiveLine};
 use weir_http::json::JsonWriter;
 
 use super::cursor::CursorLine;
+use super::parser_words::parser_words;
 use super::place::EditorRange;
 use super::reference;
 
@@ -48,7 +49,7 @@ pub(super) fn complete(
         }
         return (Vec::new(), 0);
     }
-    (values(&line.words[0], here), length(&line.word))
+    (values(line, here), length(&line.word))
 }
 
 fn directives(here: Contexts) -> Vec<CompletionItem> {
@@ -64,16 +65,21 @@ fn directives(here: Contexts) -> Vec<CompletionItem> {
     if here == Contexts::NONE { Vec::new() } else { rows.map(item).collect() }
 }
 
-fn values(name: &str, here: Contexts) -> Vec<CompletionItem> {
-    let Some(row) = reference::directive(name, here) else { return Vec::new() };
-    let item = |value: &'static str| CompletionItem {
-        label: value.to_owned(),
-        insert: value.to_owned(),
+/// The words that the parser's tables have here; where it has none, those of the syntax.
+fn values(line: &CursorLine, here: Contexts) -> Vec<CompletionItem> {
+    let Some(row) = reference::directive(&line.words[0], here) else { return Vec::new() };
+    let mut values = parser_words(&line.words, &row.row, here);
+    if values.is_empty() {
+        values = row.values().into_iter().map(str::to_owned).collect();
+    }
+    let item = |value: String| CompletionItem {
+        label: value.clone(),
+        insert: value,
         kind: CompletionKind::Value,
         detail: row.row.syntax.lines().next().unwrap_or_default().to_owned(),
         text: String::new(),
     };
-    row.values().into_iter().map(item).collect()
+    values.into_iter().map(item).collect()
 }
 
 /// Variables of the modules, and of the configuration, written between `open` and `close`.
@@ -173,6 +179,12 @@ mod tests {
         let (items, _) = complete(&line, None, None);
         let insert = |label| items.iter().find(|item| item.label == label).map(|item| item.insert.as_str());
         assert_eq!((insert("$host"), insert("$http_NAME")), (Some("${host}"), Some("${http_")));
+        let (found, length) = labels("http { server { listen 80 ssl re");
+        assert!(found.contains(&"reuseport".to_owned()) && found.contains(&"backlog=".to_owned()), "{found:?}");
+        assert!(!found.contains(&"default".to_owned()), "{found:?}");
+        assert_eq!(length, 2);
+        let (found, _) = labels("upstream a { server 127.0.0.1:80 we");
+        assert!(found.contains(&"weight=".to_owned()) && found.contains(&"backup".to_owned()), "{found:?}");
         assert_eq!(labels("gzip o"), (vec!["on".to_owned(), "off".to_owned()], 1));
         assert_eq!(labels("add_header a $b/c").0.len(), 0);
     }

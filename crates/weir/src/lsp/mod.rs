@@ -6,6 +6,7 @@
 mod analysis;
 mod completion;
 mod cursor;
+mod parser_words;
 mod place;
 mod questions;
 mod reference;

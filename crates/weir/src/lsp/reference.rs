@@ -5,6 +5,7 @@ use weir_engine::conf::absent::ABSENT_FEATURES;
 use weir_engine::conf::build::STRUCTURE;
 use weir_engine::plan::variable::VariableSource;
 
+use crate::comparison::NginxComparison;
 use crate::modules::MODULES;
 
 /// A row, with its module's name.
@@ -69,8 +70,9 @@ impl ReferenceRow {
             out.push_str(&format!("\n- Default: `{} {}`", self.row.name, default.replace('\n', "`, `")));
         }
         out.push_str(&format!(
-            "\n- Context: {}\n- Module: {}\n",
+            "\n- Context: {}\n- Compared with nginx: {}\n- Module: {}\n",
             contexts.to_string().replace('"', "`"),
+            NginxComparison::of(&self.row).about(),
             self.module
         ));
         if !example.is_empty() {
@@ -182,6 +184,7 @@ mod tests {
             "```nginx\ngzip on | off;\n```",
             "- Default: `gzip off`",
             "- Context: `http`, `server`",
+            "- Compared with nginx: the same",
             "- Module: gzip",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use weir_conf::nearest;
 use weir_http::json::JsonWriter;
-use weir_see::commands::{CommandLine, CommandOption, TextStyle};
+use weir_see::commands::{CommandLine, CommandOption, TextStyle, filled};
 
 use super::{all_help, print};
 use crate::version;
@@ -61,12 +61,12 @@ fn text(style: TextStyle) -> String {
     writeln!(out, "{}", style.heading("\nOptions:")).expect("writing to a String");
     for option in OPTIONS {
         let name = format!("{} {}", option.name, option.value);
-        writeln!(out, "  {:<14}: {}", name.trim_end(), option.about).expect("writing to a String");
+        out.push_str(&filled(&format!("  {:<14}: ", name.trim_end()), option.about));
     }
     writeln!(out, "{}", style.heading("\nCommands (\"weir help COMMAND\" shows more):"))
         .expect("writing to a String");
     for command in all_help() {
-        writeln!(out, "  weir {:<14} {}", command.name, command.summary()).expect("writing to a String");
+        out.push_str(&filled(&format!("  weir {:<14} ", command.name), command.summary()));
     }
     out
 }
@@ -115,7 +115,7 @@ const OPTIONS: [CommandOption; 13] = [
     CommandOption::new(
         "-c",
         "filename",
-        "set configuration file (-t, -T, -s and commands without it: /etc/weir/weir.conf, if there)",
+        "set configuration file (default of -t, -T, -s and commands: /etc/weir/weir.conf)",
     ),
     CommandOption::new("-g", "directives", "set global directives out of configuration file"),
 ];

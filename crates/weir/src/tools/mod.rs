@@ -63,12 +63,12 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "serve",
             "[DIRECTORY]",
-            "Serves the files of a directory, the current one without DIRECTORY, until Ctrl-C. Names that begin with a dot \
-             are not served. `weir DIRECTORY` does the same.",
+            "Serves the files of a directory until Ctrl-C. Without DIRECTORY that is the current one. Names that \
+             begin with a dot are not served. `weir DIRECTORY` does the same.",
             &[CommandOption::new(
                 "--listen",
                 "ADDRESS",
-                "an address and port, or a port of 127.0.0.1: 8080 without",
+                "an address and port, or a port of 127.0.0.1 (default: 8080)",
             )],
             &[
                 CommandExample::new("weir serve", "the current directory on http://127.0.0.1:8080/"),
@@ -81,8 +81,8 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "init",
             "proxy|static|spa|php|lua|gateway [FILE]",
-            "Writes a configuration to begin with, with comments, to standard output or into a new file. An existing file \
-             is never overwritten.",
+            "Writes a commented configuration to begin with. It goes to standard output, or into a new file. An \
+             existing file is never overwritten.",
             &[],
             &[
                 CommandExample::new("weir init proxy", "shows a reverse proxy"),
@@ -98,36 +98,36 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "explain-config",
             "--url URL",
-            "Says what would become of a request: which address, server and location take it and why, which lines of the \
-             configuration are in force there, and what the response would be. The request goes through the real phases; \
-             nothing is bound, no upstream is asked, no log is written, and no script runs: what cannot be known for that \
-             reason is named.",
+            "Says what would become of a request, without serving it. It names the address, server and location that \
+             take the request and why, the lines of the configuration that apply there, and the response. The request \
+             goes through the real phases. Nothing is bound, no upstream is asked, no log is written, and no script \
+             runs; what can't be known for that reason is named.",
             &[
                 CommandOption::new(
                     "--url",
                     "URL",
-                    "the URL as a browser has it; a word without an option is it, too",
+                    "the URL as a browser has it; --url itself may be omitted",
                 ),
-                CommandOption::new("--method", "METHOD", "the method: GET without"),
+                CommandOption::new("--method", "METHOD", "the method (default: GET)"),
                 CommandOption::new(
                     "--header",
                     "'NAME: VALUE'",
-                    "a field of the request; may be given several times",
+                    "a header field of the request; may be repeated",
                 ),
-                CommandOption::new("--from", "ADDRESS", "the client's address: 192.0.2.1 without"),
+                CommandOption::new("--from", "ADDRESS", "the client's address (default: 192.0.2.1)"),
                 CommandOption::new(
                     "--listen",
                     "ADDRESS",
-                    "the address of a \"listen\" it comes to, where the URL fits several",
+                    "which \"listen\" receives it, where the URL fits several",
                 ),
-                CommandOption::new("--defaults", "", "also shows the directives that no line says"),
-                CommandOption::new("--json", "", "as one JSON object"),
+                CommandOption::new("--defaults", "", "also show the defaults of directives that no line sets"),
+                CommandOption::new("--json", "", "print one JSON object"),
                 CommandOption::new(
                     "-c",
                     "FILE",
-                    "the configuration: /etc/weir/weir.conf without, if it is there",
+                    "the configuration (default: /etc/weir/weir.conf, if it exists)",
                 ),
-                CommandOption::new("-p", "PREFIX", "the prefix: the directory of the configuration without"),
+                CommandOption::new("-p", "PREFIX", "the prefix (default: the configuration's directory)"),
             ],
             &[
                 CommandExample::new(
@@ -150,14 +150,15 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "fmt",
             "[--check] [--diff] FILE...|-",
-            "Formats configuration files: four spaces for each block, one directive a line, one space between words. Words, \
-             quotes, comments and Lua stay as they are written, and so do columns that several lines have in common. A file \
-             with a syntax error is left as it is. `-` is standard input, whose result goes to standard output.",
+            "Formats configuration files. Each block is indented by four spaces, each directive has a line of its \
+             own, and one space separates words. Words, quotes, comments and Lua stay as they are written, and so do \
+             columns that several lines have in common. A file with a syntax error is left as it is. `-` is standard \
+             input; its result goes to standard output.",
             &[
                 CommandOption::new(
                     "--check",
                     "",
-                    "write nothing; name the files that would change, and exit with 1",
+                    "write nothing; list the files that would change, and exit with 1",
                 ),
                 CommandOption::new("--diff", "", "write nothing; show what would change"),
             ],
@@ -173,16 +174,16 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "lsp",
             "",
-            "Serves an editor over the Language Server Protocol on standard input and output: findings as of weir -t, \
-             completion, descriptions, formatting, mendings, definitions.",
+            "Serves an editor over the Language Server Protocol. It uses standard input and output. An editor gets \
+             errors and warnings as of `weir -t`, completion, descriptions, formatting, quick fixes and definitions.",
             &[CommandOption::new(
                 "-c",
                 "FILE",
-                "the main configuration; without it the nearest one that includes the open file",
+                "the main configuration (default: the nearest one that includes the open file)",
             )],
             &[CommandExample::new(
                 "weir lsp",
-                "what an editor starts; docs/guides/editors.md says how to tell it",
+                "an editor starts this: see docs/guides/editors.md",
             )],
         ),
         run: lsp::run,
@@ -192,7 +193,7 @@ static TOOLS: &[ToolCommand] = &[
             "help",
             "[COMMAND]",
             "Shows the help of the program or of a command.",
-            &[CommandOption::new("--json", "", "for programs: all commands with their options and examples")],
+            &[CommandOption::new("--json", "", "JSON for programs: all commands with options and examples")],
             &[
                 CommandExample::new("weir help", "options and commands"),
                 CommandExample::new("weir help trace", "what weir trace takes"),

@@ -50,6 +50,7 @@ async def main(weir, directory):
     at = lsp.Position(line=3, character=3)
     hover = await client.text_document_hover_async(lsp.HoverParams(text_document=document, position=at))
     assert "listen" in hover.contents.value and "Context: `server`" in hover.contents.value, hover
+    assert "Compared with nginx: the same" in hover.contents.value, hover
 
     end = lsp.Position(line=3, character=2)
     completion = await client.text_document_completion_async(
@@ -57,6 +58,13 @@ async def main(weir, directory):
     )
     labels = {item.label for item in completion}
     assert "server_name" in labels and "worker_processes" not in labels, labels
+
+    parameter = lsp.Position(line=3, character=text.splitlines()[3].index("http2"))
+    completion = await client.text_document_completion_async(
+        lsp.CompletionParams(text_document=document, position=parameter)
+    )
+    labels = {item.label for item in completion}
+    assert {"default_server", "reuseport", "backlog="} <= labels and "server_name" not in labels, labels
 
     formatted = await client.text_document_formatting_async(
         lsp.DocumentFormattingParams(

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use weir_test::{Client, TempDir, free_port};
+use weir_test::{Client, TempDir, free_port, require_program};
 
 /// Runs the program with `words` in `directory`.
 fn weir_in(directory: &Path, words: &[&str]) -> Output {
@@ -81,6 +81,46 @@ fn every_command_has_help_with_an_example() {
         assert!(!help.contains('\x1b'), "{help}");
         let (own, _, status) = said(&[name, "--help"]);
         assert!(status == Some(0) && own.starts_with(&format!("usage: weir {name}")), "{own}");
+    }
+}
+
+/// Each command's line in the list, and all of its help, fit a terminal of 80 columns.
+#[test]
+fn help_fits_80_columns() {
+    let (list, _, _) = said(&["help"]);
+    let names: Vec<_> = list.lines().filter_map(|line| line.strip_prefix("  weir ")?.split(' ').next()).collect();
+    for line in list.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let (json, _, _) = said(&["help", "--json"]);
+    let table = weir_http::json::JsonValue::parse(json.as_bytes()).expect("JSON");
+    for command in table.field("commands").and_then(|value| value.list()).expect("a list") {
+        let text = |key: &str| command.field(key).and_then(|value| value.text()).unwrap_or_default();
+        let line = format!("  weir {:<14} {}", text("name"), text("summary"));
+        assert!(names.contains(&text("name")) && list.lines().any(|shown| shown == line), "{line}");
+        let (help, _, _) = said(&[text("name"), "--help"]);
+        // What is typed is not broken.
+        let is_typed = |line: &str| line.starts_with("usage:") || line.starts_with("  weir ");
+        let long = help.lines().find(|line| line.chars().count() > 80 && !is_typed(line));
+        assert_eq!(long, None, "weir {} --help", text("name"));
+    }
+}
+
+/// script(1) gives the program a terminal: headings are bold there, unless `NO_COLOR` is set.
+#[test]
+fn help_is_plain_where_no_color_is_set() {
+    let Some(script) = require_program("script") else { return };
+    let shown = |variable: Option<(&str, &str)>, term: &str| {
+        let mut command = Command::new(&script);
+        command.args(["-qec", concat!(env!("CARGO_BIN_EXE_weir"), " help trace"), "/dev/null"]);
+        command.env_remove("NO_COLOR").env("TERM", term).envs(variable).stdin(Stdio::null());
+        let output = command.output().expect("script runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(shown(None, "xterm").contains("\x1b[1moptions:\x1b[0m"));
+    assert!(shown(Some(("NO_COLOR", "")), "xterm").contains('\x1b'), "an empty one counts as absent");
+    for plain in [shown(Some(("NO_COLOR", "1")), "xterm"), shown(None, "dumb")] {
+        assert!(plain.contains("options:") && !plain.contains('\x1b'), "{plain}");
     }
 }
 

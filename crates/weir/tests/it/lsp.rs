@@ -183,7 +183,7 @@ fn an_editor_gets_findings_and_what_it_asks_for() {
 
     let hover = editor.ask_at("textDocument/hover", &site, SITE, "proxy_pass");
     let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
-    assert!(shown.contains("proxy_pass") && shown.contains("- Module: proxy"), "{shown}");
+    assert!(shown.contains("- Compared with nginx: the same\n- Module: proxy"), "{shown}");
     let hover = editor.ask_at("textDocument/hover", &site, SITE, "host;");
     let shown = hover.path(&["contents", "value"]).and_then(JsonValue::text).expect("text");
     assert!(shown.contains("`$host`"), "{shown}");
@@ -191,6 +191,9 @@ fn an_editor_gets_findings_and_what_it_asks_for() {
     let names = editor.ask_at("textDocument/completion", &site, SITE, "set $mine");
     let labels = texts(&names, "label");
     assert!(labels.contains(&"server_name") && !labels.contains(&"worker_processes"), "{labels:?}");
+    let parameters = editor.ask_at("textDocument/completion", &site, SITE, "http2;");
+    let labels = texts(&parameters, "label");
+    assert!(labels.contains(&"default_server") && labels.contains(&"rcvbuf="), "{labels:?}");
     let variables = editor.ask_at("textDocument/completion", &site, SITE, "host;");
     let labels = texts(&variables, "label");
     assert!(labels.contains(&"$mine") && labels.contains(&"$uri"), "{labels:?}");
@@ -211,6 +214,32 @@ fn an_editor_gets_findings_and_what_it_asks_for() {
     let formatted = editor.ask_at("textDocument/formatting", &main, MAIN, "http");
     let text = texts(&formatted, "newText").concat();
     assert!(text.contains("    upstream back {\n        server 127.0.0.1:1;\n    }\n"), "{text}");
+    assert_eq!(editor.end(), Some(0));
+}
+
+/// `.invalid` has no addresses (RFC 6761): `-t` says so, and an editor does not ask.
+#[test]
+fn an_editor_waits_for_no_name_server() {
+    let directory = TempDir::new();
+    let path = directory.path().join("nginx.conf");
+    let text = "events {}
+http {
+    upstream back { server one.invalid; server two.invalid:81; }
+    server {
+        listen 127.0.0.1:0;
+        set_real_ip_from proxy.invalid;
+        location / { proxy_pass http://back; }
+        location /b { proxy_pass http://three.invalid; mistyped; }
+    }
+}
+";
+    fs::write(&path, text).expect("written");
+    let tested = Command::new(env!("CARGO_BIN_EXE_weir")).arg("-t").arg("-c").arg(&path).output();
+    let tested = String::from_utf8_lossy(&tested.expect("it runs").stderr).into_owned();
+    assert!(tested.contains("host not found in upstream \"one.invalid\""), "{tested}");
+    let mut editor = Editor::initialized();
+    editor.open(&path, text);
+    assert_eq!(editor.published(&path), ["7:55 unknown directive \"mistyped\""]);
     assert_eq!(editor.end(), Some(0));
 }
 

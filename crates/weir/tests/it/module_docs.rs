@@ -7,45 +7,12 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use weir::comparison::NginxComparison;
 use weir::modules::MODULES;
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::build::STRUCTURE;
 
 use crate::not_in_weir;
-
-/// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 28] = [
-    "admin",
-    "auth_require",
-    "fastcgi_cache_purge",
-    "invalid_header_values",
-    "internal_redirect",
-    "least_time",
-    "peak_ewma",
-    "profile",
-    "profile_blocked",
-    "profile_cpu",
-    "profile_redact",
-    "proxy_cache_purge",
-    "proxy_protocol",
-    "proxy_upgrade",
-    "queue",
-    "resolver_cache",
-    "retry_budget",
-    "scgi_cache_purge",
-    "server_product",
-    "server_timing",
-    "source",
-    "ssl",
-    "ssl_key_pool",
-    "state",
-    "trace",
-    "trace_header",
-    "uwsgi_cache_purge",
-    "welcome",
-];
-/// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
-const THIRD_PARTY: [&str; 5] = ["more_", "subs_", "brotli", "zstd", "echo"];
 
 #[test]
 fn pages_are_those_of_the_tables() {
@@ -120,7 +87,7 @@ fn pages() -> BTreeMap<String, String> {
         );
         let mut page = format!("# {module}\n\n{}", about(module));
         for row in rows {
-            let _ = writeln!(index, "| `{}` | {} | {} |", row.name, compared(&row), cell(row.doc));
+            let _ = writeln!(index, "| `{}` | {} | {} |", row.name, NginxComparison::of(&row).word(), cell(row.doc));
             page += &entry(&row);
         }
         pages.insert(format!("reference/modules/{module}.md"), page);
@@ -128,16 +95,6 @@ fn pages() -> BTreeMap<String, String> {
     pages.insert("reference/directives.md".to_owned(), index);
     pages.insert("reference/differences.md".to_owned(), not_in_weir::page());
     pages
-}
-
-/// What a directive is beside nginx's of the same name.
-fn compared(row: &DirectiveSignature) -> &'static str {
-    match row.name {
-        name if EXTRA.contains(&name) => "extra",
-        _ if row.doc.starts_with("Ignored") => "ignored",
-        name if THIRD_PARTY.iter().any(|begin| name.starts_with(begin)) => "third-party",
-        _ => "same",
-    }
 }
 
 /// The version that all directives are there since; one of a later version names its own.
@@ -156,12 +113,7 @@ fn entry(row: &DirectiveSignature) -> String {
         let default = if defaults.is_empty() { "—".to_owned() } else { defaults.join(" ") };
         let _ = write!(entry, "- Syntax: {}\n- Default: {default}\n", forms.join(" or "));
     }
-    let compared = match compared(row) {
-        "same" => "the same",
-        "ignored" => "checked, without effect",
-        "third-party" => "as in the third-party module",
-        _ => "Weir's own",
-    };
+    let compared = NginxComparison::of(row).about();
     let _ = write!(
         entry,
         "- Context: {}\n- Compared with nginx: {compared}\n- Since: {SINCE}\n\n{}\n",

@@ -1,83 +1,137 @@
 //! The other arguments of `listen`.
 
-use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_s};
+use weir_conf::{Error, LineCx, NamedParameter, Result, parse_number, parse_size, parse_time_s};
 use weir_rt::net::{ListenOptions, TcpKeepalive};
 
 use super::ListenLine;
 
 /// Records argument `i`.
 pub(super) fn set(listen: &mut ListenLine, line: &mut LineCx<'_>, i: usize) -> Result {
-    match line.bytes(i) {
-        b"default_server" | b"default" => listen.default_server = true,
-        b"proxy_protocol" => listen.proxy_protocol = true,
-        b"ssl" => listen.ssl = true,
-        b"http2" => {
-            listen.http2 = true;
-            let instead = "use the \"http2\" directive instead";
-            line.warn(format!("the \"listen ... http2\" directive is deprecated, {instead}"));
-        }
-        b"quic" => listen.quic = true,
-        text => {
-            socket(listen, line, i, text)?;
-            listen.bind = true;
-        }
-    }
-    Ok(())
+    let text = line.bytes(i);
+    let Some((parameter, value)) = ListenParameter::find(&PARAMETERS, text) else {
+        return Err(unknown(line, i, text));
+    };
+    let ListenSetter { is_socket, set } = parameter.set;
+    listen.bind |= is_socket;
+    set(listen, line, i, value)
 }
 
-/// Parameters that are options of the socket.
-fn socket(listen: &mut ListenLine, line: &LineCx<'_>, i: usize, text: &[u8]) -> Result {
-    let options = &mut listen.options;
-    match text {
-        b"bind" => {}
-        b"deferred" => options.deferred = true,
-        b"reuseport" => options.reuseport = true,
-        b"ipv6only=on" => options.ipv6only = Some(true),
-        b"ipv6only=off" => options.ipv6only = Some(false),
-        _ => {
-            let mut parts = text.splitn(2, |b| *b == b'=');
-            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-            match (name, value) {
-                (b"backlog", Some(value)) => {
-                    options.backlog =
-                        number(value).filter(|n| *n > 0).ok_or_else(|| wrong(line, i, "backlog"))?;
-                }
-                (b"fastopen", Some(value)) => {
-                    options.fastopen = Some(number(value).ok_or_else(|| wrong(line, i, "fastopen"))?);
-                }
-                (b"rcvbuf", Some(value)) => {
-                    options.rcvbuf = Some(size(value).ok_or_else(|| wrong(line, i, "rcvbuf"))?);
-                }
-                (b"sndbuf", Some(value)) => {
-                    options.sndbuf = Some(size(value).ok_or_else(|| wrong(line, i, "sndbuf"))?);
-                }
-                (b"so_keepalive", Some(value)) => options.keepalive = Some(so_keepalive(line, i, value)?),
-                (b"ipv6only", Some(value)) if value.starts_with(b"o") => {
-                    let value = String::from_utf8_lossy(value);
-                    return Err(line.fail_arg(i, format!("invalid ipv6only flags \"{value}\"")));
-                }
-                (b"accept_filter", Some(_)) => {
-                    let message = "are not supported on this platform, ignored";
-                    return Err(line.fail_arg(i, format!("accept filters \"{}\" {message}", line.arg(i))));
-                }
-                _ => return Err(line.invalid_parameter(i)),
-            }
-        }
-    }
-    Ok(())
+type ListenParameter = NamedParameter<ListenSetter>;
+
+/// What a parameter sets.
+#[derive(Clone, Copy)]
+struct ListenSetter {
+    /// It is an option of the socket: only one line of an address may have such.
+    is_socket: bool,
+    /// Records the value of argument `i`.
+    set: fn(&mut ListenLine, &mut LineCx<'_>, usize, &[u8]) -> Result,
 }
 
-/// `on`, `off`, or `[idle]:[interval]:[count]` with at least one of them.
+const fn of_line(
+    name: &'static str,
+    set: fn(&mut ListenLine, &mut LineCx<'_>, usize, &[u8]) -> Result,
+) -> ListenParameter {
+    ListenParameter::new(name, ListenSetter { is_socket: false, set })
+}
+
+const fn of_socket(
+    name: &'static str,
+    set: fn(&mut ListenLine, &mut LineCx<'_>, usize, &[u8]) -> Result,
+) -> ListenParameter {
+    ListenParameter::new(name, ListenSetter { is_socket: true, set })
+}
+
+/// What may follow the address.
+const PARAMETERS: [ListenParameter; 18] = [
+    of_line("default_server", |listen, _, _, _| {
+        listen.default_server = true;
+        Ok(())
+    }),
+    of_line("default", |listen, _, _, _| {
+        listen.default_server = true;
+        Ok(())
+    }),
+    of_line("ssl", |listen, _, _, _| {
+        listen.ssl = true;
+        Ok(())
+    }),
+    of_line("http2", |listen, line, _, _| {
+        listen.http2 = true;
+        let instead = "use the \"http2\" directive instead";
+        line.warn(format!("the \"listen ... http2\" directive is deprecated, {instead}"));
+        Ok(())
+    }),
+    of_line("quic", |listen, _, _, _| {
+        listen.quic = true;
+        Ok(())
+    }),
+    of_line("proxy_protocol", |listen, _, _, _| {
+        listen.proxy_protocol = true;
+        Ok(())
+    }),
+    of_socket("bind", |_, _, _, _| Ok(())),
+    of_socket("deferred", |listen, _, _, _| {
+        listen.options.deferred = true;
+        Ok(())
+    }),
+    of_socket("reuseport", |listen, _, _, _| {
+        listen.options.reuseport = true;
+        Ok(())
+    }),
+    of_socket("ipv6only=on", |listen, _, _, _| {
+        listen.options.ipv6only = Some(true);
+        Ok(())
+    }),
+    of_socket("ipv6only=off", |listen, _, _, _| {
+        listen.options.ipv6only = Some(false);
+        Ok(())
+    }),
+    of_socket("backlog=", |listen, line, i, value| {
+        let backlog = number(value).filter(|n| *n > 0);
+        backlog.map(|n| listen.options.backlog = n).ok_or_else(|| wrong(line, i, "backlog"))
+    }),
+    of_socket("fastopen=", |listen, line, i, value| {
+        number(value).map(|n| listen.options.fastopen = Some(n)).ok_or_else(|| wrong(line, i, "fastopen"))
+    }),
+    of_socket("rcvbuf=", |listen, line, i, value| {
+        size(value).map(|n| listen.options.rcvbuf = Some(n)).ok_or_else(|| wrong(line, i, "rcvbuf"))
+    }),
+    of_socket("sndbuf=", |listen, line, i, value| {
+        size(value).map(|n| listen.options.sndbuf = Some(n)).ok_or_else(|| wrong(line, i, "sndbuf"))
+    }),
+    of_socket("so_keepalive=on", |listen, _, _, _| {
+        listen.options.keepalive = Some(TcpKeepalive { on: true, ..TcpKeepalive::default() });
+        Ok(())
+    }),
+    of_socket("so_keepalive=off", |listen, _, _, _| {
+        listen.options.keepalive = Some(TcpKeepalive::default());
+        Ok(())
+    }),
+    of_socket("so_keepalive=", |listen, line, i, value| {
+        so_keepalive(line, i, value).map(|keepalive| listen.options.keepalive = Some(keepalive))
+    }),
+];
+
+/// nginx's words for an argument that is not in the table.
+fn unknown(line: &LineCx<'_>, i: usize, text: &[u8]) -> Error {
+    if let Some(value) = text.strip_prefix(b"ipv6only=").filter(|value| value.starts_with(b"o")) {
+        let value = String::from_utf8_lossy(value);
+        return line.fail_arg(i, format!("invalid ipv6only flags \"{value}\""));
+    }
+    if text.starts_with(b"accept_filter=") {
+        let message = "are not supported on this platform, ignored";
+        return line.fail_arg(i, format!("accept filters \"{}\" {message}", line.arg(i)));
+    }
+    // The older name of default_server is read, and proposed to no one.
+    line.unknown_parameter(i, ListenParameter::names(&PARAMETERS).filter(|name| *name != "default"))
+}
+
+/// `[idle]:[interval]:[count]` with at least one of them.
 fn so_keepalive(line: &LineCx<'_>, i: usize, value: &[u8]) -> Result<TcpKeepalive> {
     let invalid = || {
         let value = String::from_utf8_lossy(value);
         line.fail_arg(i, format!("invalid so_keepalive value: \"{value}\""))
     };
-    match value {
-        b"on" => return Ok(TcpKeepalive { on: true, ..TcpKeepalive::default() }),
-        b"off" => return Ok(TcpKeepalive::default()),
-        _ => {}
-    }
     let mut parts = value.split(|b| *b == b':');
     let mut part = |parse: fn(&[u8]) -> Option<u64>| match parts.next() {
         None | Some(b"") => Ok(None),

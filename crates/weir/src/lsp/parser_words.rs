@@ -1,0 +1,95 @@
+//! The words that the parser knows at the cursor: its tables name them when a word is written there that they don't have.
+
+use std::path::{Path, PathBuf};
+
+use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature, read_one};
+use weir_engine::conf::build::build;
+use weir_engine::privileged::without_name_servers;
+
+use crate::check::is_lua_block;
+use crate::modules::MODULES;
+
+/// What may follow `words`, the name and the first arguments of a line of `row` in one of the blocks `here`. Empty where
+/// the parser takes any text, or chooses without a table.
+pub(super) fn parser_words(words: &[String], row: &DirectiveSignature, here: Contexts) -> Vec<String> {
+    let around = BLOCKS.iter().find(|(block, ..)| here.allows(*block) && row.contexts.allows(*block));
+    let (Some((_, open, close)), Some(ending)) = (around, ending(row)) else { return Vec::new() };
+    let mut text = format!("{open}{} ", row.name);
+    for word in words.iter().skip(1) {
+        text.push_str(&format!("\"{}\" ", word.replace('\\', "\\\\").replace('"', "\\\"")));
+    }
+    let at = text.len();
+    // The one at the cursor, and as many as the directive needs to be looked at.
+    let count = (words.len()..words.len() + MOST).find(|count| row.args.allows(*count)).unwrap_or(words.len());
+    text.push_str(&vec![UNKNOWN; count + 1 - words.len()].join(" "));
+    text.push_str(ending);
+    text.push_str(close);
+    let Ok(tree) = read_one(Path::new("cursor"), text.as_bytes(), is_lua_block) else { return Vec::new() };
+    let (built, _) = without_name_servers(|| build(tree, MODULES, PathBuf::from("/")));
+    let Err((errors, _)) = built else { return Vec::new() };
+    let here = errors.into_iter().filter(|error| error.span.is_some_and(|span| span.start as usize == at));
+    here.flat_map(|error| error.choices).collect()
+}
+
+/// What ends a line; `None` of blocks in another language.
+fn ending(row: &DirectiveSignature) -> Option<&'static str> {
+    match row.args.kind {
+        DirectiveEnd::Plain | DirectiveEnd::Flag => Some(";"),
+        DirectiveEnd::Block => Some(" { }"),
+        DirectiveEnd::Raw => None,
+    }
+}
+
+/// A word of no table: no one writes it.
+const UNKNOWN: &str = "\u{1}";
+
+/// Arguments that are added at most.
+const MOST: usize = 4;
+
+/// How each block is written, the usual one of a directive first.
+const BLOCKS: [(Contexts, &str, &str); 9] = [
+    (Contexts::SERVER, "http { server { ", " } }"),
+    (Contexts::LOCATION, "http { server { location / { ", " } } }"),
+    (Contexts::HTTP, "http { ", " }"),
+    (Contexts::UPSTREAM, "http { upstream u { ", " } }"),
+    (Contexts::MAIN, "", ""),
+    (Contexts::EVENTS, "events { ", " }"),
+    (Contexts::SERVER_IF, "http { server { if ($host) { ", " } } }"),
+    (Contexts::LOCATION_IF, "http { server { location / { if ($host) { ", " } } } }"),
+    (Contexts::LIMIT_EXCEPT, "http { server { location / { limit_except GET { ", " } } } }"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsp::reference;
+
+    fn after(words: &str) -> Vec<String> {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let row = reference::directive(&words[0], Contexts::ANY | Contexts::UPSTREAM).expect("known").row;
+        parser_words(&words, &row, row.contexts)
+    }
+
+    #[test]
+    fn each_argument_has_its_words() {
+        assert_eq!(after("satisfy"), ["all", "any"]);
+        assert_eq!(after("gzip"), ["on", "off"]);
+        assert!(after("proxy_next_upstream error").contains(&"http_502".to_owned()));
+        assert!(after("listen 80").contains(&"so_keepalive=on".to_owned()));
+        for words in ["listen", "root", "add_header a\"b\\", "content_by_lua_block"] {
+            assert_eq!(after(words), [""; 0], "{words}");
+        }
+    }
+
+    /// The manual names the words that the parser takes.
+    #[test]
+    fn every_word_of_the_tables_is_in_the_syntax() {
+        let mut missing = Vec::new();
+        for row in reference::directives().map(|row| row.row) {
+            let words = parser_words(&[row.name.to_owned()], &row, row.contexts);
+            let missing_here = words.into_iter().filter(|word| !row.syntax.contains(&**word));
+            missing.extend(missing_here.map(|word| format!("{}: {word}", row.name)));
+        }
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
+}
