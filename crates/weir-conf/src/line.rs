@@ -149,11 +149,7 @@ impl<'a> LineCx<'a> {
     }
 
     /// The error `invalid parameter "y"` at argument `i`, from 0, where only one of `choices` may be.
-    pub fn unknown_parameter<'c>(
-        &self,
-        i: usize,
-        choices: impl Iterator<Item = &'c str> + Clone,
-    ) -> Error {
+    pub fn unknown_parameter<'c>(&self, i: usize, choices: impl Iterator<Item = &'c str> + Clone) -> Error {
         self.invalid_parameter(i).choices(self.arg(i), choices)
     }
 
@@ -193,7 +189,10 @@ impl<'a> LineCx<'a> {
             let (value, name) = (self.arg(0), self.name());
             let message =
                 format!("invalid value \"{value}\" in \"{name}\" directive, it must be \"on\" or \"off\"");
-            return Err(Error { choices: vec!["on".to_owned(), "off".to_owned()], ..self.fail_arg(0, message) });
+            return Err(Error {
+                choices: vec!["on".to_owned(), "off".to_owned()],
+                ..self.fail_arg(0, message)
+            });
         };
         self.once(slot, value)
     }

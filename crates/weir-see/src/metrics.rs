@@ -347,7 +347,7 @@ fn blocked(out: &mut MetricsWriter) {
 
 fn process(out: &mut MetricsWriter, source: &ServerSource) {
     let labels = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-    out.gauge("weir_build_info", "Which program it is.", [(labels, 1)].into_iter());
+    out.gauge("weir_build_info", "Version of the program.", [(labels, 1)].into_iter());
     out.gauge(
         "weir_uptime_seconds",
         "Since the server began.",

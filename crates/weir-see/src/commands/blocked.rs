@@ -19,11 +19,8 @@ pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("--blame", "", "show which locations make others wait inside the loop"),
 ];
 
-const RAW: CommandOption = CommandOption::new(
-    "--raw",
-    "",
-    "show native code as addresses, without reading symbols",
-);
+const RAW: CommandOption =
+    CommandOption::new("--raw", "", "show native code as addresses, without reading symbols");
 
 /// Of `weir bt`.
 pub(super) const OF_STACKS: &[CommandOption] = &[RAW];

@@ -9,10 +9,14 @@ use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, 
 pub(super) const CHOICES: &[CommandOption] = &[FAIL_OVER, WAIT, SAME];
 
 /// What makes a comparison fail.
-pub(super) const FAIL_OVER: CommandOption =
-    CommandOption::new("--fail-over", "SHARE", "exit with 1 if B takes more than A by at least SHARE, such as 3%, beyond doubt");
+pub(super) const FAIL_OVER: CommandOption = CommandOption::new(
+    "--fail-over",
+    "SHARE",
+    "exit with 1 if B takes more than A by at least SHARE, such as 3%, beyond doubt",
+);
 /// Which times are compared.
-pub(super) const WAIT: CommandOption = CommandOption::new("--wait", "", "compare waiting times instead of running times");
+pub(super) const WAIT: CommandOption =
+    CommandOption::new("--wait", "", "compare waiting times instead of running times");
 /// What is one line though it has two names.
 pub(super) const SAME: CommandOption = CommandOption::new(
     "--same",

@@ -15,11 +15,7 @@ use crate::symbols::ProcessSymbols;
 
 pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("-t", "TIME", "how long to record (default: 10s)"),
-    CommandOption::new(
-        "--last",
-        "",
-        "cpu: the last seconds, from the samples that are always taken",
-    ),
+    CommandOption::new("--last", "", "cpu: the last seconds, from the samples that are always taken"),
     CommandOption::new("--hz", "N", "cpu: samples per second of CPU time (default: 99)"),
     CommandOption::new(
         "-o",

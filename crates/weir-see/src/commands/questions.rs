@@ -61,7 +61,8 @@ fn save(
 }
 
 /// `weir slow`
-pub(super) const SLOW: &[CommandOption] = &[MATCH, CommandOption::new("-n", "N", "number of requests (default: 20)")];
+pub(super) const SLOW: &[CommandOption] =
+    &[MATCH, CommandOption::new("-n", "N", "number of requests (default: 20)")];
 
 pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     let question = matching(asked, ControlQuestion::new("slow"))?;
@@ -140,7 +141,8 @@ pub(super) fn queue(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
 }
 
 /// `weir use`
-pub(super) const USE: &[CommandOption] = &[CommandOption::new("-t", "TIME", "how long to measure (default: 1s)")];
+pub(super) const USE: &[CommandOption] =
+    &[CommandOption::new("-t", "TIME", "how long to measure (default: 1s)")];
 
 pub(super) fn usage(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;

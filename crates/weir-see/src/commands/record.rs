@@ -11,11 +11,7 @@ use crate::control::protocol::ControlQuestion;
 
 pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("-t", "TIME", "how long (default: 10s)"),
-    CommandOption::new(
-        "--next",
-        "",
-        "all requests of the next seconds, not the retained ones of the last",
-    ),
+    CommandOption::new("--next", "", "all requests of the next seconds, not the retained ones of the last"),
     CommandOption::new("-o", "FILE", "the output file (default: weir.pftrace); - for standard output"),
     CommandOption::new("--last-crash", "", "the record that a crashed server process left"),
     MATCH,

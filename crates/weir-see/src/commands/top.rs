@@ -11,7 +11,11 @@ use crate::control::protocol::{ControlQuestion, FrameKind};
 
 pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("-b", "", "print one table and exit (the default if the output is no terminal)"),
-    CommandOption::new("-d", "TIME", "time between tables (default: 1s); 0: one table since the server began"),
+    CommandOption::new(
+        "-d",
+        "TIME",
+        "time between tables (default: 1s); 0: one table since the server began",
+    ),
     CommandOption::new("-n", "N", "exit after N tables"),
 ];
 

@@ -180,7 +180,10 @@ mod tests {
         let insert = |label| items.iter().find(|item| item.label == label).map(|item| item.insert.as_str());
         assert_eq!((insert("$host"), insert("$http_NAME")), (Some("${host}"), Some("${http_")));
         let (found, length) = labels("http { server { listen 80 ssl re");
-        assert!(found.contains(&"reuseport".to_owned()) && found.contains(&"backlog=".to_owned()), "{found:?}");
+        assert!(
+            found.contains(&"reuseport".to_owned()) && found.contains(&"backlog=".to_owned()),
+            "{found:?}"
+        );
         assert!(!found.contains(&"default".to_owned()), "{found:?}");
         assert_eq!(length, 2);
         let (found, _) = labels("upstream a { server 127.0.0.1:80 we");

@@ -20,7 +20,8 @@ pub(super) fn parser_words(words: &[String], row: &DirectiveSignature, here: Con
     }
     let at = text.len();
     // The one at the cursor, and as many as the directive needs to be looked at.
-    let count = (words.len()..words.len() + MOST).find(|count| row.args.allows(*count)).unwrap_or(words.len());
+    let count =
+        (words.len()..words.len() + MOST).find(|count| row.args.allows(*count)).unwrap_or(words.len());
     text.push_str(&vec![UNKNOWN; count + 1 - words.len()].join(" "));
     text.push_str(ending);
     text.push_str(close);

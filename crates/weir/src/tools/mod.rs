@@ -120,7 +120,11 @@ static TOOLS: &[ToolCommand] = &[
                     "ADDRESS",
                     "which \"listen\" receives it, where the URL fits several",
                 ),
-                CommandOption::new("--defaults", "", "also show the defaults of directives that no line sets"),
+                CommandOption::new(
+                    "--defaults",
+                    "",
+                    "also show the defaults of directives that no line sets",
+                ),
                 CommandOption::new("--json", "", "print one JSON object"),
                 CommandOption::new(
                     "-c",
@@ -181,10 +185,7 @@ static TOOLS: &[ToolCommand] = &[
                 "FILE",
                 "the main configuration (default: the nearest one that includes the open file)",
             )],
-            &[CommandExample::new(
-                "weir lsp",
-                "an editor starts this: see docs/guides/editors.md",
-            )],
+            &[CommandExample::new("weir lsp", "an editor starts this: see docs/guides/editors.md")],
         ),
         run: lsp::run,
     },

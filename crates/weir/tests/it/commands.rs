@@ -88,7 +88,8 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn help_fits_80_columns() {
     let (list, _, _) = said(&["help"]);
-    let names: Vec<_> = list.lines().filter_map(|line| line.strip_prefix("  weir ")?.split(' ').next()).collect();
+    let names: Vec<_> =
+        list.lines().filter_map(|line| line.strip_prefix("  weir ")?.split(' ').next()).collect();
     for line in list.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

@@ -87,7 +87,13 @@ fn pages() -> BTreeMap<String, String> {
         );
         let mut page = format!("# {module}\n\n{}", about(module));
         for row in rows {
-            let _ = writeln!(index, "| `{}` | {} | {} |", row.name, NginxComparison::of(&row).word(), cell(row.doc));
+            let _ = writeln!(
+                index,
+                "| `{}` | {} | {} |",
+                row.name,
+                NginxComparison::of(&row).word(),
+                cell(row.doc)
+            );
             page += &entry(&row);
         }
         pages.insert(format!("reference/modules/{module}.md"), page);

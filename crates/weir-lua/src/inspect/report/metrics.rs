@@ -24,14 +24,14 @@ pub(super) fn of_all() -> Vec<MetricFamily> {
     let in_use = by_worker(&vms, |sum: u64, vm| sum + vm.heap.live());
     list.push(MetricFamily {
         name: "weir_lua_memory_bytes",
-        help: "What Lua's VMs have in use.",
+        help: "Bytes that the Lua VMs have in use.",
         kind: MetricKind::Gauge,
         rows: in_use,
     });
     let allocated = by_worker(&vms, |sum: u64, vm| sum + vm.heap.allocated.load(Relaxed));
     list.push(MetricFamily {
         name: "weir_lua_allocated_bytes",
-        help: "What Lua's VMs of the present configurations have allocated.",
+        help: "Bytes that the Lua VMs of the present configurations have allocated.",
         kind: MetricKind::Gauge,
         rows: allocated,
     });
