@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
+
+use weir_http::json::JsonValue;
 
 use super::links::without_code;
 use super::{ManualPage, manual_pages, page, root};
@@ -40,8 +43,26 @@ fn the_words_are_those_of_the_field() {
     assert!(rules.len() >= 6, "the list is short");
     let mut pages = manual_pages();
     pages.push(page(&root(), &root().join("CHANGELOG.md")));
+    pages.extend(help_pages());
     let wrong: Vec<_> = pages.iter().flat_map(|page| faults(page, &rules)).collect();
     assert!(wrong.is_empty(), "{} words of prose.txt:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What `weir help` shows of the program and of each command.
+fn help_pages() -> Vec<ManualPage> {
+    let help = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("help").args(words).output();
+        String::from_utf8(output.expect("it runs").stdout).expect("text")
+    };
+    let table = JsonValue::parse(help(&["--json"]).as_bytes()).expect("JSON");
+    let commands = table.field("commands").and_then(JsonValue::list).expect("a list");
+    let names =
+        commands.iter().map(|command| command.field("name").and_then(JsonValue::text).expect("a name"));
+    let mut pages: Vec<_> =
+        names.map(|name| ManualPage { path: format!("weir help {name}"), text: help(&[name]) }).collect();
+    assert!(pages.len() > 20, "{}", pages.len());
+    pages.push(ManualPage { path: "weir help".to_owned(), text: help(&[]) });
+    pages
 }
 
 fn faults(page: &ManualPage, rules: &[ProseRule<'_>]) -> Vec<String> {
