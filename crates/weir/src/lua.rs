@@ -212,21 +212,24 @@ const NAME: &str = "weir-lua.conf";
 const HELP: &str = "usage: weir lua [OPTION]... [FILE | -] [ARGUMENT]...
        weir lua gc|heap|objects|tables|jit|timers|traps
 
-Runs a program in Lua with the API of the server, outside of requests: timers, light threads, sockets, dictionaries.
-Without FILE and -e it reads standard input: line by line from a terminal. gc, heap and the like show the VMs of a server
-that runs (\"weir lua gc --help\"); a file of that name is called ./gc.
+Runs a program in Lua with the API of the server, outside of requests: timers,
+light threads, sockets, dictionaries. Without FILE and -e it reads standard
+input: line by line from a terminal. gc, heap and the other words show the VMs
+of a running server (\"weir lua gc --help\"); a file of that name is called ./gc.
 
   -e CODE              runs CODE (before FILE)
   -l MODULE            loads MODULE into a global of its name
   -i                   reads and runs lines after the rest
   -I DIRECTORY         looks for modules in DIRECTORY
-  -c N                 connections at a time; 1024
+  -c N                 connections at a time (default: 1024)
   --shdict 'NAME SIZE' a shared dictionary
   --ns ADDRESS         a name server, instead of the system's
   --resolve-ipv6       names have IPv6 addresses, too
-  --errlog-level LEVEL what of the error log is written to standard error; warn
-  --http-conf TEXT     directives for http; --http-include FILE has them in a file
-  --main-conf TEXT     directives for the outermost level; --main-include FILE has them in a file
+  --errlog-level LEVEL lowest level that goes to standard error (default: warn)
+  --http-conf TEXT     directives for http
+  --http-include FILE  the same, in a file
+  --main-conf TEXT     directives for the outermost level
+  --main-include FILE  the same, in a file
   -joff                nothing is compiled
 
 examples:
