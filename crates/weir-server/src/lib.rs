@@ -5,6 +5,7 @@
 pub mod conn;
 pub mod housekeeping;
 pub mod rehearsal;
+mod retired;
 pub mod tls;
 pub mod workers;
 
@@ -168,8 +169,8 @@ impl Server {
         if !WorkerGeneration::is_built_at_once(&configuration) {
             thread::rehearse(&configuration)?;
         }
-        // Reading a configuration takes more memory than having it. Not after a reload: the next one needs as much, and
-        // workers' allocations would wait.
+        // Reading a configuration takes more memory than having it. Not after a reload of a small one: the next needs as much,
+        // and workers' allocations would wait.
         weir_rt::process::trim_memory();
         server.take_up(&configuration, sockets, &mut server.state())?;
         Ok(server)
@@ -231,7 +232,10 @@ impl Server {
         }
         self.keep_zones(&configuration)?;
         thread::rehearse(&configuration)?;
-        self.take_up(&configuration, sockets, &mut state)
+        let before = self.configuration();
+        self.take_up(&configuration, sockets, &mut state)?;
+        retired::retire(before);
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, ServerState> {

@@ -85,6 +85,8 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     for warning in warnings {
         warning.log();
     }
+    // What was only needed to read it: the server that this process forks would have it, too.
+    process::trim_memory();
     // The predecessor is in the background already, or wants to be in the foreground.
     let readiness = match configuration.main.daemon() && paths.conf.is_some() && !upgrade {
         true => Some(process::daemonize().map_err(failed("daemon() failed"))?),

@@ -40,7 +40,7 @@ impl WorkerGeneration {
         let builder = Rc::new(ServerBuilder::new(configuration, worker));
         let servers = Rc::new(WorkerServers::new(configuration.servers().len(), builder.clone()));
         let build = |index| servers.get_or_build(index, || builder.make(index, worker));
-        for index in 0..configuration.servers().len().min(AT_ONCE) {
+        for index in built_at_once(configuration.servers()) {
             build(index)?;
         }
         let mut hosts = Vec::with_capacity(configuration.addresses.len());
@@ -60,7 +60,7 @@ impl WorkerGeneration {
 
     /// All plans are built when the configuration is installed, and what is wrong is reported then.
     pub fn is_built_at_once(configuration: &Configuration) -> bool {
-        configuration.servers().len() <= AT_ONCE
+        built_at_once(configuration.servers()).count() == configuration.servers().len()
     }
 
     /// Builds all plans of `configuration` and forgets them.
@@ -73,9 +73,27 @@ impl WorkerGeneration {
     }
 }
 
-/// Servers that are built at once on each worker. One takes some twenty microseconds and kilobytes; of more than that
-/// most are idle.
+/// The servers that are built at once on each worker, by their places: the first ones, and those that would hold a worker
+/// up when they are asked for. Of the others most are idle where there are very many.
+fn built_at_once(servers: &[ServerConf]) -> impl Iterator<Item = usize> {
+    let mut before = 0usize;
+    servers.iter().enumerate().filter_map(move |(index, server)| {
+        let blocks = 1 + blocks_in(&server.locations);
+        before = before.saturating_add(blocks);
+        (before <= AT_ONCE || blocks > LATE).then_some(index)
+    })
+}
+
+/// Number of blocks among and inside `locations`.
+fn blocks_in(locations: &[LocationConf]) -> usize {
+    locations.iter().map(|location| 1 + blocks_in(&location.locations)).sum()
+}
+
+/// Servers and locations that are built at once on each worker. One takes some fifteen microseconds and two to five
+/// kilobytes.
 const AT_ONCE: usize = 1000;
+/// Servers and locations that a request may find unbuilt: some three milliseconds.
+const LATE: usize = 200;
 
 /// Builds the servers of a configuration on one worker.
 struct ServerBuilder {

@@ -10,7 +10,9 @@ use weir_conf::ConfSource;
 use crate::settings::listen::ListenAddress;
 use crate::settings::main::MainConf;
 
-/// A configuration as read and checked; immutable, shared by all workers of a generation.
+/// A configuration as read and checked; immutable, shared by all workers of a generation. By default an empty one, which
+/// serves nothing.
+#[derive(Default)]
 pub struct Configuration {
     /// The settings outside of `http`.
     pub main: MainConf,

@@ -160,7 +160,7 @@ impl ServerSeed {
         }
     }
 
-    /// What the child goes on with. Whatever it held besides it would hold open.
+    /// What the child goes on with. Whatever it held besides it would hold open, or in memory after its first reload.
     fn bequeath(&mut self, channel: ProcessChannel, remains: Option<CrashRemains>) -> ServerInheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
@@ -168,7 +168,7 @@ impl ServerSeed {
         let sockets = std::mem::take(&mut self.cycle.sockets);
         sockets.leave_files();
         ServerInheritance {
-            configuration: self.cycle.configuration.clone(),
+            configuration: std::mem::take(&mut self.cycle.configuration),
             sockets,
             control: self.control.take(),
             channel,

@@ -12,7 +12,7 @@ use std::time::Instant;
 use weir_engine::log::{self, ErrorLog, LogLevel};
 use weir_engine::privileged;
 use weir_rt::clock;
-use weir_rt::process::ProcessEnd;
+use weir_rt::process::{self, ProcessEnd};
 use weir_rt::signal::{self, ReceivedSignal};
 
 use super::child::words;
@@ -235,6 +235,8 @@ impl MasterProcess {
     /// Says what became of it, and does what was asked for meanwhile.
     fn conclude(&mut self, began: u64, result: Result<(), Vec<String>>) {
         single::conclude(&self.notify, &self.pid, began, result);
+        // The configuration that is not in force, and what was only needed to read the other.
+        process::trim_memory();
         self.begin_again();
     }
 

@@ -62,6 +62,29 @@ both_drivers! {
             assert_eq!(failed, 0, "{}", server.error_log());
         }
     }
+
+    /// A large configuration is freed aside when its last request has ended, the first one, too, which came from the master.
+    fn a_large_configuration_is_freed_when_nothing_uses_it(driver) {
+        let idle: String = (0..1100).map(|n| format!("server {{ listen 127.0.0.1:%%PORT%%; server_name s{n}; }}")).collect();
+        let conf = |word: &str| format!(
+            "master_process on; http {{ server {{ listen 127.0.0.1:%%PORT%% default_server; return 200 {word};
+            location /held {{ proxy_pass http://127.0.0.1:1; }} }} {idle} }}"
+        );
+        let mut server = Server::start(&conf("v0"));
+        let pid = server_of(server.pid(), None);
+        for n in 1..=3 {
+            let mut held = TcpStream::connect(server.addr(0)).expect("listens");
+            let head = "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n";
+            held.write_all(head.as_bytes()).expect("open");
+            held.read_exact(&mut [0; "HTTP/1.1 100 Continue".len()]).expect("the body is waited for");
+            server.reload(&conf(&format!("v{n}")));
+            wait_for("next configuration", || (server.get("/").text() == format!("v{n}")).then_some(()));
+            wait_for("thread that waits", || has_thread(pid, "weir retire").then_some(()));
+            drop(held);
+            wait_for("end of the thread", || (!has_thread(pid, "weir retire")).then_some(()));
+        }
+        assert_eq!(server_of(server.pid(), None), pid, "the same process");
+    }
 }
 
 /// What is wrong is found before or after the signal; either way it is said, and nothing changes.
@@ -206,4 +229,12 @@ fn a_new_process_that_cannot_start_changes_nothing() {
     assert_eq!(server.get("/").text(), "v3");
     server.signal(ServerSignal::Hup);
     assert!(server.quit().status.success());
+}
+
+/// Whether a process has a thread of this name.
+fn has_thread(pid: u32, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default())
+        .any(|comm| comm.trim() == name)
 }
