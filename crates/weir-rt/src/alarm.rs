@@ -8,6 +8,7 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::sampler::timers::{self, SampleTimer};
+use crate::thread_watch::thread_id;
 
 /// What is called on the thread that is interrupted, with the CPU time it has used so far, in nanoseconds.
 pub(crate) type AlarmCall = fn(u64);
@@ -43,9 +44,7 @@ impl Alarm {
         }
         RING.set(Some(ring));
         timers::unblock(libc::SIGVTALRM)?;
-        // SAFETY: no pointers.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
-        let timer = SampleTimer::new(timers::cpu_clock()?, tid, libc::SIGVTALRM, 0)?;
+        let timer = SampleTimer::new(timers::cpu_clock()?, thread_id(), libc::SIGVTALRM, 0)?;
         timer.set(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1))?;
         Ok(Alarm { _timer: timer })
     }

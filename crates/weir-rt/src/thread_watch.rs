@@ -23,8 +23,7 @@ pub enum ThreadState {
 impl ThreadWatch {
     /// The calling thread, to be watched by another one.
     pub fn current() -> ThreadWatch {
-        // SAFETY: no arguments, cannot fail.
-        ThreadWatch { tid: unsafe { libc::gettid() } }
+        ThreadWatch { tid: thread_id() }
     }
 
     /// How long it has run; zero once it has ended. Exact also while it runs. One system call.
@@ -49,6 +48,13 @@ impl ThreadWatch {
     }
 }
 
+/// The kernel's number of the calling thread. A system call, as glibc has gettid(2) from version 2.30 only, and packages
+/// need 2.28 (`dist/older-symbols`). Async-signal-safe.
+pub(crate) fn thread_id() -> libc::pid_t {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
 /// The clock of a thread's time on a CPU, as the kernel makes it of its number (`MAKE_THREAD_CPUCLOCK`,
 /// `CPUCLOCK_SCHED`).
 fn cpu_clock(tid: i32) -> libc::clockid_t {
@@ -70,6 +76,13 @@ mod tests {
         while watch.state() != state {
             assert!(began.elapsed() < Duration::from_secs(60), "never {state:?}");
         }
+    }
+
+    #[test]
+    fn threads_have_numbers_of_their_own() {
+        let main = fs::read_link("/proc/thread-self").expect("procfs");
+        assert!(main.ends_with(thread_id().to_string()), "{main:?}");
+        assert_ne!(thread::spawn(thread_id).join().expect("a number"), thread_id());
     }
 
     #[test]

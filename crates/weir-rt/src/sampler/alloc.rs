@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::handler::TimerSignalInfo;
+use crate::thread_watch::thread_id;
 
 /// Turns sampling on or off, for all threads.
 pub fn sample_allocations(on: bool) {
@@ -41,7 +42,7 @@ fn sample(bytes: usize) {
         libc::syscall(
             libc::SYS_rt_tgsigqueueinfo,
             libc::getpid(),
-            libc::gettid(),
+            thread_id(),
             libc::SIGPROF,
             &raw const info,
         );

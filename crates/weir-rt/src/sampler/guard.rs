@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use libc::{c_int, c_void};
 
 use crate::crash_state;
+use crate::thread_watch::thread_id;
 
 /// What a load gave.
 #[repr(C)]
@@ -205,7 +206,7 @@ fn recovered(_context: &mut libc::ucontext_t) -> bool {
 pub(crate) fn die_of(signal: c_int) {
     reset_action(signal);
     // SAFETY: no pointers.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal) };
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_id(), signal) };
 }
 
 /// The default action from here on.

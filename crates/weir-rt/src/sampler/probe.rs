@@ -16,6 +16,7 @@ use super::handler;
 use super::ring::{SampleRing, SampleSource, StackSample};
 use super::room::SignalStack;
 use super::timers::{self, SampleTimer};
+use crate::thread_watch::thread_id;
 
 /// One thread's cells, timers and ring.
 #[repr(align(64))]
@@ -303,8 +304,7 @@ pub fn attach(worker: u32) -> io::Result<AttachedThread> {
     let room = SignalStack::new()?;
     timers::unblock(libc::SIGPROF)?;
     crate::clock::ticks(); // its source is decided here rather than in the handler
-    // SAFETY: no pointers, cannot fail.
-    let tid = unsafe { libc::gettid() };
+    let tid = thread_id();
     let mut registry = registry();
     let probe = registry.free.pop().unwrap_or_else(|| Box::leak(Box::new(ThreadProbe::new())));
     registry.serial += 1;
