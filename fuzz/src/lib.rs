@@ -410,6 +410,16 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b":", b"[", b"]", b"facility=", b"tag=", b"severity=", b",", b"65536", b"nohostname"],
     },
     Target {
+        name: "log_line",
+        run: weir_modules::fuzzed::log_line,
+        seeds: &[
+            b"combined\n1.2.3.4 - - [x] \"GET / HTTP/1.1\" 200 5 \"-\" \"a\\x22b\"",
+            b"escape=json {\"a\":\"$a\"}\n{\"a\":\"x\\\"y\\u00e4\"}", b"$a|${b}\n1|2",
+            b"json a=$a b=$b\n{\"a\":1,\"b\":\"x\"}",
+        ],
+        tokens: &[b"$", b"${", b"}", b"\"", b"\\", b"\\x", b"\\u", b"-", b"\n", b"escape=json ", b"escape=none "],
+    },
+    Target {
         name: "gunzip",
         run: weir_modules::fuzzed::gunzip,
         seeds: &[

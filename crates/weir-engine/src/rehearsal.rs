@@ -64,6 +64,7 @@ pub enum RehearsedBody {
 /// Lets `x`, whose head is read with this result, go through its phases. Nothing of it is sent, logged or counted.
 pub async fn rehearse(x: &mut Exchange, head: Result<(), HeadFailure>) -> Rehearsal {
     x.mark_rehearsed();
+    crate::trace::number(x);
     let mut notes = RehearsalNotes::default();
     let first = match head {
         Ok(()) => NextStep::Run(Phase::PostRead),

@@ -17,6 +17,7 @@ use crate::filters::sub::replace::TextReplacer;
 use crate::filters::sub::search::TextPatterns;
 use crate::filters::userid;
 use crate::gateway::cgi;
+use crate::log::LogLineFormat;
 use crate::rules::{auth_basic, secure_link};
 use crate::support::password;
 
@@ -24,6 +25,19 @@ use crate::support::password;
 pub fn gunzip(data: &[u8]) {
     let (whole, pieces) = (unpack(data, data.len().max(1)), unpack(data, 7));
     assert_eq!(whole, pieces);
+}
+
+/// A format, and after a newline a line: each variable of the format has a value in a line that is read.
+pub fn log_line(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == b'\n');
+    let (Some(format), Some(line)) = (parts.next(), parts.next()) else { return };
+    let Ok(format) = LogLineFormat::new(&String::from_utf8_lossy(format)) else { return };
+    let Some(read) = format.read(line) else { return };
+    assert!(read.raw().is_empty() || read.raw().len() == format.variables().count());
+    assert!(read.raw().iter().map(|value| value.len()).sum::<usize>() <= line.len());
+    for name in format.variables() {
+        assert!(read.value(name).is_none_or(|value| value.len() <= line.len().max(3) * 3));
+    }
 }
 
 /// What is packed at any level, cut and flushed anyhow, unpacks to the same. The first bytes choose level, window and

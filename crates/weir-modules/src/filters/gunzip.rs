@@ -2,6 +2,7 @@
 //! `ngx_http_gunzip_filter_module`).
 
 mod inflate;
+mod reader;
 
 use weir_conf::names::{ANY, FLAG, TWO};
 use weir_conf::{BufferSizes, Directive, Result};
@@ -13,6 +14,7 @@ use weir_trace::{Site, SiteKind};
 
 use crate::filters::compress::{self, CompressingBody, OutputRoom, PieceFlushing};
 pub(crate) use inflate::GunzipCoder;
+pub use reader::GunzipReader;
 
 /// The module `gunzip`.
 pub struct Gunzip;

@@ -162,13 +162,13 @@ impl LogFormats {
 
 /// A piece of a format's text.
 #[derive(Debug, PartialEq, Eq)]
-enum FormatPart<'a> {
+pub(super) enum FormatPart<'a> {
     Literal(&'a [u8]),
     Variable(&'a str),
 }
 
 /// Splits `$name` and `${name}` from the text around them.
-fn parse(text: &[u8]) -> Result<Vec<FormatPart<'_>>, String> {
+pub(super) fn parse(text: &[u8]) -> Result<Vec<FormatPart<'_>>, String> {
     let invalid = || format!("invalid parameter \"{}\"", String::from_utf8_lossy(text));
     let mut parts = Vec::new();
     let mut rest = text;
@@ -248,8 +248,8 @@ fn three_digits(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&[digit(100), digit(10), digit(1)]);
 }
 
-const COMBINED: &[u8] = b"combined";
-const COMBINED_TEXT: &[u8] =
+pub(super) const COMBINED: &[u8] = b"combined";
+pub(super) const COMBINED_TEXT: &[u8] =
     b"$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
     \"$http_referer\" \"$http_user_agent\"";
 

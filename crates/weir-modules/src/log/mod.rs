@@ -4,6 +4,7 @@
 mod cache;
 mod format;
 mod handler;
+mod lines;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use weir_engine::{Module, Phase, inherit};
 use cache::LogCacheSize;
 use format::{LogFormat, LogFormats};
 use handler::AccessLogs;
+pub use lines::{LogLine, LogLineFormat};
 
 /// The module `log`.
 pub struct Log;

@@ -1,5 +1,6 @@
 //! Commands that need no running server: help, and what reads, checks and writes configurations.
 
+mod diff;
 mod explain;
 mod fmt;
 mod help;
@@ -93,6 +94,56 @@ static TOOLS: &[ToolCommand] = &[
             ],
         ),
         run: init::run,
+    },
+    ToolCommand {
+        help: CommandHelp::new(
+            "diff-config",
+            "OLD NEW --log FILE",
+            "Says which requests of an access log would be treated otherwise by another configuration. Each line goes \
+             through both without being served, and what changes (server, location, decisions of phases, status, fields, \
+             upstream) is shown in groups, with the lines that differ. The exit status is 1 if anything changes. No upstream \
+             is asked and no script runs: what could not be compared for that reason is counted by name.",
+            &[
+                CommandOption::new(
+                    "--log",
+                    "FILE",
+                    "the access log, packed with gzip or not, or - for standard input; may be given several times",
+                ),
+                CommandOption::new(
+                    "--format",
+                    "FORMAT",
+                    "combined, the name of a log_format of OLD, or its text; without it the one that fits the log",
+                ),
+                CommandOption::new(
+                    "--host",
+                    "NAME",
+                    "the host of lines that have none: the default server's name without",
+                ),
+                CommandOption::new(
+                    "--scheme",
+                    "SCHEME",
+                    "http or https for lines without: https without, if OLD has TLS",
+                ),
+                CommandOption::new("--limit", "N", "reads the first N lines"),
+                CommandOption::new("--json", "", "as one JSON object"),
+                CommandOption::new(
+                    "-p",
+                    "PREFIX",
+                    "the prefix of both: the directories of the configurations without",
+                ),
+            ],
+            &[
+                CommandExample::new(
+                    "weir diff-config /etc/weir/weir.conf new.conf --log /var/log/weir/access.log",
+                    "what the new one would change",
+                ),
+                CommandExample::new(
+                    "cat access.log.*.gz | weir diff-config old.conf new.conf --log - --format main --host a.test",
+                    "older logs, in the format that old.conf calls main",
+                ),
+            ],
+        ),
+        run: diff::run,
     },
     ToolCommand {
         help: CommandHelp::new(

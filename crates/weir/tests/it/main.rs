@@ -3,7 +3,7 @@
 //! | the feature | its files |
 //! |---|---|
 //! | the program: options, commands, signals, start, `-t` | `program`, `commands`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
-//! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `directive_rows`, `module_docs`, `not_in_weir` |
+//! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `diff_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
 //! | files, content handlers | `static_freshness`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
@@ -37,6 +37,7 @@ mod conf_errors;
 mod conf_yaml;
 mod config_tools;
 mod content_handlers;
+mod diff_config;
 mod directive_rows;
 mod echo;
 mod example_from_openresty;

@@ -10,6 +10,8 @@ use super::LoadedPlan;
 pub(crate) struct AppliedDirective {
     /// The line as it is written, without what is in its braces; of a default the directive with its arguments.
     pub(crate) text: String,
+    /// The same with what is in its braces, one space between words: equal lines have equal ones.
+    pub(crate) whole: String,
     /// `FILE:LINE`; `None` of a default.
     pub(crate) place: Option<String>,
     /// Where it comes from.
@@ -78,6 +80,7 @@ impl LoadedPlan {
                     here.push(group);
                     found.push(AppliedDirective {
                         text: self.shown(line),
+                        whole: whole(line),
                         place: Some(self.place(line.name.span)),
                         origin,
                     });
@@ -108,6 +111,7 @@ impl LoadedPlan {
         let silent = rows.filter(|row| row.contexts.allows(here) && !written.contains(group(row.name)));
         let shown = |name: &str, words: &str| AppliedDirective {
             text: format!("{name} {words}"),
+            whole: String::new(),
             place: None,
             origin: DirectiveOrigin::Default,
         };
@@ -116,7 +120,7 @@ impl LoadedPlan {
     }
 
     /// A line as it is written, up to its braces, in one line.
-    fn shown(&self, line: &DirectiveLine) -> String {
+    pub(crate) fn shown(&self, line: &DirectiveLine) -> String {
         let end =
             line.block.as_ref().map(|block| block.span.start).or(line.raw.as_ref().map(|raw| raw.span.start));
         let text =
@@ -133,7 +137,19 @@ impl LoadedPlan {
     }
 }
 
-fn lines(line: &DirectiveLine) -> &[DirectiveLine] {
+/// A line with all that is in its braces, as words.
+pub(crate) fn whole(line: &DirectiveLine) -> String {
+    let mut words: Vec<String> = line.words().map(|word| word.str().to_owned()).collect();
+    words.extend(line.raw.as_ref().map(|raw| format!("{{{}}}", String::from_utf8_lossy(&raw.text))));
+    if let Some(block) = &line.block {
+        let inside: Vec<String> = block.lines.iter().map(whole).collect();
+        words.push(format!("{{ {} }}", inside.join("; ")));
+    }
+    words.join(" ")
+}
+
+/// The lines in the braces of a line.
+pub(crate) fn lines(line: &DirectiveLine) -> &[DirectiveLine] {
     line.block.as_ref().map_or(&[], |block| &block.lines)
 }
 

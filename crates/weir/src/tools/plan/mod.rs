@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{ConfTree, RealFiles, Span};
+use weir_conf::{ConfTree, DirectiveLine, RealFiles, Span};
 use weir_engine::Configuration;
 use weir_engine::log::{self, ErrorLog, LogFile, LogLevel};
 use weir_engine::worker::Worker;
@@ -19,7 +19,7 @@ use weir_server::rehearsal::{self, RehearsedCourse, RehearsedRequest};
 use weir_trace::{Recorder, RecorderSettings};
 
 pub(super) use address::ChosenAddress;
-pub(super) use directives::AppliedDirective;
+pub(super) use directives::{AppliedDirective, lines, whole};
 pub(super) use request::PlanRequest;
 
 use crate::cli::CommandLine;
@@ -110,12 +110,45 @@ impl LoadedPlan {
     /// The line that opens the block at `span`, as it is written.
     pub(super) fn opening(&self, span: Span) -> String {
         let text = self.tree.source.file(span.file).and_then(|file| file.text.get(span.start as usize..));
-        let text = String::from_utf8_lossy(text.unwrap_or_default());
+        let text = text.unwrap_or_default();
+        let text = String::from_utf8_lossy(text.get(..OPENING).unwrap_or(text));
         // A brace of a quantifier (`[0-9]{2}`) has no space before it.
         let opens =
             |(at, c): &(usize, char)| *c == '{' && text[..*at].ends_with([' ', '\t', '\n', ')', '"', '\'']);
         let end = text.char_indices().find(opens).map_or(text.len(), |(at, _)| at);
         text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The formats that `log_format` defines: each name, and what is written after it.
+    pub(super) fn log_formats(&self) -> Vec<(&str, String)> {
+        let defined = self.http().iter().filter(|line| line.name.is("log_format"));
+        let shown = |line: &DirectiveLine| {
+            let words: Vec<&str> = line.args.iter().skip(1).map(|word| word.str()).collect();
+            match words.split_first() {
+                Some((escape, rest)) if escape.starts_with("escape=") => {
+                    format!("{escape} {}", rest.concat())
+                }
+                Some((&"json", [first, ..])) if first.contains('=') => words.join(" "),
+                _ => words.concat(),
+            }
+        };
+        defined.filter_map(|line| Some((line.args.first()?.str(), shown(line)))).collect()
+    }
+
+    /// The lines of `http`.
+    pub(super) fn http(&self) -> &[DirectiveLine] {
+        self.tree.lines.iter().find(|line| line.name.is("http")).map_or(&[][..], directives::lines)
+    }
+
+    /// The name of the default server of the first address that speaks TLS, or does not.
+    pub(super) fn default_name(&self, tls: bool) -> Option<String> {
+        let addresses = self.configuration.addresses.iter().zip(self.generation.hosts());
+        let hosts = addresses.filter(|(address, _)| address.ssl == tls).map(|(_, hosts)| hosts);
+        let names = hosts.map(|hosts| String::from_utf8_lossy(&hosts.default().name).into_owned());
+        let plain = |name: &String| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+        };
+        names.into_iter().find(plain)
     }
 
     /// Where `span` is, as messages have it: `FILE:LINE`.
@@ -124,6 +157,9 @@ impl LoadedPlan {
         place.map_or_else(|| "-".to_owned(), |place| format!("{}:{}", place.path.display(), place.line))
     }
 }
+
+/// Bytes in which the line that opens a block ends.
+const OPENING: usize = 4096;
 
 /// A line of the error log without time, process and context.
 fn bare_message(line: &[u8]) -> String {

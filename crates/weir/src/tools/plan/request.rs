@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_rt::SockAddr;
 
 /// A request that a plan is asked about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PlanRequest {
     /// The method, as it is sent.
     pub(crate) method: String,
@@ -46,17 +46,35 @@ impl PlanRequest {
         }
         let (host, port) = host_and_port(authority).ok_or_else(|| format!("invalid port in \"{url}\""))?;
         let slash = if target.starts_with('/') { "" } else { "/" };
+        let target = escaped(&format!("{slash}{target}"));
         Ok(PlanRequest {
+            port: Some(port.unwrap_or(if tls { 443 } else { 80 })),
+            ..PlanRequest::new(tls, host, authority, target)
+        })
+    }
+
+    /// `GET /` of a site, as a log has its host; `None`: no request can have it.
+    pub(crate) fn of_site(tls: bool, authority: &str) -> Option<PlanRequest> {
+        if !authority.bytes().all(|byte| byte > b' ' && byte != 0x7f) {
+            return None;
+        }
+        // What follows the colon may be no port: then the server refuses the host.
+        let (host, port) = host_and_port(authority).unwrap_or(("", None));
+        Some(PlanRequest { port, ..PlanRequest::new(tls, host, authority, "/".to_owned()) })
+    }
+
+    fn new(tls: bool, host: &str, authority: &str, target: String) -> PlanRequest {
+        PlanRequest {
             method: "GET".to_owned(),
             tls,
             host: host.to_owned(),
             authority: authority.to_owned(),
-            port: Some(port.unwrap_or(if tls { 443 } else { 80 })),
-            target: escaped(&format!("{slash}{target}")),
+            port: None,
+            target,
             fields: Vec::new(),
             client: SocketAddr::from(([192, 0, 2, 1], 54321)).into(),
             listen: None,
-        })
+        }
     }
 
     /// Adds a field, as the command line has it.

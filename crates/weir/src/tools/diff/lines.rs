@@ -1,0 +1,242 @@
+//! From a line of an access log to the request it was.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weir_modules::log::{LogLine, LogLineFormat};
+
+use super::needs::RequestNeeds;
+use crate::tools::plan::{LoadedPlan, PlanRequest};
+
+/// What is taken for the parts of a request that the log does not have.
+pub(super) struct SiteDefaults {
+    tls: bool,
+    host: String,
+}
+
+impl SiteDefaults {
+    /// As the command line says, else what fits the old configuration: TLS if any of its addresses speaks it, and the name of
+    /// its first server that has one.
+    ///
+    /// # Errors
+    /// `scheme` is neither `http` nor `https`.
+    pub(super) fn of(
+        old: &LoadedPlan,
+        scheme: Option<&str>,
+        host: Option<&str>,
+    ) -> Result<SiteDefaults, String> {
+        let tls = match scheme {
+            Some("https") => true,
+            Some("http") => false,
+            None => old.configuration.addresses.iter().any(|address| address.ssl),
+            Some(other) => return Err(format!("\"{other}\" is no scheme: http or https")),
+        };
+        let host = host.map(str::to_owned).or_else(|| old.default_name(tls));
+        Ok(SiteDefaults { tls, host: host.unwrap_or_else(|| "localhost".to_owned()) })
+    }
+}
+
+/// A request of a log.
+pub(super) struct LoggedRequest {
+    /// All of it that a configuration looks at: requests with equal shapes have the same outcome.
+    pub(super) shape: PlanRequest,
+    /// The status in the log.
+    pub(super) status: Option<u16>,
+    /// The target, where the shape has only its path.
+    target: Option<String>,
+}
+
+impl LoggedRequest {
+    /// The request as it was.
+    pub(super) fn whole(self) -> PlanRequest {
+        match self.target {
+            Some(target) => PlanRequest { target, ..self.shape },
+            None => self.shape,
+        }
+    }
+}
+
+/// Makes requests of lines.
+pub(super) struct LogRequests<'f> {
+    format: &'f LogLineFormat,
+    defaults: SiteDefaults,
+    needs: RequestNeeds,
+    /// The ports of the old configuration.
+    ports: Vec<u16>,
+    /// Fields that the format has and a configuration may look at: variable and name.
+    fields: Vec<(String, String)>,
+    /// The same of cookies.
+    cookies: Vec<(String, String)>,
+}
+
+impl<'f> LogRequests<'f> {
+    pub(super) fn new(
+        format: &'f LogLineFormat,
+        defaults: SiteDefaults,
+        needs: RequestNeeds,
+        old: &LoadedPlan,
+    ) -> LogRequests<'f> {
+        let named = |prefix: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<(String, String)> {
+            let names = format.variables().filter_map(|variable| Some((variable, variable.strip_prefix(prefix)?)));
+            let names = names.filter(|(_, name)| wanted(name));
+            names.map(|(variable, name)| (variable.to_owned(), name.to_owned())).collect()
+        };
+        let field = |name: &str| needs.fields.contains(name) || CONDITIONS.contains(&name);
+        let has_cookies = |name: &str| name == "cookie" && !needs.cookies.is_empty();
+        let fields = named("http_", &|name| field(name) || has_cookies(name));
+        let fields = fields.into_iter().map(|(variable, name)| (variable, name.replace('_', "-"))).collect();
+        let is_whole = format.variables().any(|variable| variable == "http_cookie");
+        let cookies = named("cookie_", &|name| !is_whole && needs.cookies.contains(name));
+        let ports = old.configuration.addresses.iter().filter_map(|address| address.addr.port()).collect();
+        LogRequests { format, defaults, needs, ports, fields, cookies }
+    }
+
+    /// The request of a line; `None`: it is no request.
+    pub(super) fn request(&self, line: &[u8]) -> Option<LoggedRequest> {
+        let line = self.format.read(line)?;
+        let value = |name: &str| text(&line, name);
+        let (method, target) = head(&line)?;
+        let tls = match (value("scheme"), value("https"), value("ssl_protocol")) {
+            (Some(scheme), _, _) => scheme == "https",
+            (None, Some(_), _) | (None, None, Some(_)) => true,
+            (None, None, None) if self.has("https") || self.has("ssl_protocol") => false,
+            (None, None, None) => self.defaults.tls,
+        };
+        let plain_name = || value("server_name").filter(|name| is_plain(name));
+        let authority = value("http_host").or_else(|| value("host")).or_else(plain_name);
+        let mut shape = PlanRequest::of_site(tls, authority.as_deref().unwrap_or(&self.defaults.host))?;
+        shape.set_method(&method).ok()?;
+        let logged_port = value("server_port").and_then(|port| port.parse().ok());
+        shape.port = logged_port.or_else(|| shape.port.filter(|port| self.ports.contains(port)));
+        if self.needs.client
+            && let Some(ip) = client(&value)
+        {
+            shape.client = SocketAddr::from((ip, 54321)).into();
+        }
+        self.add_fields(&line, &mut shape);
+        let path = target.find('?').filter(|_| !self.needs.args).map(|at| target[..=at].to_owned());
+        let (target, whole) = match path {
+            Some(path) => (path, Some(target)),
+            None => (target, None),
+        };
+        shape.target = target;
+        let status = value("status").and_then(|status| status.parse().ok());
+        Some(LoggedRequest { shape, status, target: whole })
+    }
+
+    /// Fields that the configurations look at; a value that no request can have is left out.
+    fn add_fields(&self, line: &LogLine<'_>, request: &mut PlanRequest) {
+        for (variable, name) in &self.fields {
+            if let Some(value) = text(line, variable) {
+                let _unusable = request.add_field(&format!("{name}: {value}"));
+            }
+        }
+        let cookie =
+            |(variable, name): &(String, String)| Some(format!("{name}={}", text(line, variable)?));
+        let cookies: Vec<String> = self.cookies.iter().filter_map(cookie).collect();
+        if !cookies.is_empty() {
+            let _unusable = request.add_field(&format!("Cookie: {}", cookies.join("; ")));
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.format.variables().any(|variable| variable == name)
+    }
+
+    /// The variables of the format that are looked at.
+    pub(super) fn read(&self) -> Vec<String> {
+        let added = |name: &str| self.fields.iter().chain(&self.cookies).any(|(variable, _)| variable == name);
+        let client = |name: &str| self.needs.client && matches!(name, "remote_addr" | "realip_remote_addr");
+        let read = |name: &&str| ALWAYS.contains(name) || added(name) || client(name);
+        self.format.variables().filter(read).map(|name| format!("${name}")).collect()
+    }
+
+    /// What the format lacks, and what is taken instead.
+    pub(super) fn missing(&self) -> Vec<(String, String)> {
+        let mut missing = Vec::new();
+        let mut lacks = |names: &[&str], instead: &str| {
+            if !names.iter().any(|name| self.has(name)) {
+                let names: Vec<String> = names.iter().map(|name| format!("${name}")).collect();
+                missing.push((names.join(", "), instead.to_owned()));
+            }
+        };
+        let host = &self.defaults.host;
+        lacks(&["http_host", "host", "server_name"], &format!("\"{host}\" is assumed (--host)"));
+        let scheme = if self.defaults.tls { "https" } else { "http" };
+        lacks(&["scheme", "https", "ssl_protocol"], &format!("{scheme} is assumed (--scheme)"));
+        lacks(&["server_port", "http_host"], "an address of OLD that speaks the scheme is assumed");
+        if !self.has("request") {
+            lacks(&["request_method"], "GET is assumed");
+        }
+        if self.needs.client {
+            lacks(&["remote_addr", "realip_remote_addr"], "192.0.2.1 is assumed");
+        }
+        let cookies = self.needs.cookies.iter().filter(|_| !self.has("http_cookie"));
+        let cookies = cookies.map(|name| format!("cookie_{name}"));
+        for name in self.needs.fields.iter().map(|name| format!("http_{name}")).chain(cookies) {
+            lacks(&[&name], "requests are taken to have none");
+        }
+        if self.needs.certificate {
+            lacks(&["ssl_client_cert"], "clients are taken to have no certificate");
+        }
+        if self.needs.protocol {
+            missing.push(("way to say the version".to_owned(), "HTTP/1.1 is assumed".to_owned()));
+        }
+        missing
+    }
+}
+
+/// Method and target.
+fn head(line: &LogLine<'_>) -> Option<(String, String)> {
+    if let Some(whole) = line.value("request") {
+        let mut words = whole.split(|byte| *byte == b' ');
+        let (method, sent, version) = (words.next()?, words.next()?, words.next()?);
+        let is_request = version.starts_with(b"HTTP/") && words.next().is_none();
+        return is_request.then(|| Some((str::from_utf8(method).ok()?.to_owned(), target(sent)?))).flatten();
+    }
+    let sent = line.value("request_uri").or_else(|| {
+        let uri = line.value("uri").or_else(|| line.value("document_uri"))?;
+        let args = line.value("args").or_else(|| line.value("query_string"));
+        Some(args.map_or_else(|| uri.clone(), |args| [&uri[..], b"?", &args].concat()))
+    })?;
+    let method = text(line, "request_method").unwrap_or_else(|| "GET".to_owned());
+    Some((method, target(&sent)?))
+}
+
+/// The address that the connection came from.
+fn client(value: &impl Fn(&str) -> Option<String>) -> Option<IpAddr> {
+    let address = value("realip_remote_addr").or_else(|| value("remote_addr"))?;
+    address.parse().ok()
+}
+
+fn text(line: &LogLine<'_>, name: &str) -> Option<String> {
+    line.value(name).and_then(|value| String::from_utf8(value).ok())
+}
+
+/// A target as it can be asked for: bytes outside of ASCII are escaped, which makes the same path of them.
+fn target(sent: &[u8]) -> Option<String> {
+    let begins = matches!(sent, [b'/', ..] | b"*") || sent.starts_with(b"http://") || sent.starts_with(b"https://");
+    if !begins || sent.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        return None;
+    }
+    let mut target = String::with_capacity(sent.len());
+    for byte in sent {
+        match byte {
+            0x80.. => target.push_str(&format!("%{byte:02X}")),
+            ascii => target.push(char::from(*ascii)),
+        }
+    }
+    Some(target)
+}
+
+/// Whether a server's name may be a host: it is no pattern.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+}
+
+/// Fields that change a response by themselves.
+const CONDITIONS: [&str; 4] = ["range", "if_range", "if_modified_since", "if_none_match"];
+/// Variables that are always looked at.
+const ALWAYS: [&str; 15] = [
+    "request", "request_method", "request_uri", "uri", "document_uri", "args", "query_string", "http_host", "host",
+    "server_name", "scheme", "https", "ssl_protocol", "server_port", "status",
+];
