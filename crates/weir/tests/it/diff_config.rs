@@ -141,10 +141,7 @@ fn changes_are_grouped_and_what_is_unknown_is_counted() {
     assert_eq!(lines[1][..2], ["- return 200 old :12", "+ return 301 /new/ :13"]);
     assert_eq!(
         (lines[2].iter().filter(|line| line.contains("pass")).collect::<Vec<_>>(), &lines[3][0][..]),
-        (
-            vec!["- proxy_pass http://app :14", "+ proxy_pass http://app/v2/ :15"],
-            "- allow 10.0.0.0/8 :15"
-        )
+        (vec!["- proxy_pass http://app :14", "+ proxy_pass http://app/v2/ :15"], "- allow 10.0.0.0/8 :15")
     );
     assert_eq!((number(&said, "lines"), number(&said, "unread")), (12, 2));
     assert_eq!(number(&said, "changed") + number(&said, "same") + number(&said, "undecided"), 10);
@@ -289,7 +286,8 @@ fn the_format_that_fits_is_found_and_packed_logs_are_read() {
         assert_eq!(groups(&said), ["1 result: 204 -> 205"], "{format}");
         assert_eq!((number(&said, "changed"), number(&said, "unread")), (1, 0), "{said:?}");
     }
-    let said = change.says("{\"method\":\"GET\",\"uri\":\"/\",\"status\":200,\"host\":\"b.test\",\"more\":[]}\n", &[]);
+    let said = change
+        .says("{\"method\":\"GET\",\"uri\":\"/\",\"status\":200,\"host\":\"b.test\",\"more\":[]}\n", &[]);
     assert_eq!(said.field("format").and_then(JsonValue::text), Some("object"));
     assert_eq!((number(&said, "same"), number(&said, "status_as_logged")), (1, 1));
     change.directory.write("one.gz", packed(line("192.0.2.9", "GET /a HTTP/1.1", 200).as_bytes()));
@@ -307,7 +305,8 @@ fn what_the_configurations_look_at_and_the_log_lacks_is_named() {
                  if ($in) { return 403; } if ($http_x_beta) { return 404; } deny 10.0.0.1; return 200 $cookie_a; }";
     let change = Change::new(old, &old.replace("~who 1", "~who 2"));
     let said = change.says("10.0.0.1 \"GET /?a HTTP/1.1\" 200\n10.0.0.2 \"GET /?b HTTP/1.1\" 200\n", &[]);
-    let missing = list(&said, "missing").iter().map(|one| one.field("field").and_then(JsonValue::text).expect("text"));
+    let missing =
+        list(&said, "missing").iter().map(|one| one.field("field").and_then(JsonValue::text).expect("text"));
     assert_eq!(
         missing.collect::<Vec<_>>(),
         [
@@ -321,7 +320,10 @@ fn what_the_configurations_look_at_and_the_log_lacks_is_named() {
     );
     let needed = list(&said, "needed").iter().map(|name| name.text().expect("a text"));
     assert_eq!(needed.collect::<Vec<_>>(), ["$remote_addr", "$request", "$status"]);
-    assert_eq!(lines(list(&said, "other_lines")), ["- map $http_cookie $in: ~who 1 :4", "+ map $http_cookie $in: ~who 2 :4"]);
+    assert_eq!(
+        lines(list(&said, "other_lines")),
+        ["- map $http_cookie $in: ~who 1 :4", "+ map $http_cookie $in: ~who 2 :4"]
+    );
     assert_eq!(number(&said, "decided"), 2);
 }
 
@@ -329,7 +331,8 @@ fn what_the_configurations_look_at_and_the_log_lacks_is_named() {
 fn requests_that_are_the_same_are_decided_once() {
     let old = "server { listen 8080; location / { return 200; } location /a { return 301 /b?$args; } }";
     let change = Change::new(old, &old.replace("301", "302"));
-    let log: String = (0..100).map(|at| line(&format!("192.0.2.{at}"), &format!("GET /a?{at} HTTP/1.1"), 301)).collect();
+    let log: String =
+        (0..100).map(|at| line(&format!("192.0.2.{at}"), &format!("GET /a?{at} HTTP/1.1"), 301)).collect();
     let said = change.says(&log, &[]);
     assert_eq!((groups(&said), number(&said, "decided")), (vec!["100 result: 301 -> 302".to_owned()], 1));
     let args = "server { listen 8080; if ($arg_x) { return 204; } return 200; }";
@@ -344,7 +347,8 @@ fn what_upstreams_are_sent_and_settings_are_shown_by_their_lines() {
         server { listen 8080; location / { proxy_pass http://app; proxy_set_header Host $host; proxy_read_timeout 5s; }
                  location /x { proxy_pass http://app; proxy_read_timeout 5s; } }";
     let new = old.replace("Host $host", "Host $http_host").replace("timeout 5s; }\n", "timeout 6s; }\n");
-    let change = Change::new(old, &new.replace("server 127.0.0.1:9;", "server 127.0.0.1:9; server 127.0.0.1:8;"));
+    let change =
+        Change::new(old, &new.replace("server 127.0.0.1:9;", "server 127.0.0.1:9; server 127.0.0.1:8;"));
     let log = [line("192.0.2.9", "GET / HTTP/1.1", 200), line("192.0.2.9", "GET /x HTTP/1.1", 200)].concat();
     let said = change.says(&log, &[]);
     assert_eq!(groups(&said), ["1 peers", "1 peers; sent"]);
@@ -357,7 +361,8 @@ fn what_upstreams_are_sent_and_settings_are_shown_by_their_lines() {
 #[test]
 fn broken_logs_and_configurations_end_in_messages() {
     let change = Change::new("server { listen 8080; return 200; }", "server { listen 8080; return 200; }");
-    let binary: Vec<u8> = (0..200_000_u32).flat_map(|at| (at.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
+    let binary: Vec<u8> =
+        (0..200_000_u32).flat_map(|at| (at.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
     for (name, log) in [
         ("binary", binary),
         ("long", [vec![b'a'; 3 << 20], b"\nx\n".to_vec()].concat()),
@@ -383,7 +388,10 @@ fn broken_logs_and_configurations_end_in_messages() {
     change.directory.write("new.conf", "events { }\nhttp { server { listen 8080; nonsense on; } }\n");
     let output = change.run("", &[]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && errors.contains("new.conf:2:31") || errors.contains("new.conf:2"), "{errors}");
+    assert!(
+        output.status.code() == Some(2) && errors.contains("new.conf:2:31") || errors.contains("new.conf:2"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -284,11 +284,15 @@ fn mistakes_are_named() {
     let conf = directory.path().join("n.conf");
     fs::write(&conf, "events { } http { server { listen 127.0.0.1:8080; } }").expect("written");
     let conf = conf.display().to_string();
+    let no_tls = format!(
+        "127.0.0.1:8080 speaks no TLS: no \"listen\" of it has \"ssl\" (the server at {conf}:1), so a browser's handshake \
+         fails there. http://a:8080/x?y is the same request without TLS"
+    );
     for (words, message) in [
         (&[][..], "which request? --url https://example.com/path"),
         (&["--url", "a/b"], "\"a/b\" is no URL: it begins with http:// or https://"),
         (&["http://a:81/"], "nothing listens on port 81; the configuration has: 127.0.0.1:8080"),
-        (&["https://a:8080/"], "127.0.0.1:8080 speaks no TLS: it has no \"ssl\""),
+        (&["https://a:8080/x?y"], &no_tls),
         (&["http://a:8080/", "--header", "x"], "\"x\" is no field: Name: value"),
         (&["http://a:8080/", "--from", "x"], "\"x\" is no address: 192.0.2.7 is"),
     ] {

@@ -26,7 +26,7 @@ impl LogInput {
             _ => Box::new(BufReader::with_capacity(BUFFER, File::open(name).map_err(failed)?)),
         };
         let is_packed = plain.fill_buf().map_err(failed)?.starts_with(&GZIP);
-        let bytes = match is_packed {
+        let bytes: Box<dyn BufRead> = match is_packed {
             true => Box::new(BufReader::with_capacity(BUFFER, GunzipReader::new(plain))),
             false => plain,
         };

@@ -76,7 +76,8 @@ impl<'f> LogRequests<'f> {
         old: &LoadedPlan,
     ) -> LogRequests<'f> {
         let named = |prefix: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<(String, String)> {
-            let names = format.variables().filter_map(|variable| Some((variable, variable.strip_prefix(prefix)?)));
+            let names =
+                format.variables().filter_map(|variable| Some((variable, variable.strip_prefix(prefix)?)));
             let names = names.filter(|(_, name)| wanted(name));
             names.map(|(variable, name)| (variable.to_owned(), name.to_owned())).collect()
         };
@@ -130,8 +131,7 @@ impl<'f> LogRequests<'f> {
                 let _unusable = request.add_field(&format!("{name}: {value}"));
             }
         }
-        let cookie =
-            |(variable, name): &(String, String)| Some(format!("{name}={}", text(line, variable)?));
+        let cookie = |(variable, name): &(String, String)| Some(format!("{name}={}", text(line, variable)?));
         let cookies: Vec<String> = self.cookies.iter().filter_map(cookie).collect();
         if !cookies.is_empty() {
             let _unusable = request.add_field(&format!("Cookie: {}", cookies.join("; ")));
@@ -144,7 +144,8 @@ impl<'f> LogRequests<'f> {
 
     /// The variables of the format that are looked at.
     pub(super) fn read(&self) -> Vec<String> {
-        let added = |name: &str| self.fields.iter().chain(&self.cookies).any(|(variable, _)| variable == name);
+        let added =
+            |name: &str| self.fields.iter().chain(&self.cookies).any(|(variable, _)| variable == name);
         let client = |name: &str| self.needs.client && matches!(name, "remote_addr" | "realip_remote_addr");
         let read = |name: &&str| ALWAYS.contains(name) || added(name) || client(name);
         self.format.variables().filter(read).map(|name| format!("${name}")).collect()
@@ -173,7 +174,7 @@ impl<'f> LogRequests<'f> {
         let cookies = self.needs.cookies.iter().filter(|_| !self.has("http_cookie"));
         let cookies = cookies.map(|name| format!("cookie_{name}"));
         for name in self.needs.fields.iter().map(|name| format!("http_{name}")).chain(cookies) {
-            lacks(&[&name], "requests are taken to have none");
+            lacks(&[name.as_str()], "requests are taken to have none");
         }
         if self.needs.certificate {
             lacks(&["ssl_client_cert"], "clients are taken to have no certificate");
@@ -214,7 +215,8 @@ fn text(line: &LogLine<'_>, name: &str) -> Option<String> {
 
 /// A target as it can be asked for: bytes outside of ASCII are escaped, which makes the same path of them.
 fn target(sent: &[u8]) -> Option<String> {
-    let begins = matches!(sent, [b'/', ..] | b"*") || sent.starts_with(b"http://") || sent.starts_with(b"https://");
+    let begins =
+        matches!(sent, [b'/', ..] | b"*") || sent.starts_with(b"http://") || sent.starts_with(b"https://");
     if !begins || sent.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
         return None;
     }
@@ -237,6 +239,19 @@ fn is_plain(name: &str) -> bool {
 const CONDITIONS: [&str; 4] = ["range", "if_range", "if_modified_since", "if_none_match"];
 /// Variables that are always looked at.
 const ALWAYS: [&str; 15] = [
-    "request", "request_method", "request_uri", "uri", "document_uri", "args", "query_string", "http_host", "host",
-    "server_name", "scheme", "https", "ssl_protocol", "server_port", "status",
+    "request",
+    "request_method",
+    "request_uri",
+    "uri",
+    "document_uri",
+    "args",
+    "query_string",
+    "http_host",
+    "host",
+    "server_name",
+    "scheme",
+    "https",
+    "ssl_protocol",
+    "server_port",
+    "status",
 ];

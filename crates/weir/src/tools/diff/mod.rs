@@ -77,7 +77,7 @@ async fn differing(
         known: HashMap::new(),
         keys: Default::default(),
         lines: ChangedLines::default(),
-        tally: DiffTally { format: name, ..DiffTally::default() },
+        tally: DiffTally::of(name),
     };
     for log in inputs {
         differ.read(log, limit).await?;

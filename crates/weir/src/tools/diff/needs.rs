@@ -223,6 +223,8 @@ mod tests {
         assert_eq!(names(&found.cookies), "who");
         assert!(found.client && found.args && !found.protocol);
         assert!(!needs("server { try_files $uri$args =404; }").client);
-        assert!(needs("server { try_files $uri$args =404; }").args && needs("server { return 200 $arg_a; }").args);
+        assert!(
+            needs("server { try_files $uri$args =404; }").args && needs("server { return 200 $arg_a; }").args
+        );
     }
 }

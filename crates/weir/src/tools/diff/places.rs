@@ -91,7 +91,8 @@ fn changes(
     definitions: &[ChangedDefinition],
 ) -> LineChanges {
     let (before, after) = (in_force(&plans.old, old), in_force(&plans.new, new));
-    let mut words: HashSet<String> = before.iter().chain(&after).flat_map(|line| words(&line.whole)).collect();
+    let mut words: HashSet<String> =
+        before.iter().chain(&after).flat_map(|line| words(&line.whole)).collect();
     let sent = |lines: &[LineInForce]| {
         let sent = lines.iter().filter(|line| is_sent(line.text.split(' ').next().unwrap_or_default()));
         let mut sent: Vec<&str> = sent.map(|line| line.whole.as_str()).collect();
@@ -167,7 +168,7 @@ fn defined(plan: &LoadedPlan) -> HashMap<String, &DirectiveLine> {
 }
 
 /// What lines may name definitions by.
-fn words(text: &str) -> impl Iterator<Item = String> {
+fn words(text: &str) -> impl Iterator<Item = String> + use<> {
     let text = text.to_lowercase();
     let variables: Vec<String> = variables(&text).into_iter().map(|name| format!("${name}")).collect();
     let plain = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.-".contains(c));

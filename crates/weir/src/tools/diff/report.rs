@@ -29,7 +29,10 @@ fn summary(out: &mut String, tally: &DiffTally) -> std::fmt::Result {
     )?;
     let (agreed, of) = tally.agreed();
     if of > 0 {
-        writeln!(out, "OLD gives the status in the log for {agreed} of {of} whose status the server makes itself")?;
+        writeln!(
+            out,
+            "OLD gives the status in the log for {agreed} of {of} whose status the server makes itself"
+        )?;
     }
     writeln!(out, "the log is read as {}; needed of it: {}", tally.format, tally.read.join(", "))?;
     for (name, instead) in &tally.missing {
@@ -132,8 +135,9 @@ pub(super) fn json(tally: &DiffTally) -> String {
                 });
             }
         });
-        json.key("groups")
-            .list(|json| tally.groups().into_iter().for_each(|(count, group)| json_group(json, count, group)));
+        json.key("groups").list(|json| {
+            tally.groups().into_iter().for_each(|(count, group)| json_group(json, count, group))
+        });
         json.key("ungrouped").raw(tally.ungrouped());
         json.key("not_run").list(|json| {
             for (count, name) in tally.unknown_parts() {
@@ -187,7 +191,17 @@ fn json_line(json: &mut JsonWriter, line: &ChangedLine) {
 
 /// Directives that make results.
 const RESULTS: [&str; 12] = [
-    "return", "rewrite", "if", "allow", "deny", "auth_basic", "try_files", "root", "alias", "index", "error_page",
+    "return",
+    "rewrite",
+    "if",
+    "allow",
+    "deny",
+    "auth_basic",
+    "try_files",
+    "root",
+    "alias",
+    "index",
+    "error_page",
     "proxy_pass",
 ];
 /// Characters of a value that are shown.

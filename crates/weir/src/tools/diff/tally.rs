@@ -74,6 +74,11 @@ pub(super) struct ChangedRequests {
 }
 
 impl DiffTally {
+    /// Of a log in the format of this name.
+    pub(super) fn of(format: String) -> DiffTally {
+        DiffTally { format, ..DiffTally::default() }
+    }
+
     /// The number of what a request comes to, whose line in the log is `line`.
     pub(super) fn outcome(
         &mut self,
@@ -93,7 +98,8 @@ impl DiffTally {
         if let Some(id) = self.known.get(&outcome) {
             return *id;
         }
-        let id = OutcomeId::try_from(self.outcomes.len()).expect("fewer outcomes than lines of configurations");
+        let id =
+            OutcomeId::try_from(self.outcomes.len()).expect("fewer outcomes than lines of configurations");
         self.outcomes.push(OutcomeCount { outcome: outcome.clone(), count: 0, agreed: 0, disagreed: 0 });
         self.known.insert(outcome, id);
         id

@@ -23,7 +23,7 @@ pub(crate) struct ChosenAddress {
 /// interfaces before one of a single interface.
 ///
 /// # Errors
-/// None has its port, or TLS is spoken to one that does not speak it.
+/// None has its port.
 pub(super) fn choose(addresses: &[ListenAddress], request: &PlanRequest) -> Result<ChosenAddress, String> {
     let all = || addresses.iter().map(|address| address.addr.to_string()).collect::<Vec<_>>().join(", ");
     let mut fitting: Vec<usize> = match (&request.listen, request.port) {
@@ -40,9 +40,6 @@ pub(super) fn choose(addresses: &[ListenAddress], request: &PlanRequest) -> Resu
         return Err(format!("nothing listens on {wanted}; the configuration has: {there}"));
     };
     let chosen = &addresses[index];
-    if request.tls && !chosen.ssl {
-        return Err(format!("{} speaks no TLS: it has no \"ssl\"", chosen.addr));
-    }
     let is_sure = request.listen.is_some() || host.is_some_and(|host| chosen.addr.ip() == Some(host));
     let others = fitting.iter().skip(1).filter(|_| !is_sure);
     let others = others.map(|index| addresses[*index].addr.to_string()).collect();

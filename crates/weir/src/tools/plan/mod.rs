@@ -88,10 +88,13 @@ impl LoadedPlan {
     /// What would become of `request`.
     ///
     /// # Errors
-    /// No address takes it.
+    /// No address takes it, or TLS is spoken to one that does not speak it.
     pub(super) async fn evaluate(&self, request: &PlanRequest) -> Result<PlanEvaluation, String> {
         let address = address::choose(&self.configuration.addresses, request)?;
         let hosts = self.generation.hosts().get(address.index).ok_or("the address has no server")?;
+        if request.tls && !address.ssl {
+            return Err(self.no_tls(request, &address, hosts.default().plan.place));
+        }
         let messages = Rc::new(RefCell::new(Vec::new()));
         let taker = messages.clone();
         log::capture(Some(Box::new(move |_, line| taker.borrow_mut().push(bare_message(line)))));
@@ -105,6 +108,19 @@ impl LoadedPlan {
         log::capture(None);
         let messages = messages.take();
         Ok(PlanEvaluation { address, course, messages })
+    }
+
+    /// What is to be said of a request over TLS to an address whose default server is at `server`, and that speaks none.
+    fn no_tls(&self, request: &PlanRequest, address: &ChosenAddress, server: Option<Span>) -> String {
+        let place =
+            server.map_or_else(String::new, |server| format!(" (the server at {})", self.place(server)));
+        let port = self.configuration.addresses.get(address.index).and_then(|address| address.addr.port());
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        format!(
+            "{} speaks no TLS: no \"listen\" of it has \"ssl\"{place}, so a browser's handshake fails there. \
+             http://{}{port}{} is the same request without TLS",
+            address.name, request.host, request.target
+        )
     }
 
     /// The line that opens the block at `span`, as it is written.
