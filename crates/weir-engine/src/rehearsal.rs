@@ -4,6 +4,9 @@
 //! What has an effect outside of it, or needs something outside that may respond otherwise the next time, is left out and
 //! named: scripts, subrequests, limits, upstreams ([`HandlerRehearsal`](crate::rehearsed::HandlerRehearsal)).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use weir_http::{KnownField, Span, TraceParent};
 use weir_trace::SiteTable;
 
 use crate::body::{BodyBuf, ResponseBody};
@@ -64,7 +67,7 @@ pub enum RehearsedBody {
 /// Lets `x`, whose head is read with this result, go through its phases. Nothing of it is sent, logged or counted.
 pub async fn rehearse(x: &mut Exchange, head: Result<(), HeadFailure>) -> Rehearsal {
     x.mark_rehearsed();
-    crate::trace::number(x);
+    number(x);
     let mut notes = RehearsalNotes::default();
     let first = match head {
         Ok(()) => NextStep::Run(Phase::PostRead),
@@ -78,6 +81,22 @@ pub async fn rehearse(x: &mut Exchange, head: Result<(), HeadFailure>) -> Rehear
     };
     let (end, head) = concluded(x, first, &mut notes).await;
     Rehearsal { steps: notes.steps, end, fields: fields(&head) }
+}
+
+/// Gives `x` its number: that of its `traceparent`, else one that equal requests have in common, so that what is chosen by it
+/// is the same in two rehearsals.
+fn number(x: &Exchange) {
+    let parent =
+        x.request.span(KnownField::Traceparent).and_then(|span| TraceParent::parse(x.arena.get(span)));
+    let head = x.arena.get(Span { start: 0, end: u32::try_from(x.request.head.len).unwrap_or(0) });
+    let hash = |part: u8| {
+        let mut hasher = DefaultHasher::new();
+        (part, head).hash(&mut hasher);
+        hasher.finish()
+    };
+    let trace = u128::from(hash(0)) << 64 | u128::from(hash(1).max(1));
+    let own = TraceParent { trace, span: 1, sampled: false };
+    x.shared.presence.set_parent(parent.or(Some(own)));
 }
 
 /// Goes on until there is nothing left to decide; the head of the response is the second value.

@@ -40,19 +40,14 @@ pub fn begin(x: &Exchange, ready: Option<u64>) {
     });
 }
 
-/// Gives `x`, whose head was read, its number: that of its `traceparent`, or a new one.
-pub(crate) fn number(x: &Exchange) {
+/// The head of `x` was read: from here on the request is in flight, and has a number.
+pub(crate) fn enter(x: &Exchange) {
     let parent = match x.request.span(KnownField::Traceparent) {
         Some(parent) => TraceParent::parse(x.arena.get(parent)),
         None => None,
     };
-    x.shared.presence.set_parent(parent);
-}
-
-/// The head of `x` was read: from here on the request is in flight, and has a number.
-pub(crate) fn enter(x: &Exchange) {
-    number(x);
     let presence = &x.shared.presence;
+    presence.set_parent(parent);
     presence.enter(x.arena.get(x.request.head.method_span), x.uri());
     if weir_sys::probe::traces_begin() {
         probes::began(x.id(), x.uri());

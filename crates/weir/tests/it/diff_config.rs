@@ -424,3 +424,16 @@ fn relative_includes_begin_at_each_file() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("new/sites/a.conf:1"), "{text}");
 }
+
+#[test]
+fn what_is_chosen_by_the_number_of_a_request_is_the_same_in_both() {
+    let old = "
+        split_clients $request_id $part { 50% a; * b; }
+        server { listen 8080; add_header X-Id $request_id; add_header X-Time $msec; add_header X-Part $part; return 200; }";
+    let log: String = (0..300).map(|at| line("192.0.2.9", &format!("GET /{at} HTTP/1.1"), 200)).collect();
+    let said = Change::new(old, &format!("{old} # the same")).says(&log, &[]);
+    assert_eq!((number(&said, "same"), number(&said, "decided")), (300, 300));
+    let said = Change::new(old, &old.replace("50%", "90%")).says(&log, &[]);
+    let changed = number(&said, "changed");
+    assert!(groups(&said) == [format!("{changed} field X-Part")] && (60..180).contains(&changed), "{said:?}");
+}
