@@ -98,7 +98,7 @@ const OLD: &str = "
         location /api/ { proxy_pass http://app; }
         location /v1/ { proxy_pass http://app; }
         location /office/ { allow 10.0.0.0/8; deny all; }
-        location /limited/ { limit_req zone=z; return 204; }
+        location /limited/ { limit_req zone=z; empty_gif; }
         location /lua/ { content_by_lua_block { ngx.say(1) } }
         location /agent/ { if ($http_user_agent = curl/8) { return 403; } return 200; }
     }";
@@ -138,11 +138,9 @@ fn changes_are_grouped_and_what_is_unknown_is_counted() {
         "{said:?}"
     );
     let lines: Vec<_> = list(&said, "groups").iter().map(|group| lines(list(group, "lines"))).collect();
-    assert_eq!(lines[1][..2], ["- return 200 old :12", "+ return 301 /new/ :13"]);
-    assert_eq!(
-        (lines[2].iter().filter(|line| line.contains("pass")).collect::<Vec<_>>(), &lines[3][0][..]),
-        (vec!["- proxy_pass http://app :14", "+ proxy_pass http://app/v2/ :15"], "- allow 10.0.0.0/8 :15")
-    );
+    let passes: Vec<_> = lines[2].iter().filter(|line| line.contains("pass")).map(String::as_str).collect();
+    assert_eq!(passes, ["- proxy_pass http://app :14", "+ proxy_pass http://app/v2/ :15"]);
+    assert_eq!(lines[3][0], "- allow 10.0.0.0/8 :15");
     assert_eq!((number(&said, "lines"), number(&said, "unread")), (12, 2));
     assert_eq!(number(&said, "changed") + number(&said, "same") + number(&said, "undecided"), 10);
 }
@@ -220,8 +218,8 @@ fn formats_say_host_port_and_fields() {
             "{said:?}"
         );
         assert_eq!(
-            (number(&said, "same"), said.field("missing").and_then(JsonValue::list).map(<[_]>::len)),
-            (3, Some(0))
+            (number(&said, "same"), number(&said, "undecided"), list(&said, "missing").len()),
+            (2, 1, 0)
         );
     }
 }
@@ -322,7 +320,7 @@ fn what_the_configurations_look_at_and_the_log_lacks_is_named() {
     assert_eq!(needed.collect::<Vec<_>>(), ["$remote_addr", "$request", "$status"]);
     assert_eq!(
         lines(list(&said, "other_lines")),
-        ["- map $http_cookie $in: ~who 1 :4", "+ map $http_cookie $in: ~who 2 :4"]
+        ["- map $http_cookie $in: ~who 1 :5", "+ map $http_cookie $in: ~who 2 :5"]
     );
     assert_eq!(number(&said, "decided"), 2);
 }

@@ -153,7 +153,7 @@ impl LoadedPlan {
 
     /// The lines of `http`.
     pub(super) fn http(&self) -> &[DirectiveLine] {
-        self.tree.lines.iter().find(|line| line.name.is("http")).map_or(&[][..], directives::lines)
+        self.tree.lines.iter().find(|line| line.name.is("http")).map_or(&[][..], lines)
     }
 
     /// The name of the default server of the first address that speaks TLS, or does not.
