@@ -117,7 +117,7 @@ static TOOLS: &[ToolCommand] = &[
                 CommandOption::new(
                     "--host",
                     "NAME",
-                    "the host of lines that have none: the default server's name without",
+                    "the host of lines that have none: without, the name of OLD's server with the most lines",
                 ),
                 CommandOption::new(
                     "--scheme",

@@ -41,7 +41,9 @@ pub(super) fn compared(old: &PlanVerdict, new: &PlanVerdict) -> PlanDifference {
             changes.retain(|change| !OF_RESULT.contains(&&*change.name));
         }
         let mut fields = fields(old, new);
-        if has(&changes, &["result", "file", "body"]) {
+        if old.aspect("result").starts_with(CLOSED) != new.aspect("result").starts_with(CLOSED) {
+            fields.clear();
+        } else if has(&changes, &["result", "file", "body"]) {
             fields.retain(|change| !OF_CONTENT.contains(&&*change.name.to_ascii_lowercase()));
         }
         changes.extend(fields);
@@ -136,6 +138,8 @@ const OF_RESULT: [&str; 7] = ["decisions", "peers", "balancing", "cache", "reque
 /// Fields that another content implies.
 const OF_CONTENT: [&str; 6] =
     ["accept-ranges", "content-encoding", "content-length", "content-type", "etag", "last-modified"];
+/// How the result begins where there is no response, and so no field.
+const CLOSED: &str = "closed";
 const NO_ADDRESS: &str = "no \"listen\" of OLD takes it (listen)";
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_modules::log::{LogLine, LogLineFormat};
 
 use super::needs::RequestNeeds;
-use crate::tools::plan::{LoadedPlan, PlanRequest};
+use crate::tools::plan::{LoadedPlan, PlanRequest, is_host};
 
 /// What is taken for the parts of a request that the log does not have.
 pub(super) struct SiteDefaults {
@@ -15,7 +15,7 @@ pub(super) struct SiteDefaults {
 
 impl SiteDefaults {
     /// As the command line says, else what fits the old configuration: TLS if any of its addresses speaks it, and the name of
-    /// its first server that has one.
+    /// its server with the most lines.
     ///
     /// # Errors
     /// `scheme` is neither `http` nor `https`.
@@ -30,8 +30,8 @@ impl SiteDefaults {
             None => old.configuration.addresses.iter().any(|address| address.ssl),
             Some(other) => return Err(format!("\"{other}\" is no scheme: http or https")),
         };
-        let host = host.map(str::to_owned).or_else(|| old.default_name(tls));
-        Ok(SiteDefaults { tls, host: host.unwrap_or_else(|| "localhost".to_owned()) })
+        let host = host.or_else(|| old.main_name()).unwrap_or("localhost");
+        Ok(SiteDefaults { tls, host: host.to_owned() })
     }
 }
 
@@ -102,7 +102,7 @@ impl<'f> LogRequests<'f> {
             (None, None, None) if self.has("https") || self.has("ssl_protocol") => false,
             (None, None, None) => self.defaults.tls,
         };
-        let plain_name = || value("server_name").filter(|name| is_plain(name));
+        let plain_name = || value("server_name").filter(|name| is_host(name));
         let authority = value("http_host").or_else(|| value("host")).or_else(plain_name);
         let mut shape = PlanRequest::of_site(tls, authority.as_deref().unwrap_or(&self.defaults.host))?;
         shape.set_method(&method).ok()?;
@@ -228,11 +228,6 @@ fn target(sent: &[u8]) -> Option<String> {
         }
     }
     Some(target)
-}
-
-/// Whether a server's name may be a host: it is no pattern.
-fn is_plain(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
 /// Fields that change a response by themselves.

@@ -95,12 +95,17 @@ fn line_text(line: &ChangedLine) -> String {
 fn by_relevance(group: &ChangedRequests) -> Vec<&ChangedLine> {
     let mut lines: Vec<&ChangedLine> = group.lines.iter().collect();
     let names = |change: &PlanChange, text: &str| match &*change.name {
-        "result" | "file" | "body" => RESULTS.iter().any(|name| text.starts_with(name)),
-        "peers" | "balancing" => text.starts_with("upstream"),
-        "sent" => super::needs::is_sent(text.split(' ').next().unwrap_or_default()),
+        "result" | "location" | "file" | "body" if !change.is_field => {
+            RESULTS.iter().any(|name| text.starts_with(name))
+        }
+        "peers" | "balancing" if !change.is_field => text.starts_with("upstream"),
+        "sent" if !change.is_field => super::needs::is_sent(text.split(' ').next().unwrap_or_default()),
         name => text.to_lowercase().contains(&name.to_lowercase()),
     };
-    lines.sort_by_key(|line| !group.changes.iter().any(|change| names(change, &line.text)));
+    let named = |line: &ChangedLine, is_field: bool| {
+        group.changes.iter().any(|change| change.is_field == is_field && names(change, &line.text))
+    };
+    lines.sort_by_key(|line| (!named(line, false), !named(line, true)));
     lines
 }
 
@@ -190,7 +195,10 @@ fn json_line(json: &mut JsonWriter, line: &ChangedLine) {
 }
 
 /// Directives that make results.
-const RESULTS: [&str; 12] = [
+const RESULTS: [&str; 15] = [
+    "map ",
+    "geo ",
+    "split_clients ",
     "return",
     "rewrite",
     "if",

@@ -156,15 +156,18 @@ impl LoadedPlan {
         self.tree.lines.iter().find(|line| line.name.is("http")).map_or(&[][..], lines)
     }
 
-    /// The name of the default server of the first address that speaks TLS, or does not.
-    pub(super) fn default_name(&self, tls: bool) -> Option<String> {
-        let addresses = self.configuration.addresses.iter().zip(self.generation.hosts());
-        let hosts = addresses.filter(|(address, _)| address.ssl == tls).map(|(_, hosts)| hosts);
-        let names = hosts.map(|hosts| String::from_utf8_lossy(&hosts.default().name).into_owned());
-        let plain = |name: &String| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
-        };
-        names.into_iter().find(plain)
+    /// The first name of the server with the most lines, as far as it can be a host: not that of one that only redirects.
+    pub(super) fn main_name(&self) -> Option<&str> {
+        let mut best = (0, None);
+        for server in self.http().iter().filter(|line| line.name.is("server")) {
+            let names = lines(server).iter().filter(|line| line.name.is("server_name"));
+            let mut names = names.flat_map(|line| line.args.iter().map(|word| word.str()));
+            let (size, name) = (size(server), names.find(|name| is_host(name)));
+            if name.is_some() && size > best.0 {
+                best = (size, name);
+            }
+        }
+        best.1
     }
 
     /// Where `span` is, as messages have it: `FILE:LINE`.
@@ -172,6 +175,17 @@ impl LoadedPlan {
         let place = self.tree.source.place(span);
         place.map_or_else(|| "-".to_owned(), |place| format!("{}:{}", place.path.display(), place.line))
     }
+}
+
+/// A line and those in its braces.
+fn size(line: &DirectiveLine) -> usize {
+    1 + lines(line).iter().map(size).sum::<usize>()
+}
+
+/// Whether a server's name is no pattern.
+pub(super) fn is_host(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    name.bytes().all(is_plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
 /// Bytes in which the line that opens a block ends.
