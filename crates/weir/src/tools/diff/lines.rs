@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weir_modules::log::{LogLine, LogLineFormat};
+use weir_rt::SockAddr;
 
 use super::needs::RequestNeeds;
 use crate::tools::plan::{LoadedPlan, PlanRequest, is_host};
@@ -38,20 +39,29 @@ impl SiteDefaults {
 /// A request of a log.
 pub(super) struct LoggedRequest {
     /// All of it that a configuration looks at: requests with equal shapes have the same outcome.
-    pub(super) shape: PlanRequest,
+    pub(super) shape: RequestShape,
     /// The status in the log.
     pub(super) status: Option<u16>,
     /// The target, where the shape has only its path.
     target: Option<String>,
+    /// The client, where the shape has only the networks it is in.
+    client: Option<SockAddr>,
+}
+
+/// What requests that are decided alike have in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct RequestShape {
+    request: PlanRequest,
+    /// Of each network that the configurations look at, whether the client is in it.
+    networks: Vec<bool>,
 }
 
 impl LoggedRequest {
     /// The request as it was.
     pub(super) fn whole(self) -> PlanRequest {
-        match self.target {
-            Some(target) => PlanRequest { target, ..self.shape },
-            None => self.shape,
-        }
+        let shape = self.shape.request;
+        let (target, client) = (self.target.unwrap_or(shape.target), self.client.unwrap_or(shape.client));
+        PlanRequest { target, client, ..shape }
     }
 }
 
@@ -108,10 +118,11 @@ impl<'f> LogRequests<'f> {
         shape.set_method(&method).ok()?;
         let logged_port = value("server_port").and_then(|port| port.parse().ok());
         shape.port = logged_port.or_else(|| shape.port.filter(|port| self.ports.contains(port)));
-        if self.needs.client
-            && let Some(ip) = client(&value)
-        {
-            shape.client = SocketAddr::from((ip, 54321)).into();
+        let ip = client(&value).filter(|_| self.needs.look_at_client());
+        let client: Option<SockAddr> = ip.map(|ip| SocketAddr::from((ip, 54321)).into());
+        let networks = self.needs.networks.iter().map(|network| network.contains_ip(ip)).collect();
+        if self.needs.client {
+            client.iter().for_each(|client| shape.client = client.clone());
         }
         self.add_fields(&line, &mut shape);
         let path = target.find('?').filter(|_| !self.needs.args).map(|at| target[..=at].to_owned());
@@ -121,7 +132,8 @@ impl<'f> LogRequests<'f> {
         };
         shape.target = target;
         let status = value("status").and_then(|status| status.parse().ok());
-        Some(LoggedRequest { shape, status, target: whole })
+        let shape = RequestShape { request: shape, networks };
+        Some(LoggedRequest { shape, status, target: whole, client })
     }
 
     /// Fields that the configurations look at; a value that no request can have is left out.
@@ -146,7 +158,8 @@ impl<'f> LogRequests<'f> {
     pub(super) fn read(&self) -> Vec<String> {
         let added =
             |name: &str| self.fields.iter().chain(&self.cookies).any(|(variable, _)| variable == name);
-        let client = |name: &str| self.needs.client && matches!(name, "remote_addr" | "realip_remote_addr");
+        let client =
+            |name: &str| self.needs.look_at_client() && matches!(name, "remote_addr" | "realip_remote_addr");
         let read = |name: &&str| ALWAYS.contains(name) || added(name) || client(name);
         self.format.variables().filter(read).map(|name| format!("${name}")).collect()
     }
@@ -168,7 +181,7 @@ impl<'f> LogRequests<'f> {
         if !self.has("request") {
             lacks(&["request_method"], "GET is assumed");
         }
-        if self.needs.client {
+        if self.needs.look_at_client() {
             lacks(&["remote_addr", "realip_remote_addr"], "192.0.2.1 is assumed");
         }
         let cookies = self.needs.cookies.iter().filter(|_| !self.has("http_cookie"));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use weir_conf::DirectiveLine;
+use weir_engine::cidr::Cidr;
 
 use crate::tools::plan::{lines, whole};
 
@@ -14,8 +15,10 @@ pub(super) struct RequestNeeds {
     pub(super) fields: BTreeSet<String>,
     /// Cookies by name.
     pub(super) cookies: BTreeSet<String>,
-    /// The client's address.
+    /// The client's address itself.
     pub(super) client: bool,
+    /// Networks of which only matters whether the client is in them.
+    pub(super) networks: Vec<Cidr>,
     /// What the arguments are; that there are any is looked at always.
     pub(super) args: bool,
     /// The version of HTTP.
@@ -63,6 +66,19 @@ impl RequestNeeds {
         }
     }
 
+    /// Whether the client's address is looked at in any way.
+    pub(super) fn look_at_client(&self) -> bool {
+        self.client || !self.networks.is_empty()
+    }
+
+    /// A network, or a name that only its address is known by.
+    fn network(&mut self, text: &str) {
+        match Cidr::parse(text.as_bytes()) {
+            Some((network, _)) if self.networks.len() < MOST_NETWORKS => self.networks.push(network),
+            _ => self.client = true,
+        }
+    }
+
     fn field(&mut self, name: &str) {
         self.fields.insert(name.to_owned());
     }
@@ -71,8 +87,9 @@ impl RequestNeeds {
     fn directive(&mut self, line: &DirectiveLine) {
         let first = line.args.first().map_or("", |word| word.str());
         match line.name.str() {
-            "allow" | "deny" => self.client |= first != "all",
-            "set_real_ip_from" | "geoip_country" | "geoip_city" => self.client = true,
+            "allow" | "deny" if first == "all" => {}
+            "allow" | "deny" | "set_real_ip_from" => self.network(first),
+            "geoip_country" | "geoip_city" => self.client = true,
             "real_ip_header" => self.field(&first.to_lowercase().replace('-', "_")),
             "auth_basic" if first != "off" => self.field("authorization"),
             "valid_referers" => self.field("referer"),
@@ -111,7 +128,10 @@ impl LookedAt {
             ("map" | "split_clients" | "geo", [.., variable]) => {
                 let mut looked = variables(&whole(line));
                 if name == "geo" && line.args.len() == 1 {
-                    looked.insert("remote_addr".to_owned());
+                    match networks(line) {
+                        Some(networks) => networks.iter().for_each(|network| self.needs.network(network)),
+                        None => drop(looked.insert("remote_addr".to_owned())),
+                    }
                 }
                 self.define(variable.str(), looked);
             }
@@ -149,6 +169,12 @@ impl LookedAt {
     }
 }
 
+/// The networks of a `geo`; `None` where it has anything else than networks with values.
+fn networks(geo: &DirectiveLine) -> Option<Vec<&str>> {
+    let words = lines(geo).iter().map(|line| line.name.str()).filter(|word| *word != "default");
+    words.map(|word| Cidr::parse(word.as_bytes()).map(|_| word)).collect()
+}
+
 /// Whether lines of this name have no part in what is compared: logs, limits, what upstreams and caches are sent.
 fn is_without_effect(name: &str) -> bool {
     ELSEWHERE.contains(&name)
@@ -174,6 +200,8 @@ pub(super) fn variables(text: &str) -> HashSet<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
+/// Networks that a client is looked for in; with more of them its address itself counts.
+const MOST_NETWORKS: usize = 256;
 /// Variables with the arguments in them.
 const ARGS: [&str; 4] = ["args", "query_string", "request_uri", "request"];
 /// Directives that hand arguments on as they are.
@@ -221,7 +249,10 @@ mod tests {
         let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
         assert_eq!(names(&found.fields), "accept_encoding authorization user_agent");
         assert_eq!(names(&found.cookies), "who");
-        assert!(found.client && found.args && !found.protocol);
+        assert!(!found.client && found.networks.len() == 1 && found.args && !found.protocol);
+        let named = needs("geo $office { default 0; 10.0.0.0/8 1; } server { allow a.test; }");
+        assert!(named.client && named.networks.len() == 1);
+        assert!(needs("geo $o { ranges; 10.0.0.0-10.0.0.9 1; } server { return 200 $o; }").client);
         assert!(!needs("server { try_files $uri$args =404; }").client);
         assert!(
             needs("server { try_files $uri$args =404; }").args && needs("server { return 200 $arg_a; }").args

@@ -141,7 +141,9 @@ pub(super) fn json(tally: &DiffTally) -> String {
             }
         });
         json.key("groups").list(|json| {
-            tally.groups().into_iter().for_each(|(count, group)| json_group(json, count, group))
+            for (count, group) in tally.groups() {
+                json_group(json, count, group);
+            }
         });
         json.key("ungrouped").raw(tally.ungrouped());
         json.key("not_run").list(|json| {
