@@ -99,7 +99,7 @@ static TOOLS: &[ToolCommand] = &[
         help: CommandHelp::new(
             "diff-config",
             "OLD NEW --log FILE",
-            "Says which requests of an access log would be treated otherwise by another configuration. Each line goes \
+            "Shows which logged requests a new configuration changes. Each line of the access log goes \
              through both without being served, and what changes (server, location, decisions of phases, status, fields, \
              upstream) is shown in groups, with the lines that differ. The exit status is 1 if anything changes. No upstream \
              is asked and no script runs: what could not be compared for that reason is counted by name.",
@@ -138,8 +138,8 @@ static TOOLS: &[ToolCommand] = &[
                     "what the new one would change",
                 ),
                 CommandExample::new(
-                    "cat access.log.*.gz | weir diff-config old.conf new.conf --log - --format main --host a.test",
-                    "older logs, in the format that old.conf calls main",
+                    "weir diff-config old.conf new.conf --log access.log.2.gz --format main --host a.test",
+                    "an older log, packed, in the format that old.conf calls main",
                 ),
             ],
         ),
