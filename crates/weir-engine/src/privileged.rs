@@ -119,7 +119,7 @@ thread_local! {
     static NAMES_UNASKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `build` without asking a name server: each name has an address that stands for it, another one than other names have.
+/// Runs `build` without asking a name server: each name gets an address of its own that no host has.
 /// What is built so is for looking at, not for use. Holds for this thread.
 pub fn without_name_servers<R>(build: impl FnOnce() -> R) -> R {
     let before = NAMES_UNASKED.replace(true);

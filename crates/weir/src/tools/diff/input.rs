@@ -42,8 +42,8 @@ impl LogInput {
         self.bytes.fill_buf().map_err(|error| format!("\"{name}\": {error}"))
     }
 
-    /// Reads the next line into `line`, without its end; of a line that is too long for a request the beginning. `false`: there
-    /// is none.
+    /// Reads the next line into `line`, without its end; of a line that is too long for a request the beginning. `false` at the
+    /// end of the log.
     ///
     /// # Errors
     /// The log can't be read.
