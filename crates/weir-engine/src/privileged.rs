@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::thread::{self, LocalKey};
 use std::time::{Duration, Instant};
 
 use weir_rt::file::O_NONBLOCK;
@@ -122,10 +122,19 @@ thread_local! {
 /// Runs `build` without asking a name server: each name gets an address of its own that no host has.
 /// What is built so is for looking at, not for use. Holds for this thread.
 pub fn without_name_servers<R>(build: impl FnOnce() -> R) -> R {
-    let before = NAMES_UNASKED.replace(true);
-    let result = build();
-    NAMES_UNASKED.set(before);
-    result
+    set_during(&NAMES_UNASKED, build)
+}
+
+/// Runs `run` with `flag` set, and gives it back as it was: after a panic, too.
+pub(crate) fn set_during<R>(flag: &'static LocalKey<Cell<bool>>, run: impl FnOnce() -> R) -> R {
+    struct Before(&'static LocalKey<Cell<bool>>, bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            self.0.set(self.1);
+        }
+    }
+    let _before = Before(flag, flag.replace(true));
+    run()
 }
 
 /// The loopback address for names that are always its own (RFC 6761 6.3), one of 2001:db8::/32 (RFC 3849) for others.

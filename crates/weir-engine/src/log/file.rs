@@ -1,5 +1,6 @@
 //! An open log: a file, standard error, syslog or a socket, shared by all that log to it.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use weir_rt::FileHandle;
 use weir_rt::file as rt;
+
+use crate::privileged::set_during;
 
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
@@ -59,6 +62,12 @@ impl LogFile {
     /// From here on whatever log this process opens is discarded: a rehearsal writes none.
     pub fn discard_all() {
         DISCARDS.store(true, Relaxed);
+    }
+
+    /// Runs `build`; the logs that it opens are discarded, and no file is made for them: an editor's configuration is
+    /// looked at while it is being typed. Holds for this thread.
+    pub fn discard_during<R>(build: impl FnOnce() -> R) -> R {
+        set_during(&DISCARDS_HERE, build)
     }
 
     /// Standard error as it is now.
@@ -164,7 +173,7 @@ pub(super) struct WriteFailure {
 impl SharedLogFile {
     fn open(target: LogTarget, buffering: Option<LogBuffering>) -> io::Result<SharedLogFile> {
         let output = match &target {
-            _ if DISCARDS.load(Relaxed) => {
+            _ if DISCARDS.load(Relaxed) || DISCARDS_HERE.get() => {
                 LogOutput::File(Arc::new(rt::open_append(Path::new("/dev/null"))?))
             }
             LogTarget::File(path) => LogOutput::File(Arc::new(rt::open_append(path)?)),
@@ -320,3 +329,8 @@ const EBADF: i32 = 9;
 
 /// See [`LogFile::discard_all`].
 static DISCARDS: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// See [`LogFile::discard_during`].
+    static DISCARDS_HERE: Cell<bool> = const { Cell::new(false) };
+}

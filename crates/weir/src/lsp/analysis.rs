@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use weir_conf::{ConfFiles, ConfTree, Error, LevelName, LoadFailure, Span, TextEdit, load, read_one};
 
+use weir_engine::log::LogFile;
 use weir_engine::privileged::without_name_servers;
 use weir_http::json::JsonWriter;
 
@@ -46,8 +47,7 @@ impl Analysis {
     fn whole(main: &Path, files: &dyn ConfFiles) -> Analysis {
         let prefix = prefix_of(main);
         let loaded = load(main, &prefix, files, is_lua_block, None);
-        // An editor does not wait for name servers at each keystroke.
-        let findings = without_name_servers(|| ConfFindings::of(loaded, prefix));
+        let findings = without_effects(|| ConfFindings::of(loaded, prefix));
         let ConfFindings { configuration, mut found, tree } = findings;
         if configuration.is_some_and(|configuration| !configuration.main.events) {
             found.push(Error::new("no \"events\" section in configuration"));
@@ -111,6 +111,12 @@ fn finding(main: &Path, tree: &ConfTree, error: &Error) -> Finding {
         Some(FindingFix { about: fix.about.clone(), edits })
     });
     Finding { path, range, level: error.level, message, fix }
+}
+
+/// Builds for an editor: at each keystroke no name server is waited for, and no log is made, whose name may be half
+/// written.
+pub(super) fn without_effects<R>(build: impl FnOnce() -> R) -> R {
+    LogFile::discard_during(|| without_name_servers(build))
 }
 
 /// The configuration that `path` is or belongs to: itself if it has `events` or `http`; otherwise one of the usual name in

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature, read_one};
 use weir_engine::conf::build::build;
-use weir_engine::privileged::without_name_servers;
 
+use super::analysis::without_effects;
 use crate::check::is_lua_block;
 use crate::modules::MODULES;
 
@@ -26,7 +26,7 @@ pub(super) fn parser_words(words: &[String], row: &DirectiveSignature, here: Con
     text.push_str(ending);
     text.push_str(close);
     let Ok(tree) = read_one(Path::new("cursor"), text.as_bytes(), is_lua_block) else { return Vec::new() };
-    let (built, _) = without_name_servers(|| build(tree, MODULES, PathBuf::from("/")));
+    let (built, _) = without_effects(|| build(tree, MODULES, PathBuf::from("/")));
     let Err((errors, _)) = built else { return Vec::new() };
     let here = errors.into_iter().filter(|error| error.span.is_some_and(|span| span.start as usize == at));
     here.flat_map(|error| error.choices).collect()
@@ -41,7 +41,7 @@ fn ending(row: &DirectiveSignature) -> Option<&'static str> {
     }
 }
 
-/// A word of no table: no one writes it.
+/// A word of no table.
 const UNKNOWN: &str = "\u{1}";
 
 /// Arguments that are added at most.
@@ -92,5 +92,12 @@ mod tests {
             parser_words(&[row.name.to_owned()], row, row.contexts) != ["on".to_owned(), "off".to_owned()]
         });
         assert_eq!(other.map(|row| row.name).collect::<Vec<_>>(), ["http2_push_preload"]);
+    }
+
+    #[test]
+    fn no_log_is_made() {
+        assert_eq!(after("access_log"), [""; 0]);
+        assert_eq!(after("error_log"), [""; 0]);
+        assert!(!Path::new("/").join(UNKNOWN).exists() && !Path::new(UNKNOWN).exists());
     }
 }

@@ -297,3 +297,38 @@ fn a_language_client_of_others_works_with_it() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout.ends_with(b"passed\n"), "{errors}");
 }
+
+/// While a configuration is typed nothing comes to be of what it names: logs, temporary and cached files, the process id.
+#[test]
+fn an_editor_makes_no_files() {
+    let directory = TempDir::new();
+    let at = directory.path().display();
+    let path = directory.path().join("nginx.conf");
+    let text = format!(
+        "pid {at}/pid;
+error_log {at}/error.log;
+events {{}}
+http {{
+    client_body_temp_path {at}/bodies 1 2;
+    proxy_cache_path {at}/cached keys_zone=c:1m;
+    resolver_cache {at}/names;
+    access_log {at}/access.log combined buffer=32k;
+    server {{
+        listen 127.0.0.1:0;
+        ssl_key_log {at}/keys;
+        location / {{ access_log {at}/location.log; error_log {at}/location-errors.log; mistyped; }}
+    }}
+}}
+"
+    );
+    let mut editor = Editor::initialized();
+    editor.open(&path, &text);
+    let found = editor.published(&path);
+    assert!(found.iter().any(|one| one.contains("unknown directive \"mistyped\"")), "{found:?}");
+    editor.change(&path, &text.replace("mistyped; ", ""));
+    assert_eq!(editor.published(&path), [""; 0]);
+    assert!(editor.ask_at("textDocument/completion", &path, &text, "combined buffer").list().is_some());
+    assert_eq!(editor.end(), Some(0));
+    let made: Vec<_> = fs::read_dir(directory.path()).expect("there").collect();
+    assert!(made.is_empty(), "{made:?}");
+}

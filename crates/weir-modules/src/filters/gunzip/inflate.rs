@@ -203,13 +203,13 @@ const COMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use zlib_rs::{DeflateConfig, compress_bound, compress_slice};
 
     use super::*;
 
-    fn pack(text: &[u8]) -> Vec<u8> {
+    pub(in crate::filters::gunzip) fn pack(text: &[u8]) -> Vec<u8> {
         let mut out = vec![0; compress_bound(text.len()) + 18];
         let config = DeflateConfig { window_bits: 31, ..DeflateConfig::new(6) };
         compress_slice(&mut out, text, config).0.to_vec()

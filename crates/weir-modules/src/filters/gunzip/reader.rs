@@ -38,15 +38,8 @@ impl<R: BufRead> Read for GunzipReader<R> {
 mod tests {
     use std::io::BufReader;
 
-    use zlib_rs::{DeflateConfig, compress_bound, compress_slice};
-
+    use super::super::inflate::tests::pack;
     use super::*;
-
-    fn pack(text: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; compress_bound(text.len()) + 18];
-        let config = DeflateConfig { window_bits: 31, ..DeflateConfig::new(6) };
-        compress_slice(&mut out, text, config).0.to_vec()
-    }
 
     fn unpack(packed: &[u8], room: usize) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
