@@ -315,7 +315,7 @@ http {{
     access_log {at}/access.log combined buffer=32k;
     server {{
         listen 127.0.0.1:0;
-        ssl_key_log {at}/keys;
+        lua_ssl_key_log {at}/keys;
         location / {{ access_log {at}/location.log; error_log {at}/location-errors.log; mistyped; }}
     }}
 }}
