@@ -338,6 +338,59 @@ fn requests_that_are_the_same_are_decided_once() {
     assert_eq!((number(&said, "same"), number(&said, "decided")), (100, 100));
 }
 
+/// Agents, referrers and cookies that are only tested are decided by how the tests end.
+#[test]
+fn values_that_are_only_tested_are_decided_by_how_the_tests_end() {
+    let old = "
+        log_format main '$remote_addr \"$request\" $status \"$http_user_agent\" \"$http_referer\" $cookie_who';
+        map $http_user_agent $bot { default 0; ~*(bot|spider) 1; }
+        server { listen 8080; valid_referers none *.a.test; if ($bot) { return 403; } if ($http_user_agent ~ (x+)$) { return 200 $1; }
+                 if ($cookie_who = me) { return 204; } if ($invalid_referer) { return 405; } return 201; }";
+    let change = Change::new(old, &old.replace("403", "404").replace("405", "406"));
+    let log: String = (0..500)
+        .map(|at| {
+            let agent = ["Bot", "spider", "curl", "ax", "axx"][at % 5];
+            let agent = if agent.ends_with('x') { agent.to_owned() } else { format!("{agent}/{at}") };
+            let from = ["http://www.a.test/", "http://b.test/"][at / 5 % 2];
+            let who = if at % 50 == 2 { "me".to_owned() } else { format!("u{at}") };
+            format!("192.0.2.9 \"GET / HTTP/1.1\" 200 \"{agent}\" \"{from}{at}\" {who}\n")
+        })
+        .collect();
+    let said = change.says(&log, &[]);
+    assert_eq!(groups(&said), ["200 result: 403 -> 404", "50 result: 405 -> 406"], "{said:?}");
+    assert!(number(&said, "decided") <= 30, "{}", number(&said, "decided"));
+    let if_bot = lines(list(&list(&said, "groups")[0], "lines"));
+    assert!(if_bot.contains(&"- if ($bot) { return 403 } :7".to_owned()), "{if_bot:?}");
+    let needed = list(&said, "needed").iter().map(|name| name.text().expect("a text"));
+    assert_eq!(
+        needed.collect::<Vec<_>>(),
+        ["$request", "$status", "$http_user_agent", "$http_referer", "$cookie_who"]
+    );
+}
+
+/// Of long values that differ in one part the text shows that part.
+#[test]
+fn of_long_lists_the_text_shows_what_differs() {
+    let names: String = (0..40).map(|at| format!(" n{at}.test")).collect();
+    let set: String = (0..30).map(|at| format!("proxy_set_header X-{at} value-{at}; ")).collect();
+    let old = format!(
+        "server {{ listen 8080; server_name{names} a.test; location / {{ {set} proxy_pass http://127.0.0.1:9; }} }}"
+    );
+    let change = Change::new(
+        &old,
+        &old.replace("X-29 value-29", "X-29 other").replace("n39.test a.test", "b.test a.test"),
+    );
+    let text = change.run(&line("192.0.2.9", "GET / HTTP/1.1", 200), &["--host", "a.test"]).stdout;
+    let text = String::from_utf8(text).expect("UTF-8");
+    for shown in [
+        "sent: proxy_set_header X-29 value-29 -> proxy_set_header X-29 other (29 more are the same)\n",
+        "- server_name ... n39.test  ",
+        "+ server_name ... b.test  ",
+    ] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}
+
 #[test]
 fn what_upstreams_are_sent_and_settings_are_shown_by_their_lines() {
     let old = "

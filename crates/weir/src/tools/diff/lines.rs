@@ -1,11 +1,13 @@
 //! From a line of an access log to the request it was.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_modules::log::{LogLine, LogLineFormat};
 use weir_rt::SockAddr;
 
 use super::needs::RequestNeeds;
+use super::tested::{ValueClass, ValueClasses};
 use crate::tools::plan::{LoadedPlan, PlanRequest, is_host};
 
 /// What is taken for the parts of a request that the log does not have.
@@ -46,6 +48,8 @@ pub(super) struct LoggedRequest {
     target: Option<String>,
     /// The client, where the shape has only the networks it is in.
     client: Option<SockAddr>,
+    /// Fields of which the shape has only how tests of them end.
+    fields: Vec<String>,
 }
 
 /// What requests that are decided alike have in common.
@@ -54,12 +58,17 @@ pub(super) struct RequestShape {
     request: PlanRequest,
     /// Of each network that the configurations look at, whether the client is in it.
     networks: Vec<bool>,
+    /// Of each value that is only tested, its class.
+    classes: Vec<ValueClass>,
 }
 
 impl LoggedRequest {
     /// The request as it was.
     pub(super) fn whole(self) -> PlanRequest {
-        let shape = self.shape.request;
+        let mut shape = self.shape.request;
+        for field in self.fields {
+            let _unusable = shape.add_field(&field);
+        }
         let (target, client) = (self.target.unwrap_or(shape.target), self.client.unwrap_or(shape.client));
         PlanRequest { target, client, ..shape }
     }
@@ -72,10 +81,20 @@ pub(super) struct LogRequests<'f> {
     needs: RequestNeeds,
     /// The ports of the old configuration.
     ports: Vec<u16>,
-    /// Fields that the format has and a configuration may look at: variable and name.
-    fields: Vec<(String, String)>,
+    /// Fields that the format has and a configuration may look at.
+    fields: Vec<LoggedValue>,
     /// The same of cookies.
-    cookies: Vec<(String, String)>,
+    cookies: Vec<LoggedValue>,
+}
+
+/// A field or cookie that the format has and a configuration looks at.
+struct LoggedValue {
+    /// As the format has it.
+    variable: String,
+    /// As requests have it.
+    name: String,
+    /// Where only tests look at it.
+    classes: Option<ValueClasses>,
 }
 
 impl<'f> LogRequests<'f> {
@@ -85,24 +104,37 @@ impl<'f> LogRequests<'f> {
         needs: RequestNeeds,
         old: &LoadedPlan,
     ) -> LogRequests<'f> {
-        let named = |prefix: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<(String, String)> {
+        let is_whole = format.variables().any(|variable| variable == "http_cookie");
+        let looks_at_cookies =
+            !needs.cookies.is_empty() || needs.tested.keys().any(|name| name.starts_with("cookie_"));
+        let named = |prefix: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<LoggedValue> {
             let names =
                 format.variables().filter_map(|variable| Some((variable, variable.strip_prefix(prefix)?)));
-            let names = names.filter(|(_, name)| wanted(name));
-            names.map(|(variable, name)| (variable.to_owned(), name.to_owned())).collect()
+            let value = |(variable, name): (&str, &str)| {
+                let tests = needs.tested.get(variable).filter(|_| !wanted(name));
+                let name = if prefix == FIELD { name.replace('_', "-") } else { name.to_owned() };
+                let classes = tests.map(|tests| ValueClasses::new(tests));
+                LoggedValue { variable: variable.to_owned(), name, classes }
+            };
+            let is_looked_at =
+                |(variable, name): &(&str, &str)| wanted(name) || needs.tested.contains_key(*variable);
+            names.filter(is_looked_at).map(value).collect()
         };
-        let field = |name: &str| needs.fields.contains(name) || CONDITIONS.contains(&name);
-        let has_cookies = |name: &str| name == "cookie" && !needs.cookies.is_empty();
-        let fields = named("http_", &|name| field(name) || has_cookies(name));
-        let fields = fields.into_iter().map(|(variable, name)| (variable, name.replace('_', "-"))).collect();
-        let is_whole = format.variables().any(|variable| variable == "http_cookie");
-        let cookies = named("cookie_", &|name| !is_whole && needs.cookies.contains(name));
+        let fields = named(FIELD, &|name| {
+            needs.fields.contains(name)
+                || CONDITIONS.contains(&name)
+                || (name == "cookie" && looks_at_cookies && is_whole)
+        });
+        let mut cookies = named("cookie_", &|name| needs.cookies.contains(name));
+        if is_whole {
+            cookies.clear();
+        }
         let ports = old.configuration.addresses.iter().filter_map(|address| address.addr.port()).collect();
         LogRequests { format, defaults, needs, ports, fields, cookies }
     }
 
     /// The request of a line; `None`: it is no request.
-    pub(super) fn request(&self, line: &[u8]) -> Option<LoggedRequest> {
+    pub(super) fn request(&mut self, line: &[u8]) -> Option<LoggedRequest> {
         let line = self.format.read(line)?;
         let value = |name: &str| text(&line, name);
         let (method, target) = head(&line)?;
@@ -124,7 +156,7 @@ impl<'f> LogRequests<'f> {
         if self.needs.client {
             client.iter().for_each(|client| shape.client = client.clone());
         }
-        self.add_fields(&line, &mut shape);
+        let (fields, classes) = self.add_fields(&line, &mut shape);
         let path = target.find('?').filter(|_| !self.needs.args).map(|at| target[..=at].to_owned());
         let (target, whole) = match path {
             Some(path) => (path, Some(target)),
@@ -132,22 +164,35 @@ impl<'f> LogRequests<'f> {
         };
         shape.target = target;
         let status = value("status").and_then(|status| status.parse().ok());
-        let shape = RequestShape { request: shape, networks };
-        Some(LoggedRequest { shape, status, target: whole, client })
+        let shape = RequestShape { request: shape, networks, classes };
+        Some(LoggedRequest { shape, status, target: whole, client, fields })
     }
 
-    /// Fields that the configurations look at; a value that no request can have is left out.
-    fn add_fields(&self, line: &LogLine<'_>, request: &mut PlanRequest) {
-        for (variable, name) in &self.fields {
-            if let Some(value) = text(line, variable) {
-                let _unusable = request.add_field(&format!("{name}: {value}"));
+    /// Fields that the configurations look at: those of the shape, the others, and the classes of these. A value that no
+    /// request can have is left out.
+    fn add_fields(&mut self, line: &LogLine<'_>, shape: &mut PlanRequest) -> (Vec<String>, Vec<ValueClass>) {
+        let (mut others, mut classes) = (Vec::new(), Vec::new());
+        let mut whole_cookies = Vec::new();
+        let cookies = self.cookies.iter_mut().map(|cookie| (true, cookie));
+        for (is_cookie, logged) in self.fields.iter_mut().map(|field| (false, field)).chain(cookies) {
+            let value = text(line, &logged.variable);
+            let class = logged.classes.as_mut().map(|known| known.class(value.as_deref()));
+            let name = &logged.name;
+            match (value, is_cookie, class) {
+                (None, ..) => {}
+                (Some(value), true, None) => whole_cookies.push(format!("{name}={value}")),
+                (Some(value), true, Some(_)) => others.push(format!("Cookie: {name}={value}")),
+                (Some(value), false, None) => {
+                    let _unusable = shape.add_field(&format!("{name}: {value}"));
+                }
+                (Some(value), false, Some(_)) => others.push(format!("{name}: {value}")),
             }
+            classes.extend(class);
         }
-        let cookie = |(variable, name): &(String, String)| Some(format!("{name}={}", text(line, variable)?));
-        let cookies: Vec<String> = self.cookies.iter().filter_map(cookie).collect();
-        if !cookies.is_empty() {
-            let _unusable = request.add_field(&format!("Cookie: {}", cookies.join("; ")));
+        if !whole_cookies.is_empty() {
+            let _unusable = shape.add_field(&format!("Cookie: {}", whole_cookies.join("; ")));
         }
+        (others, classes)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -156,8 +201,7 @@ impl<'f> LogRequests<'f> {
 
     /// The variables of the format that are looked at.
     pub(super) fn read(&self) -> Vec<String> {
-        let added =
-            |name: &str| self.fields.iter().chain(&self.cookies).any(|(variable, _)| variable == name);
+        let added = |name: &str| self.fields.iter().chain(&self.cookies).any(|value| value.variable == name);
         let client =
             |name: &str| self.needs.look_at_client() && matches!(name, "remote_addr" | "realip_remote_addr");
         let read = |name: &&str| ALWAYS.contains(name) || added(name) || client(name);
@@ -184,9 +228,14 @@ impl<'f> LogRequests<'f> {
         if self.needs.look_at_client() {
             lacks(&["remote_addr", "realip_remote_addr"], "192.0.2.1 is assumed");
         }
-        let cookies = self.needs.cookies.iter().filter(|_| !self.has("http_cookie"));
-        let cookies = cookies.map(|name| format!("cookie_{name}"));
-        for name in self.needs.fields.iter().map(|name| format!("http_{name}")).chain(cookies) {
+        let fields = self.needs.fields.iter().map(|name| format!("http_{name}"));
+        let cookies = self.needs.cookies.iter().map(|name| format!("cookie_{name}"));
+        let names: BTreeSet<String> =
+            fields.chain(cookies).chain(self.needs.tested.keys().cloned()).collect();
+        let is_cookie = |name: &str| name.starts_with("cookie_");
+        let (cookies, fields): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_cookie(name));
+        let cookies = cookies.into_iter().filter(|_| !self.has("http_cookie"));
+        for name in fields.into_iter().chain(cookies) {
             lacks(&[name.as_str()], "requests are taken to have none");
         }
         if self.needs.certificate {
@@ -243,6 +292,8 @@ fn target(sent: &[u8]) -> Option<String> {
     Some(target)
 }
 
+/// How the variables of fields begin.
+const FIELD: &str = "http_";
 /// Fields that change a response by themselves.
 const CONDITIONS: [&str; 4] = ["range", "if_range", "if_modified_since", "if_none_match"];
 /// Variables that are always looked at.

@@ -1,12 +1,14 @@
 //! `weir diff-config OLD NEW --log FILE`: which requests of an access log a change of the configuration would change.
 
 mod compare;
+mod excerpt;
 mod input;
 mod lines;
 mod needs;
 mod places;
 mod report;
 mod tally;
+mod tested;
 mod verdict;
 
 use std::collections::HashMap;

@@ -1,11 +1,12 @@
 //! What of a request two configurations look at. Requests that are the same in all of that are decided once, and what a log lacks
 //! of it is said.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use weir_conf::DirectiveLine;
 use weir_engine::cidr::Cidr;
 
+use super::tested::ValueTest;
 use crate::tools::plan::{lines, whole};
 
 /// What of a request configurations look at, beside method, path, host and address.
@@ -25,6 +26,8 @@ pub(super) struct RequestNeeds {
     pub(super) protocol: bool,
     /// The client's certificate.
     pub(super) certificate: bool,
+    /// Variables of fields and cookies of which only matters how tests end.
+    pub(super) tested: BTreeMap<String, Vec<ValueTest>>,
 }
 
 impl RequestNeeds {
@@ -35,13 +38,31 @@ impl RequestNeeds {
             words.take(line);
         }
         words.settle();
-        let LookedAt { mut needs, seen, decisive, .. } = words;
+        let LookedAt { mut needs, seen, decisive, tested, .. } = words;
         for name in &seen {
             needs.variable(name);
         }
         needs.args |= decisive.iter().any(|name| ARGS.contains(&name.as_str()));
         needs.fields.remove("host");
+        for (name, test) in tested {
+            needs.test(name, test);
+        }
         needs
+    }
+
+    /// Adds a test of a variable whose value counts for nothing else.
+    fn test(&mut self, variable: String, test: ValueTest) {
+        let is_whole = match (variable.strip_prefix("http_"), variable.strip_prefix("cookie_")) {
+            (Some(field), _) => field == "host" || self.fields.contains(field),
+            (None, Some(cookie)) => self.cookies.contains(cookie),
+            (None, None) => true,
+        };
+        if !is_whole {
+            let tests = self.tested.entry(variable).or_default();
+            if !tests.contains(&test) {
+                tests.push(test);
+            }
+        }
     }
 
     fn variable(&mut self, name: &str) {
@@ -98,7 +119,6 @@ impl RequestNeeds {
             {
                 self.field("accept_encoding");
             }
-            "gzip_disable" => self.field("user_agent"),
             "ssl_verify_client" => self.certificate |= first != "off",
             "mp4" | "flv" => self.args = true,
             _ => {}
@@ -114,8 +134,19 @@ struct LookedAt {
     seen: HashSet<String>,
     /// Those that decide something, and are not only handed on.
     decisive: HashSet<String>,
-    /// Variables that lines define, each with what that line looks at: of no account unless the variable is looked at.
-    defined: Vec<(String, HashSet<String>)>,
+    /// Variables that lines define: of no account unless the variable is looked at.
+    defined: Vec<DefinedVariable>,
+    /// Variables that are tested, each time with the test.
+    tested: Vec<(String, ValueTest)>,
+}
+
+/// A variable that a line defines.
+struct DefinedVariable {
+    name: String,
+    /// What that line looks at.
+    looked: HashSet<String>,
+    /// What it only tests.
+    tested: Option<(String, ValueTest)>,
 }
 
 impl LookedAt {
@@ -125,6 +156,11 @@ impl LookedAt {
             return;
         }
         match (name, &line.args[..]) {
+            ("map", [_, variable]) if let Some((name, test)) = tested_map(line) => {
+                let values = lines(line).iter().flat_map(|entry| &entry.args);
+                let looked = values.flat_map(|value| variables(value.str())).collect();
+                self.define(variable.str(), looked, Some((name, test)));
+            }
             ("map" | "split_clients" | "geo", [.., variable]) => {
                 let mut looked = variables(&whole(line));
                 if name == "geo" && line.args.len() == 1 {
@@ -133,9 +169,17 @@ impl LookedAt {
                         None => drop(looked.insert("remote_addr".to_owned())),
                     }
                 }
-                self.define(variable.str(), looked);
+                self.define(variable.str(), looked, None);
             }
-            ("set", [variable, value]) => self.define(variable.str(), variables(value.str())),
+            ("set", [variable, value]) => self.define(variable.str(), variables(value.str()), None),
+            ("if", _) if let Some((name, test)) = ValueTest::of_condition(line).filter(is_testable) => {
+                self.tested.push((name, test));
+                lines(line).iter().for_each(|inner| self.take(inner));
+            }
+            ("gzip_disable", _) => self.test("http_user_agent", ValueTest::of_gzip_disable(line)),
+            ("valid_referers", _) if let Some(test) = ValueTest::of_referers(line) => {
+                self.test("http_referer", test);
+            }
             _ => {
                 self.needs.directive(line);
                 let args: Vec<&str> = line.args.iter().map(|word| word.str()).collect();
@@ -152,21 +196,36 @@ impl LookedAt {
         }
     }
 
-    fn define(&mut self, variable: &str, mut looked: HashSet<String>) {
+    fn test(&mut self, variable: &str, test: ValueTest) {
+        self.tested.push((variable.to_owned(), test));
+    }
+
+    fn define(&mut self, variable: &str, mut looked: HashSet<String>, tested: Option<(String, ValueTest)>) {
         let name = variable.trim_start_matches('$').to_lowercase();
         looked.remove(&name);
-        self.defined.push((name, looked));
+        self.defined.push(DefinedVariable { name, looked, tested });
     }
 
     /// Follows variables to what defines them.
     fn settle(&mut self) {
         self.seen.extend(self.decisive.iter().cloned());
-        while let Some(at) = self.defined.iter().position(|(name, _)| self.seen.contains(name)) {
-            let (_, looked) = self.defined.swap_remove(at);
+        while let Some(at) = self.defined.iter().position(|one| self.seen.contains(&one.name)) {
+            let DefinedVariable { looked, tested, .. } = self.defined.swap_remove(at);
             self.seen.extend(looked.iter().cloned());
             self.decisive.extend(looked);
+            self.tested.extend(tested);
         }
     }
+}
+
+/// The test of a `map`, where its variable is one whose value only tests may look at.
+fn tested_map(map: &DirectiveLine) -> Option<(String, ValueTest)> {
+    ValueTest::of_map(map).filter(is_testable)
+}
+
+/// Whether a log has the variable as the request has it: a field or a cookie, which no line changes.
+fn is_testable((variable, _): &(String, ValueTest)) -> bool {
+    variable.starts_with("http_") || variable.starts_with("cookie_")
 }
 
 /// The networks of a `geo`; `None` where it has anything else than networks with values.
@@ -239,15 +298,54 @@ mod tests {
     }
 
     #[test]
+    fn what_is_only_tested_is_not_looked_at_whole() {
+        let tested = |text: &str| {
+            let found = needs(text);
+            let names = found.tested.iter().map(|(name, tests)| format!("{name} {}", tests.len()));
+            (names.collect::<Vec<_>>().join(" "), found.fields.iter().cloned().collect::<Vec<_>>().join(" "))
+        };
+        let of = |tested: &str, fields: &str| (tested.to_owned(), fields.to_owned());
+        let map = "map $http_user_agent $bot { default 0; ~bot 1; }";
+        assert_eq!(
+            tested(&format!("{map} {map} server {{ if ($bot) {{ return 403; }} }}")),
+            of("http_user_agent 1", "")
+        );
+        assert_eq!(
+            tested("server { if ( $http_x ~* a ) { return 403; } if ($http_x = b) { return 404; } }"),
+            of("http_x 2", "")
+        );
+        assert_eq!(
+            tested("server { valid_referers none *.a.test; gzip_disable msie6 b; }"),
+            of("http_referer 1 http_user_agent 1", "")
+        );
+        // Nothing tests it, its value is used too, or part of a longer text, or compared with another variable.
+        assert_eq!(tested(map), of("", ""));
+        for whole in ["return 200 $http_user_agent;", "set $a x$http_user_agent; return 200 $a;"] {
+            let text = format!("{map} server {{ if ($bot) {{ {whole} }} }}");
+            assert_eq!(tested(&text), of("", "user_agent"), "{whole}");
+        }
+        let joined = "map $http_a:$http_b $c { default 0; } server { return 200 $c; }";
+        assert_eq!(tested(joined), of("", "a b"));
+        assert_eq!(tested("server { if ($http_a = $http_b) { return 403; } }"), of("", "a b"));
+        let names = "map $http_a $c { hostnames; .a.test 1; } server { return 200 $c; }";
+        assert_eq!(tested(names), of("", "a"));
+        assert_eq!(tested("server { valid_referers a.test/x; }"), of("", "referer"));
+        // What entries come to is looked at.
+        let values = "map $http_a $c { default $http_b; } server { return 200 $c; }";
+        assert_eq!(tested(values), of("http_a 1", "b"));
+        assert_eq!(tested("server { if ($http_host = a) { return 403; } }"), of("", ""));
+    }
+
+    #[test]
     fn what_decides_is_looked_at_also_through_variables() {
         let found = needs(
-            "map $http_user_agent $bot { default 0; } map $bot$cookie_who $both { default 0; }
+            "map $http_user_agent $bot { default 0; ~(?<kind>a) 1; } map $bot$cookie_who $both { default 0; }
              geo $office { default 0; }
              server { set $a $query_string; if ($a) { return 403; } add_header X $both; allow 10.0.0.0/8;
                       auth_basic x; gzip on; if ($office) { return 204; } }",
         );
         let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(names(&found.fields), "accept_encoding authorization user_agent");
+        assert_eq!(names(&found.fields), "accept_encoding authorization");
         assert_eq!(names(&found.cookies), "who");
         assert!(!found.client && found.networks.len() == 1 && found.args && !found.protocol);
         let named = needs("geo $office { default 0; 10.0.0.0/8 1; } server { allow a.test; }");

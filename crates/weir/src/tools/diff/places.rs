@@ -77,7 +77,8 @@ fn in_force(plan: &LoadedPlan, place: VerdictPlace) -> Vec<LineInForce> {
     let lines = plan.directives(place.server, place.location, false).into_iter();
     lines
         .map(|line| LineInForce {
-            text: line.text,
+            // Of a block what is in its braces, which may be all that differs.
+            text: if line.text.ends_with("{ ... }") { line.whole.clone() } else { line.text },
             whole: line.whole,
             place: line.place.unwrap_or_else(|| "-".to_owned()),
         })

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use weir_http::json::JsonWriter;
 
-use super::compare::{PlanChange, or_none};
+use super::compare::PlanChange;
+use super::excerpt;
 use super::places::ChangedLine;
 use super::tally::{ChangedRequests, DiffTally};
 
@@ -45,13 +46,13 @@ fn changed(out: &mut String, count: u64, group: &ChangedRequests) -> std::fmt::R
     writeln!(out, "\n{count:>8}  {}", group.name)?;
     writeln!(out, "          e.g. {}", group.example)?;
     for change in &group.changes {
-        writeln!(out, "          {}: {} -> {}", change.name, short(&change.old), short(&change.new))?;
+        writeln!(out, "          {}: {}", change.name, excerpt::change(&change.old, &change.new))?;
     }
     let (old, new) = &group.at;
     writeln!(out, "          at {old} -> {new}")?;
     let lines = by_relevance(group);
     for line in lines.iter().take(SHOWN_LINES) {
-        writeln!(out, "          {}", line_text(line))?;
+        writeln!(out, "          {}", line_text(line, &group.lines))?;
     }
     if lines.len() > SHOWN_LINES {
         writeln!(out, "          and {} lines more", lines.len() - SHOWN_LINES)?;
@@ -74,7 +75,8 @@ fn rest(out: &mut String, tally: &DiffTally) -> std::fmt::Result {
     if !lines.is_empty() {
         writeln!(out, "\nlines that changed where nothing of what is compared does:")?;
         for (count, line) in lines.iter().take(SHOWN_OTHERS) {
-            writeln!(out, "{count:>8}  {}", line_text(line))?;
+            let others = lines.iter().map(|(_, line)| *line);
+            writeln!(out, "{count:>8}  {}", line_text(line, others))?;
         }
         if lines.len() > SHOWN_OTHERS {
             writeln!(out, "          and {} lines more", lines.len() - SHOWN_OTHERS)?;
@@ -86,9 +88,12 @@ fn rest(out: &mut String, tally: &DiffTally) -> std::fmt::Result {
     Ok(())
 }
 
-fn line_text(line: &ChangedLine) -> String {
+/// A line, one among `lines`; of a long one what differs from the one of the other configuration that is like it.
+fn line_text<'t>(line: &ChangedLine, lines: impl IntoIterator<Item = &'t ChangedLine>) -> String {
     let side = if line.is_new { '+' } else { '-' };
-    format!("{side} {}  {}", short(&line.text), line.place)
+    let others = lines.into_iter().filter(|other| other.is_new != line.is_new).map(|other| &*other.text);
+    let other = excerpt::most_like(&line.text, others);
+    format!("{side} {}  {}", excerpt::line(&line.text, other), line.place)
 }
 
 /// The lines of a group: those first that name what changes.
@@ -107,15 +112,6 @@ fn by_relevance(group: &ChangedRequests) -> Vec<&ChangedLine> {
     };
     lines.sort_by_key(|line| (!named(line, false), !named(line, true)));
     lines
-}
-
-/// A value in one short line.
-fn short(value: &str) -> String {
-    let value = or_none(value).escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'");
-    match value.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &value[..end]),
-        None => value,
-    }
 }
 
 /// For programs.
@@ -214,8 +210,6 @@ const RESULTS: [&str; 15] = [
     "error_page",
     "proxy_pass",
 ];
-/// Characters of a value that are shown.
-const SHOWN: usize = 160;
 /// Lines of a group that are shown.
 const SHOWN_LINES: usize = 8;
 /// Other lines that are shown.
