@@ -66,7 +66,7 @@ impl Module for UpstreamModule {
             .doc(
                 "Balances by response time: a request goes to the peer with the least product of its \
                  average response time and its requests in flight, relative to its weight. The time is \
-                 measured to the response's head (`header`) or its end (`last_byte`); with `upload`, for \
+                 measured to the response's head (`header`) or its end (`last_byte`). With `upload`, for \
                  requests with a body of 64 KB and more, it is the time their body takes.",
             ),
         DirectiveRow::new("peak_ewma", UPSTREAM, ArgCount::range(0, 1), UpstreamConf::set_peak_ewma)
@@ -128,9 +128,9 @@ impl Module for UpstreamModule {
         })
         .syntax("outlier factor [min=time] [answers=number] [time=time]")
         .doc(
-            "Leaves a peer out for `time` (10s) if its average time to the response's head, over \
-                 `answers` (20) responses, is at least `factor` times the median of the other peers' and \
-                 at least `min` (100ms).",
+            "Leaves a slow peer out for `time` (10s). Its average time to the response's head, over \
+                 `answers` (20) responses, is then at least `factor` times the median of the other peers' \
+                 and at least `min` (100ms).",
         ),
         DirectiveRow::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
             .syntax("match name")

@@ -496,8 +496,9 @@ const UPSTREAM: DirectiveSignature = DirectiveSignature {
 };
 const LOCATION: DirectiveSignature = DirectiveSignature {
     syntax: "location [ = | ~ | ~* | ^~ ] uri\nlocation @name",
-    doc: "Contains the directives for some request URIs: those that are equal to `uri` (`=`), match it as a regular \
-          expression (`~`, or `~*` regardless of case), or begin with it (`^~`: regular expressions are then not tried). \
+    doc: "Contains the directives for some request URIs. They are those that are equal to `uri` (`=`), match it as a \
+          regular expression (`~`, or `~*` regardless of case), or begin with it. With `^~` regular expressions are \
+          then not tried. \
           `@name` is for internal redirects only. An exact match comes first, then the longest prefix, which gives way to \
           the first regular expression that matches.",
     example: "location = / {\n    return 302 /start/;\n}\nlocation ~ \\.php$ {\n    fastcgi_pass unix:/run/php.sock;\n}",

@@ -129,9 +129,9 @@ const TABLE: &[MainRow] = &[
     MainRow::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
         .syntax("worker_cpu_affinity mask ...\nworker_cpu_affinity auto [mask]")
         .doc(
-            "Binds workers to CPUs: a bit mask for each worker, or `auto` for one CPU each of \
-             those the process may use (or the mask has), cores before their second threads, \
-             one NUMA node after the other.",
+            "Binds workers to CPUs. There is a bit mask for each worker, or `auto` for one CPU \
+             each of those that the process may use (or that the mask has). `auto` takes cores \
+             before their second threads, and one NUMA node after the other.",
         ),
     MainRow::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
         .syntax("worker_rlimit_nofile number")

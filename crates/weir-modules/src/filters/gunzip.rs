@@ -31,9 +31,9 @@ impl Module for Gunzip {
             .syntax("gunzip_buffers number size")
             .default("2 8k")
             .doc(
-                "Number and size of output buffers: decompressed data is passed on in pieces \
-                 of this size (512 bytes to 8k), and decompression pauses while number times \
-                 size bytes, 64k at most, wait for the client.",
+                "Number and size of output buffers. Decompressed data is passed on in pieces of \
+                 this size, 512 bytes to 8k. Decompression pauses while number times size bytes, \
+                 64k at most, wait for the client.",
             ),
     ];
 

@@ -1,8 +1,9 @@
-//! `slice`: fetches a long response in parts of equal size, each by a request of its own, so that caches store parts
-//! and servers send only what is requested (nginx's `ngx_http_slice_filter_module`).
+//! `slice`: fetches a long response in parts of equal size, each by a request of its own (nginx's
+//! `ngx_http_slice_filter_module`).
 //!
-//! The first part's head becomes that of the whole response. When its body has ended, a subrequest that is served by
-//! the same location fetches the next part, up to the end of the whole or of the range that the client requests.
+//! Caches then store parts, and servers send only what is requested. The first part's head becomes that of the whole
+//! response. When its body has ended, a subrequest that is served by the same location fetches the next part. The last
+//! part is that at the end of the whole, or of the range that the client requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

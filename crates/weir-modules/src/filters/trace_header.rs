@@ -24,9 +24,9 @@ impl Module for TraceHeader {
         &[TraceHeaderRow::new("trace_header", ANY, TWO, TraceHeaderConf::set)
             .syntax("trace_header name secret")
             .doc(
-                "Request header field by which a client asks for its trace to be retained, and \
-                 the secret that the field is signed with; the response then names the trace \
-                 in the same field.",
+                "Request header field by which a client asks for its trace to be retained, and the \
+                 secret that the field is signed with. The response then names the trace in the \
+                 same field.",
             )];
 
     fn inherit(conf: &mut TraceHeaderConf, parent: &TraceHeaderConf) {

@@ -366,7 +366,7 @@ macro_rules! family_row {
     (ssl_conf_command, $name:literal) => {
         weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::names::TWO, |c, l| c.ssl.set_conf_command(l))
             .syntax(concat!($name, " name value"))
-            .doc("OpenSSL configuration command, after all other directives: `MinProtocol`, `MaxProtocol`, `Protocol`, `CipherString`, `Ciphersuites`, `Groups` (`Curves`), `SignatureAlgorithms`, `Certificate` with `PrivateKey`, `Options` with `SessionTicket` (`-` for its opposite); `VerifyMode Peer` is accepted with verification on.")
+            .doc("OpenSSL configuration command, after all other directives. The names are `MinProtocol`, `MaxProtocol`, `Protocol`, `CipherString`, `Ciphersuites`, `Groups` (`Curves`), `SignatureAlgorithms`, and `Certificate` with `PrivateKey`. `Options` takes `SessionTicket` (`-` for its opposite). `VerifyMode Peer` is accepted with verification on.")
     };
 }
 

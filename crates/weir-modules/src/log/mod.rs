@@ -150,9 +150,9 @@ const TABLE: &[LogRow] = &[
         .default("logs/access.log combined")
         .doc(
             "Logs requests to a file, or to `syslog:...`, `tcp://host:port`, \
-             `udp://host:port` or `unix:path`. With `buffer` or `gzip` (64k) lines are \
-             written when the buffer is full or older than `flush`; with `if` only requests \
-             are logged for which the condition is neither empty nor `0`. The path of a file \
+             `udp://host:port` or `unix:path`. With `buffer` or `gzip` (64k) lines are written \
+             when the buffer is full or older than `flush`. With `if` only requests are logged for \
+             which the condition is neither empty nor `0`. The path of a file \
              may contain variables. `off` cancels all logs of this level.",
         )
         .example(
@@ -175,9 +175,9 @@ const TABLE: &[LogRow] = &[
         )
         .default("off")
         .doc(
-            "Keeps log files open whose paths contain variables: at most `max`; those with \
-             fewer than `min_uses` (1) uses in `inactive` (10s) are closed; every `valid` \
-             (60s) it is checked that the file still has its name.",
+            "Keeps log files open whose paths contain variables, at most `max`. Files with fewer \
+             than `min_uses` (1) uses in `inactive` (10s) are closed. Every `valid` (60s) it is \
+             checked that a file still has its name.",
         ),
 ];
 

@@ -37,10 +37,10 @@ impl Module for Otel {
         OtelRow::new("otel_exporter", HTTP, NONE.block(), OtelConf::set_exporter)
             .syntax("otel_exporter")
             .doc(
-                "Exports traces by OTLP over HTTP. Lines of the block: `endpoint` (URL), \
-                 `header` (name and value of a request header field), `trusted_certificate` \
-                 (file, for `https://`), `interval` (longest time between exports, 5s), \
-                 `batch_size` (spans per export, 512) and `batch_count` (exports waiting, 4).",
+                "Exports traces by OTLP over HTTP. The block has the lines `endpoint` (URL), \
+                 `header` (name and value of a request header field) and `trusted_certificate` \
+                 (file, for `https://`). It also has `interval` (longest time between exports, \
+                 5s), `batch_size` (spans per export, 512) and `batch_count` (exports waiting, 4).",
             )
             .example(
                 "otel_exporter {\n\

@@ -1,7 +1,7 @@
 //! `limit_conn`: limits how many requests with the same key are processed at a time (nginx's
 //! `ngx_http_limit_conn_module`; a request counts from when its head was read).
 //!
-//! A request that is allowed holds a place in each of its zones until it is over; the place is given back when its
+//! A request that is allowed holds a place in each of its zones until it is over. The place is given back when its
 //! value is dropped, so that can't be forgotten.
 
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! `realip`: takes the client's address from a request field or the PROXY protocol header if the connection comes
 //! from a trusted proxy (nginx's `ngx_http_realip_module`).
 //!
-//! It runs first of all handlers, and once more before the access checks where the location has settings of its own;
-//! a replaced address stays for the rest of the request.
+//! It runs first of all handlers, and once more before the access checks where the location has settings of its own.
+//! A replaced address stays for the rest of the request.
 
 use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};

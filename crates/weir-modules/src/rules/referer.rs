@@ -24,10 +24,11 @@ impl Module for Referer {
         RefererRow::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add)
             .syntax("valid_referers none | blocked | server_names | string ...")
             .doc(
-                "Values of the `Referer` field for which `$invalid_referer` is empty: `none` \
-                 (field is absent), `blocked` (without `http://` or `https://`), \
-                 `server_names`, a host name with optional wildcard and path, or a regular \
-                 expression (`~`) for the text after the scheme.",
+                "Values of the `Referer` field for which `$invalid_referer` is empty. `none` means \
+                 that the field is absent, `blocked` that it has neither `http://` nor `https://`, \
+                 and `server_names` one of the server's names. Others are a host name with \
+                 optional wildcard and path, or a regular expression (`~`) for the text after the \
+                 scheme.",
             )
             .example(
                 "valid_referers none blocked server_names *.example.com;\n\

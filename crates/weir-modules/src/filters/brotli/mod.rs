@@ -43,7 +43,7 @@ impl Module for Brotli {
         .default("6")
         .doc(
             "Compression level, from 0 (fastest) to 11 (smallest). A worker runs eight \
-                 compressors at a time, of 4 MB each at level 6 and 36 MB at level 9; a \
+                 compressors at a time, of 4 MB each at level 6 and 36 MB at level 9. A \
                  response that waits for its client gives its compressor up when another \
                  response needs one.",
         ),

@@ -14,7 +14,7 @@ macro_rules! compression_row {
         weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::names::TWO, |c, l| l.bufs(&mut c.common.buffers))
             .syntax(concat!($name, " number size"))
             .default("2 8k")
-            .doc("Number and size of output buffers: compressed data is passed on in pieces of this size (512 bytes to 8k), and compression pauses while number times size bytes, 64k at most, wait for the client.")
+            .doc("Number and size of output buffers. Compressed data is passed on in pieces of this size, 512 bytes to 8k. Compression pauses while number times size bytes, 64k at most, wait for the client.")
     };
     (types, $name:literal) => {
         weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::names::MORE, |c, l| $crate::filters::media::MediaTypes::set(&mut c.common.types, l))

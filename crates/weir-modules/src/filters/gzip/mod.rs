@@ -86,10 +86,10 @@ impl Module for Gzip {
             )
             .default("off")
             .doc(
-                "Which responses to requests from proxies (with a `Via` field) are \
-                 compressed: with `Expires` in the past, with these `Cache-Control` \
-                 directives, without `Last-Modified` or `ETag`, to requests with \
-                 `Authorization`, or all of them.",
+                "Which responses are compressed if the request comes from a proxy, with a `Via` \
+                 field. `expired` means `Expires` in the past, `auth` a request with \
+                 `Authorization`, and `any` all responses. The `no_` words mean a response without \
+                 that field, others a directive of its `Cache-Control`.",
             ),
         GzipRow::new("gzip_disable", ANY, MORE, |conf, line| conf.rules.add_disabled(line))
             .syntax("gzip_disable regex ...")

@@ -2,8 +2,8 @@
 //! does.
 //!
 //! Pairs work one after the other, each on the output of the one before. If all are plain texts, they stream through
-//! the search that `sub_filter` uses, wherever lines end; with a regular expression among them all work by line, of
-//! at most 64 KB.
+//! the search that `sub_filter` uses, wherever lines end. With a regular expression among them all work by line, of at
+//! most 64 KB.
 
 mod lines;
 mod stage;

@@ -39,7 +39,7 @@ impl Module for Zstd {
             .default("1")
             .doc(
                 "Compression level, from 1 (fastest) to 22 (smallest). A worker runs eight \
-                 compressors at a time, of 1.3 MB each at level 1 and 4 MB at level 6; a \
+                 compressors at a time, of 1.3 MB each at level 1 and 4 MB at level 6. A \
                  response that waits for its client while another response needs one \
                  continues with a new frame.",
             ),

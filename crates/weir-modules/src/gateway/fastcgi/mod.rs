@@ -1,8 +1,8 @@
 //! `fastcgi_pass`: passes requests to FastCGI servers, such as PHP-FPM (nginx's `ngx_http_fastcgi_module`).
 //!
-//! Upstreams themselves are in `weir-upstream`; here are the directives, how requests are sent and the head of a
-//! response is read ([`protocol`]), how its body is taken out of records ([`body`]), and which script a URI names
-//! ([`script`]).
+//! Upstreams themselves are in `weir-upstream`. Here are the directives, and how requests are sent and the head of a
+//! response is read ([`protocol`]). Its body is taken out of records by [`body`]; [`script`] says which script a URI
+//! names.
 
 mod body;
 mod protocol;

@@ -1,7 +1,7 @@
 //! `geo`: a variable whose value depends on an address, by networks or by ranges (nginx's `ngx_http_geo_module`).
 //!
-//! Networks and ranges are turned into one sorted list of where a value begins, so that a look-up is a jump by the
-//! address's first 16 bits and a short search, whatever the depth of networks inside one another.
+//! Networks and ranges are turned into one sorted list of where a value begins. A look-up is a jump by the address's
+//! first 16 bits and a short search, whatever the depth of networks inside one another.
 
 mod flat;
 mod networks;

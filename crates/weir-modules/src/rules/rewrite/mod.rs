@@ -46,9 +46,8 @@ impl Module for Rewrite {
         Directive::new("return", BLOCKS, ONE_OR_TWO, RewriteConf::answer)
             .syntax("return code [text]\nreturn code URL\nreturn URL")
             .doc(
-                "Stops processing and returns the status, with a text as the body or, for \
-                 301, 302, 303, 307 and 308, a redirect to the URL (302 if there is only a \
-                 URL). 444 closes the connection without a response.",
+                "Stops processing and returns the status, with a text as the body. 301, 302, 303, \
+                 307 and 308 redirect to the URL; with only a URL the status is 302. 444 closes the connection without a response.",
             )
             .example("return 301 https://$host$request_uri;"),
         Directive::new("break", BLOCKS, NONE, RewriteConf::end).syntax("break").doc(
@@ -58,10 +57,10 @@ impl Module for Rewrite {
         Directive::new("if", SERVER.or(LOCATION), MORE.block(), RewriteConf::condition)
             .syntax("if (condition)")
             .doc(
-                "Contains directives for requests that meet the condition: a variable that is \
-                 neither empty nor `0`, `=`, `!=`, a regular expression (`~`, `~*`, `!~`, \
-                 `!~*`), or a test of a file (`-f`, `-d`, `-e`, `-x`, each with `!` for its \
-                 opposite).",
+                "Contains directives for requests that meet the condition. That is a variable that \
+                 is neither empty nor `0`, a comparison (`=`, `!=`), or a match with a regular \
+                 expression (`~`, `~*`, `!~`, `!~*`). Tests of a file are `-f`, `-d`, `-e` and \
+                 `-x`, each with `!` for its opposite.",
             )
             .example("if ($request_method = POST) {\n    return 405;\n}"),
         Directive::new("set", BLOCKS, TWO, RewriteConf::set)

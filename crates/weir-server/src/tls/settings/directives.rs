@@ -248,8 +248,8 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         )
         .default("none")
         .doc(
-            "Cache of TLS 1.2 sessions, for all workers: none, one of this server alone (`builtin`, with a \
-             number of sessions), or one of this size that servers with the same zone name share.",
+            "Cache of TLS 1.2 sessions, for all workers. `builtin` is one of this server alone, with a number of \
+             sessions. `shared` has this size, and servers with the same zone name share it.",
         )
         .example("ssl_session_cache shared:tls:10m;\nssl_session_timeout 1h;"),
     SslRow::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
@@ -308,10 +308,11 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
     })
     .syntax("ssl_conf_command name value")
     .doc(
-        "Sets an OpenSSL command, after all other directives: `MinProtocol`, `MaxProtocol`, `Protocol`, \
-             `CipherString`, `Ciphersuites`, `Groups` (`Curves`, `ECDHParameters`), `SignatureAlgorithms`, \
-             `ClientSignatureAlgorithms`, `NumTickets`, `Certificate` with `PrivateKey`, or `Options` with a list of \
-             `ServerPreference`, `PrioritizeChaCha` and `SessionTicket` (each with `-` for its opposite). `KTLS` \
+        "Sets an OpenSSL command, after all other directives. The names are `MinProtocol`, `MaxProtocol`, \
+             `Protocol`, `CipherString`, `Ciphersuites`, `Groups` (`Curves`, `ECDHParameters`), \
+             `SignatureAlgorithms`, `ClientSignatureAlgorithms`, `NumTickets`, and `Certificate` with \
+             `PrivateKey`. `Options` takes a list of `ServerPreference`, `PrioritizeChaCha` and \
+             `SessionTicket`, each with `-` for its opposite. `KTLS` \
              is accepted with a warning; options that describe what is so anyway are accepted; others are errors.",
     ),
     SslRow::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))

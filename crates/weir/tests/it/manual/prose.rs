@@ -130,12 +130,53 @@ fn words_in_a_sentence(page: &ManualPage) -> Option<u32> {
     (sentences > 0).then(|| words * 10 / sentences)
 }
 
+/// The generated pages are read beside a configuration: a sentence has 30 words at most.
+#[test]
+fn sentences_of_generated_pages_are_short() {
+    let pages = manual_pages().into_iter().filter(|page| page.path.contains("/modules/"));
+    let long: Vec<_> = pages.flat_map(|page| long_sentences(&page)).collect();
+    assert!(long.is_empty(), "{} long sentences:\n{}", long.len(), long.join("\n"));
+}
+
+/// The sentences of more than 30 words in paragraphs, each with its page.
+fn long_sentences(page: &ManualPage) -> Vec<String> {
+    let mut long = Vec::new();
+    let (mut sentence, mut words, mut last) = (String::new(), 0, 0);
+    for (number, line) in page.prose() {
+        let line = line.trim();
+        if number > last + 1 || line.is_empty() || line.starts_with(['|', '#', '<', '-', '*']) {
+            (sentence, words) = (String::new(), 0);
+        }
+        last = number;
+        if line.starts_with(['|', '#', '<']) {
+            continue;
+        }
+        for word in line.split_whitespace() {
+            words += u32::from(word.contains(char::is_alphanumeric));
+            sentence = format!("{sentence} {word}");
+            if word.trim_end_matches([')', '*', '`', '"']).ends_with(['.', '?', '!']) {
+                if words > 30 {
+                    long.push(format!("{}:{number}: {words} words:{sentence}", page.path));
+                }
+                (sentence, words) = (String::new(), 0);
+            }
+        }
+    }
+    long
+}
+
 #[test]
 fn words_are_found_whole() {
     let rules = rules("# why\nanew | again\nanswer, answers | response | dns\n");
     let text = "Sent anew.\nDNS answers.\nanswers.\nRenew, `anew`, manewl.\n```\nanew\n```\n".to_owned();
     let page = ManualPage { path: "p.md".to_owned(), text };
     assert_eq!(faults(&page, &rules), ["p.md:1: \"anew\": again", "p.md:3: \"answers\": response"]);
+    let page =
+        |count| ManualPage { path: "p.md".to_owned(), text: format!("A b.\n\n{}z.\n", "a ".repeat(count)) };
+    assert!(
+        long_sentences(&page(29)).is_empty()
+            && long_sentences(&page(30))[0].starts_with("p.md:3: 31 words: a")
+    );
     assert_eq!(
         words_in_a_sentence(&ManualPage { path: String::new(), text: "One two three. Four!\n".to_owned() }),
         Some(20)
