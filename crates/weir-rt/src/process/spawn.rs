@@ -1,14 +1,15 @@
 //! Other programs, run beside this one: their pipes, and how they end.
 //!
 //! A child is known by its pidfd, so that a wait is for this one and no other, and none is lost to another part
-//! of the program that reaps others.
+//! of the program that reaps others. Linux before 5.4 has no pidfds to wait for: a thread for each child waits there.
 
 use std::ffi::{OsStr, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{ProcessEnd, affinity, check, process_affinity, set_affinity};
 use crate::signal;
@@ -42,7 +43,18 @@ pub struct SpawnedProgram {
 #[derive(Debug)]
 pub struct ChildProcess {
     pid: u32,
-    pidfd: OwnedFd,
+    notice: EndNotice,
+    /// Its process id may be another process's by now.
+    collected: AtomicBool,
+}
+
+/// What becomes readable when a child has ended.
+#[derive(Debug)]
+enum EndNotice {
+    /// The process itself.
+    Pidfd(OwnedFd),
+    /// A pipe whose other end a waiting thread closes then.
+    Thread(OwnedFd),
 }
 
 /// Starts a program. It has all CPUs, whatever the calling thread is bound to, no signal blocked, and none of the
@@ -76,8 +88,7 @@ pub fn spawn(program: &ProgramCall<'_>) -> io::Result<SpawnedProgram> {
     }
     command.stdin(theirs_in).stdout(theirs_out);
     set_free(&mut command);
-    let child = command.spawn()?;
-    let child = ChildProcess { pid: child.id(), pidfd: open(child.id())? };
+    let child = known(command.spawn()?, EndNotice::new)?;
     Ok(SpawnedProgram { child, stdin: stdin.into(), stdout: stdout.into(), stderr })
 }
 
@@ -104,13 +115,69 @@ fn set_free(command: &mut Command) {
     unsafe { command.pre_exec(free) };
 }
 
-fn open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = c_int::try_from(fd).unwrap_or(-1);
-    check(fd)?;
-    // SAFETY: a fresh descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// The child with its notice. Without one it could not be waited for: it is ended then.
+fn known(mut child: Child, notice: fn(u32) -> io::Result<EndNotice>) -> io::Result<ChildProcess> {
+    let pid = child.id();
+    match notice(pid) {
+        Ok(notice) => Ok(ChildProcess { pid, notice, collected: AtomicBool::new(false) }),
+        Err(error) => {
+            child.kill()?;
+            child.wait()?;
+            Err(error)
+        }
+    }
+}
+
+impl EndNotice {
+    /// By pidfd where the kernel has them and waits for them (Linux 5.4), else by a thread.
+    fn new(pid: u32) -> io::Result<EndNotice> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = c_int::try_from(fd).unwrap_or(-1);
+        if let Err(error) = check(fd) {
+            // A sandbox may forbid the call instead of not knowing it.
+            let without = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+            return if without { EndNotice::by_thread(pid) } else { Err(error) };
+        }
+        // SAFETY: a fresh descriptor that nothing else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let id = fd.as_raw_fd() as libc::id_t;
+        match wait(libc::P_PIDFD, id, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => EndNotice::by_thread(pid),
+            _ => Ok(EndNotice::Pidfd(fd)),
+        }
+    }
+
+    fn by_thread(pid: u32) -> io::Result<EndNotice> {
+        let (ours, theirs) = io::pipe()?;
+        let waiting = move || {
+            // The child stays a zombie, so its process id stays its own until it is collected.
+            let interrupted = |error: io::Error| error.kind() == io::ErrorKind::Interrupted;
+            while wait(libc::P_PID, pid, libc::WEXITED | libc::WNOWAIT).is_err_and(interrupted) {}
+            drop(theirs);
+        };
+        // Signals are for other threads, from its first moment.
+        let before = signal::block_all()?;
+        let started =
+            std::thread::Builder::new().name("weir child".into()).stack_size(128 << 10).spawn(waiting);
+        before.restore();
+        started.map(|_| EndNotice::Thread(ours.into()))
+    }
+
+    fn fd(&self) -> &OwnedFd {
+        match self {
+            EndNotice::Pidfd(fd) | EndNotice::Thread(fd) => fd,
+        }
+    }
+}
+
+/// waitid(2); an all-zero process id where there is nothing to say.
+fn wait(kind: libc::idtype_t, id: libc::id_t, options: c_int) -> io::Result<libc::siginfo_t> {
+    // SAFETY: an all-zero siginfo is valid; the kernel fills it.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is valid for the call.
+    check(unsafe { libc::waitid(kind, id, &mut info, options) })?;
+    Ok(info)
 }
 
 impl ChildProcess {
@@ -120,7 +187,7 @@ impl ChildProcess {
     }
 
     pub(crate) fn raw(&self) -> RawFd {
-        self.pidfd.as_raw_fd()
+        self.notice.fd().as_raw_fd()
     }
 
     /// Another descriptor of it, to be waited for: readable when it has ended.
@@ -128,21 +195,25 @@ impl ChildProcess {
     /// # Errors
     /// `EMFILE`, `ENFILE`
     pub fn handle(&self) -> io::Result<OwnedFd> {
-        self.pidfd.try_clone()
+        self.notice.fd().try_clone()
     }
 
     /// How it has ended, which collects it; `None` while it runs, and when it was collected before.
     pub fn ended(&self) -> Option<ProcessEnd> {
-        // SAFETY: an all-zero siginfo is valid; the kernel fills it.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let options = libc::WEXITED | libc::WNOHANG;
-        // SAFETY: `info` is valid for the call.
-        let done = unsafe { libc::waitid(libc::P_PIDFD, self.raw() as libc::id_t, &mut info, options) };
-        // SAFETY: the fields of SIGCHLD; both are 0 where the kernel has filled nothing.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if done < 0 || pid == 0 {
+        if self.collected.load(Relaxed) {
             return None;
         }
+        let (kind, id) = match &self.notice {
+            EndNotice::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd() as libc::id_t),
+            EndNotice::Thread(_) => (libc::P_PID, self.pid),
+        };
+        let info = wait(kind, id, libc::WEXITED | libc::WNOHANG).ok()?;
+        // SAFETY: the fields of SIGCHLD; both are 0 where the kernel has filled nothing.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if pid == 0 {
+            return None;
+        }
+        self.collected.store(true, Relaxed);
         Some(match info.si_code {
             libc::CLD_EXITED => ProcessEnd::Exited(status),
             code => ProcessEnd::Killed(status, code == libc::CLD_DUMPED),
@@ -154,9 +225,18 @@ impl ChildProcess {
     /// # Errors
     /// `ESRCH` it has ended, `EINVAL` no such signal.
     pub fn signal(&self, signal: c_int) -> io::Result<()> {
+        if self.collected.load(Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: a null pointer means the same information as kill(2) sends.
-        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.raw(), signal, none, 0) };
+        let sent = match &self.notice {
+            EndNotice::Pidfd(fd) => {
+                // SAFETY: a null pointer means the same information as kill(2) sends.
+                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, none, 0) }
+            }
+            // SAFETY: no pointers; the process is ours and not collected.
+            EndNotice::Thread(_) => unsafe { libc::kill(self.pid as libc::pid_t, signal).into() },
+        };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -211,6 +291,36 @@ mod tests {
         before.restore();
         sleeper.child.signal(libc::SIGTERM).expect("it runs");
         assert_eq!(end(&sleeper.child), ProcessEnd::Killed(libc::SIGTERM, false));
+    }
+
+    /// As on a kernel without pidfds.
+    #[test]
+    fn a_thread_notices_ends_as_a_pidfd_does() {
+        let start = |command: &str| {
+            let child = Command::new("sh").args(["-c", command]).spawn().expect("a program of every system");
+            known(child, EndNotice::by_thread).expect("a thread")
+        };
+        let exited = start("exit 3");
+        assert_eq!(end(&exited), ProcessEnd::Exited(3));
+        assert_eq!(exited.ended(), None, "it was collected");
+        assert_eq!(exited.signal(9).map_err(|error| error.raw_os_error()), Err(Some(libc::ESRCH)));
+        let sleeper = start("exec sleep 90");
+        assert_eq!(sleeper.ended(), None, "it runs");
+        sleeper.signal(libc::SIGTERM).expect("it runs");
+        assert_eq!(end(&sleeper), ProcessEnd::Killed(libc::SIGTERM, false));
+    }
+
+    /// A child that could not be waited for does not go on without its owner.
+    #[test]
+    fn without_a_notice_the_child_is_ended() {
+        let child = Command::new("sleep").arg("90").spawn().expect("a program of every system");
+        let pid = child.id();
+        let refused = known(child, |_| Err(io::Error::from_raw_os_error(libc::EMFILE)));
+        assert_eq!(refused.expect_err("no notice").raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(
+            wait(libc::P_PID, pid, libc::WEXITED | libc::WNOHANG).map(|_| ()).map_err(|e| e.raw_os_error()),
+            Err(Some(libc::ECHILD))
+        );
     }
 
     #[test]

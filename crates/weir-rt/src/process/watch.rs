@@ -54,7 +54,7 @@ impl WatchedDescriptor {
     pub fn new(fd: OwnedFd) -> io::Result<WatchedDescriptor> {
         set_nonblocking(fd.as_raw_fd())?;
         let slot = Arc::<WatchSlot>::default();
-        let token = hub()?.add(fd.as_raw_fd(), WatchEntry::Wake(slot.clone()))?;
+        let token = hub()?.add(fd.as_raw_fd(), WatchEntry::Wake(slot.clone()), 0)?;
         Ok(WatchedDescriptor { fd, token, slot })
     }
 
@@ -117,10 +117,9 @@ impl Drop for WatchedDescriptor {
 
 /// Reaps `child`, which is not waited for, when it has ended.
 pub(crate) fn reap_later(child: ChildProcess) -> io::Result<()> {
-    let hub = hub()?;
     let fd = child.raw();
-    let token = hub.add(fd, WatchEntry::Reap(child))?;
-    hub.arm(fd, token, WatchInterest::Read)
+    // Armed from the beginning: when it ends at once, the thread closes the descriptor at once.
+    hub()?.add(fd, WatchEntry::Reap(child), libc::EPOLLIN).map(drop)
 }
 
 enum WatchEntry {
@@ -170,11 +169,11 @@ impl WatchHub {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a descriptor, whose events are not reported before it is armed.
-    fn add(&self, fd: RawFd, entry: WatchEntry) -> io::Result<u64> {
+    /// Lists a descriptor; of its `events` the first one is reported, further ones when it is armed.
+    fn add(&self, fd: RawFd, entry: WatchEntry, events: i32) -> io::Result<u64> {
         let token = self.next.fetch_add(1, Relaxed);
         self.entries().insert(token, entry);
-        let added = self.control(libc::EPOLL_CTL_ADD, fd, token, 0);
+        let added = self.control(libc::EPOLL_CTL_ADD, fd, token, events);
         if added.is_err() {
             let entry = self.entries().remove(&token);
             drop(entry);
