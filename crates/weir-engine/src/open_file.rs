@@ -73,10 +73,8 @@ impl OpenFile {
         if self.meta.size > SMALL {
             return None;
         }
-        let mut body: Rc<[u8]> = std::iter::repeat_n(0, self.meta.size as usize).collect();
-        let bytes = Rc::get_mut(&mut body).expect("made in the line above");
-        match self.handle.pread_cached(bytes, 0) {
-            Ok(Some(n)) if n == bytes.len() => Some(self.body.get_or_init(|| body).clone()),
+        match self.handle.first_bytes_cached(self.meta.size as usize) {
+            Ok(Some(body)) => Some(self.body.get_or_init(|| body).clone()),
             _ => None,
         }
     }

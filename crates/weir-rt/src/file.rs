@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -248,9 +249,8 @@ impl FileHandle {
     /// # Errors
     /// The errno of preadv2(2).
     pub fn pread_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-        // SAFETY: one iovec, `buf`, writable for its length.
-        match check(unsafe { libc::preadv2(self.fd(), &iov, 1, signed(offset)?, libc::RWF_NOWAIT) }) {
+        // SAFETY: `buf` is writable for its length.
+        match unsafe { self.pread_nowait(buf.as_mut_ptr(), buf.len(), offset) } {
             Ok(n) => Ok(Some(n)),
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN) => Ok(None),
@@ -258,6 +258,40 @@ impl FileHandle {
                 _ => Err(e),
             },
         }
+    }
+
+    /// The first `len` bytes, where the page cache has all of them or the file system does not say (as
+    /// [`FileHandle::pread_cached`]); `None` else, and for a file that is shorter. The memory is not cleared before.
+    ///
+    /// # Errors
+    /// The errno of preadv2(2).
+    pub fn first_bytes_cached(&self, len: usize) -> io::Result<Option<Rc<[u8]>>> {
+        let mut bytes = Rc::<[u8]>::new_uninit_slice(len);
+        let room = Rc::get_mut(&mut bytes).expect("made in the line above");
+        // SAFETY: `room` is writable for its length.
+        match unsafe { self.pread_nowait(room.as_mut_ptr().cast(), len, 0) } {
+            // SAFETY: the kernel has written all `len` bytes.
+            Ok(n) if n == len => Ok(Some(unsafe { bytes.assume_init() })),
+            Ok(_) => Ok(None),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EAGAIN) => Ok(None),
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    let mut bytes = vec![0; len];
+                    Ok((self.pread(&mut bytes, 0)? == len).then(|| bytes.into()))
+                }
+                _ => Err(e),
+            },
+        }
+    }
+
+    /// preadv2(2) of one piece with `RWF_NOWAIT`.
+    ///
+    /// # Safety
+    /// `start` is writable for `len` bytes.
+    unsafe fn pread_nowait(&self, start: *mut u8, len: usize, offset: u64) -> io::Result<usize> {
+        let iov = libc::iovec { iov_base: start.cast(), iov_len: len };
+        // SAFETY: one iovec, whose memory the caller vouches for.
+        check(unsafe { libc::preadv2(self.fd(), &iov, 1, signed(offset)?, libc::RWF_NOWAIT) })
     }
 
     /// Writes at `offset`; may write less than all.

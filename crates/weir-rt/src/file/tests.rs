@@ -48,6 +48,18 @@ fn open_keeps_the_errno() {
 }
 
 #[test]
+fn the_first_bytes_are_those_of_the_file_or_none() {
+    let dir = Dir::new("first");
+    let bytes: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
+    let file = open(&dir.file("a", &bytes)).expect("just written");
+    let first = |len| file.first_bytes_cached(len).expect("readable").map(|bytes| bytes.to_vec());
+    for len in [0, 1, 4096, 10_000] {
+        assert_eq!(first(len).as_deref(), bytes.get(..len), "{len} bytes");
+    }
+    assert_eq!(first(10_001), None, "the file is shorter");
+}
+
+#[test]
 fn a_fifo_does_not_hold_the_loop() {
     let dir = Dir::new("fifo");
     let path = dir.0.join("fifo");
