@@ -4,6 +4,7 @@ use weir_http::h1::BadRequest;
 use weir_http::{KnownField, Method, Span, Version, host, uri};
 
 use crate::exchange::Exchange;
+use crate::exchange::known_heads;
 use crate::log::LogLevel;
 use crate::regex::GivenUp;
 use crate::settings::server::{InvalidValues, has_control};
@@ -155,6 +156,7 @@ pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
     if let Err(bad) = x.request.head.require_host() {
         return Err(refuse(x, bad));
     }
+    known_heads::keep(x);
     drop_invalid(x);
     judge_values(x)?;
     match x.request.head.method {
@@ -167,6 +169,21 @@ pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
         Method::Options if asks_server(x) => return Err(server_options::<J>(x)),
         _ => {}
     }
+    x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
+    J::check(x).map_err(HeadFailure::Refuse)
+}
+
+/// The rest of [`check`] for a request that was recalled ([`known_heads::recall`]): what follows from its head is known,
+/// and good.
+///
+/// # Errors
+/// As [`check`], but for what is wrong with target, host and fields.
+pub fn check_again<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
+    if let Err(status) = choose_server::<J>(x) {
+        x.keep_alive = false;
+        return Err(HeadFailure::Refuse(status));
+    }
+    judge_values(x)?;
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
     J::check(x).map_err(HeadFailure::Refuse)
 }

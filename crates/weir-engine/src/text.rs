@@ -67,6 +67,11 @@ impl Arena {
         (end <= self.bytes.len()).then_some(Span { start: start as u32, end: end as u32 })
     }
 
+    /// All of it.
+    pub(crate) fn whole(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Where the next byte will be written.
     #[inline]
     pub fn mark(&self) -> u32 {

@@ -12,6 +12,7 @@ mod content_type;
 pub(crate) mod family;
 mod fields;
 mod file_bytes;
+pub mod known_heads;
 mod lasting;
 mod matching;
 mod part;

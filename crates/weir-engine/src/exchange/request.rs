@@ -34,12 +34,14 @@ pub struct Request {
 
 impl Request {
     /// The value of the first field `known`; `None` if the request has no such field.
+    #[inline]
     pub fn value<'a>(&self, arena: &'a Arena, known: KnownField) -> Option<&'a [u8]> {
         self.head.field(known).map(|field| arena.get(field.value))
     }
 
     /// The place of the value of the first field `known` in the request's arena; `None` if the request has no such
     /// field.
+    #[inline]
     pub fn span(&self, known: KnownField) -> Option<Span> {
         self.head.field(known).map(|field| field.value)
     }
@@ -66,6 +68,15 @@ impl Request {
     pub fn set_args(&mut self, args: Span) {
         self.args = args;
         self.uri_is_plain = false;
+    }
+
+    /// Makes this the request that `other` is; its spans count for the same text.
+    pub(crate) fn copy_from(&mut self, other: &Request) {
+        let Request { head, main_method, unparsed_uri, uri, exten, args, host, port, uri_is_plain } = self;
+        head.copy_from(&other.head);
+        (*main_method, *unparsed_uri, *uri) = (other.main_method, other.unparsed_uri, other.uri);
+        (*exten, *args, *host, *port) = (other.exten, other.args, other.host, other.port);
+        *uri_is_plain = other.uri_is_plain;
     }
 
     /// Forgets all but the head, which its next reading clears.

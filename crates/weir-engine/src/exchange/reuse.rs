@@ -1,8 +1,9 @@
-//! What requests leave on their worker for those after them: exchanges, heads of responses, media types.
+//! What requests leave on their worker for those after them: exchanges, heads, media types.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::known_heads::KnownHeads;
 use super::{Exchange, MediaTypeCache};
 use crate::plan::server::VirtualServer;
 use crate::transport::ClientConnection;
@@ -17,6 +18,8 @@ pub(crate) struct RequestCaches {
         reason = "an exchange is taken and given back as the box it is in, not copied"
     )]
     free: RefCell<Vec<Box<Exchange>>>,
+    /// Heads of requests, read before.
+    pub(crate) known: KnownHeads,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<HeadCache>,
     /// Media types that were looked up.
@@ -38,6 +41,7 @@ impl WorkerPart for WorkerRequests {
     /// Exchanges of the old configuration hold its plans; new ones are made as needed.
     fn switched(&self, _worker: &Worker) {
         self.0.free.borrow_mut().clear();
+        self.0.known.clear();
         self.0.heads.borrow_mut().clear();
         self.0.kinds.borrow_mut().clear();
     }
@@ -64,9 +68,11 @@ impl Worker {
         }
     }
 
-    /// Lets go of exchanges that only many requests at once need.
+    /// Lets go of exchanges that only many requests at once need, and of the heads that clients may send again.
     pub(crate) fn trim_exchanges(&self) {
-        RequestCaches::of(self).free.borrow_mut().truncate(QUIET_EXCHANGES);
+        let caches = RequestCaches::of(self);
+        caches.free.borrow_mut().truncate(QUIET_EXCHANGES);
+        caches.known.clear();
     }
 
     /// Takes an exchange back whose request is over, for others.

@@ -30,7 +30,7 @@ pub(crate) use encode::hexadecimal;
 pub use encode::{content_length, end, field, known_field, number, status_line};
 pub use error::BadRequest;
 pub use fields::ConnectionTokens;
-pub use request::{AbsoluteTarget, RequestHead};
+pub use request::{AbsoluteTarget, KnownFieldSet, RequestHead};
 pub use response::{BadResponse, BodyLength, ResponseHead};
 
 /// Bounds on a head, in bytes and lines; the defaults are nginx's (`large_client_header_buffers 4 8k`,

@@ -126,6 +126,14 @@ impl RequestHead {
         *seen = KnownFieldSet::default();
     }
 
+    /// Makes this the head that `other` is, keeping the memory for fields.
+    pub fn copy_from(&mut self, other: &RequestHead) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        fields.extend_from_slice(&other.fields);
+        *self = RequestHead { fields, ..*other };
+    }
+
     /// Whether the client, by version and `Connection`, would send another request (RFC 9112 section 9.3).
     pub fn keep_alive(&self) -> bool {
         !self.connection.close && (self.connection.keep_alive || self.version.keeps_alive_by_default())
@@ -142,12 +150,20 @@ impl RequestHead {
         self.absolute.map_or(self.target, |absolute| absolute.path)
     }
 
-    /// The first field called `known`; `None` when the request has no such field.
+    /// The first field called `known`; `None` when the request has no such field, which is a bit of the head.
+    #[inline]
     pub fn field(&self, known: KnownField) -> Option<&Field> {
-        if !self.seen.has(known) {
-            return None;
-        }
+        if self.seen.has(known) { self.find(known) } else { None }
+    }
+
+    fn find(&self, known: KnownField) -> Option<&Field> {
         self.fields.iter().find(|field| field.known == known)
+    }
+
+    /// Whether the request may have one of these fields; `false`: it has none.
+    #[inline]
+    pub fn may_have(&self, wanted: KnownFieldSet) -> bool {
+        self.seen.meets(wanted)
     }
 
     /// Adds a field after the others, for a caller that changes a request that was read.
@@ -279,9 +295,27 @@ impl RequestHead {
 
 /// A set of known names; the table has at most 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct KnownFieldSet([u64; 2]);
+pub struct KnownFieldSet([u64; 2]);
 
 impl KnownFieldSet {
+    /// The set of `names`.
+    pub const fn of(names: &[KnownField]) -> KnownFieldSet {
+        let (mut bits, mut rest) = (0_u128, names);
+        while let [first, others @ ..] = rest {
+            bits |= 1 << *first as u8;
+            rest = others;
+        }
+        KnownFieldSet([bits as u64, (bits >> 64) as u64])
+    }
+
+    /// Whether the sets have a name in common.
+    #[inline]
+    fn meets(self, other: KnownFieldSet) -> bool {
+        let (KnownFieldSet([low, high]), KnownFieldSet([other_low, other_high])) = (self, other);
+        low & other_low | high & other_high != 0
+    }
+
+    #[inline]
     fn has(self, known: KnownField) -> bool {
         let KnownFieldSet([low, high]) = self;
         let word = if known as u8 >= 64 { high } else { low };

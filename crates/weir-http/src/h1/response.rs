@@ -154,6 +154,14 @@ impl ResponseHead {
         *self = ResponseHead { fields, ..ResponseHead::default() };
     }
 
+    /// Makes this the head that `other` is, keeping the memory for fields.
+    pub fn copy_from(&mut self, other: &ResponseHead) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        fields.extend_from_slice(&other.fields);
+        *self = ResponseHead { fields, ..*other };
+    }
+
     /// How long the body is of this response to a request with `method` (RFC 9112 section 6.3).
     pub fn body_length(&self, method: Method) -> BodyLength {
         match self.status {

@@ -7,6 +7,7 @@ use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::settings::location::IfModifiedSince;
 use weir_engine::{Exchange, Module, Verdict};
+use weir_http::h1::KnownFieldSet;
 use weir_http::{KnownField, etag};
 
 /// The module; it has no directives of its own.
@@ -53,9 +54,19 @@ impl HeaderFilter for NotModifiedFilter {
     }
 }
 
+/// The fields that make a request conditional, but for `If-Range`.
+const CONDITIONS: KnownFieldSet = KnownFieldSet::of(&[
+    KnownField::IfMatch,
+    KnownField::IfNoneMatch,
+    KnownField::IfModifiedSince,
+    KnownField::IfUnmodifiedSince,
+]);
+
 /// `None`: the request has no conditions.
 fn evaluate(x: &Exchange) -> Option<etag::ConditionVerdict> {
-    // Each is one bit of the head for a request that has none of them.
+    if !x.request.head.may_have(CONDITIONS) {
+        return None;
+    }
     let field = |known| x.request.value(&x.arena, known);
     let conditions = etag::RequestConditions {
         if_match: field(KnownField::IfMatch),

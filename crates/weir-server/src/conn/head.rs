@@ -8,6 +8,7 @@ use weir_trace::{ConnectionStep, Site, WaitKind};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
+use weir_engine::exchange::known_heads;
 use weir_engine::log::LogLevel;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::{self, HeadFailure};
@@ -48,13 +49,15 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<ClientWire>)
 
 /// The head is parsed: checks it. Where server and location are found without regular expressions one stamp does for
 /// all three, and comes after the last (`phase::find_config`): it is the parser's time.
-fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), HeadFailure> {
+fn checked(x: &mut Exchange, parsed: Result<HeadOrigin, HeadFailure>) -> Result<(), HeadFailure> {
     let at_a_glance = !x.connection.hosts.borrow().has_patterns();
     if parsed.is_err() || !at_a_glance {
         x.trace().mark(Site::step(ConnectionStep::Parse));
     }
-    parsed?;
-    let checked = request_head::check::<TlsJudge>(x);
+    let checked = match parsed? {
+        HeadOrigin::Read => request_head::check::<TlsJudge>(x),
+        HeadOrigin::Recalled => request_head::check_again::<TlsJudge>(x),
+    };
     match (at_a_glance, &checked) {
         (false, _) => x.trace().mark(Site::step(ConnectionStep::VirtualServer)),
         (true, Ok(())) if x.server.is_plain() => x.opening = true,
@@ -102,8 +105,19 @@ fn action(x: &Exchange, wire: &ClientWire) -> &'static str {
     }
 }
 
+/// How a head became a request.
+enum HeadOrigin {
+    Read,
+    /// The same head came before.
+    Recalled,
+}
+
 /// Parses what is there, of which `seen` bytes were known before.
-fn try_parse(x: &mut Exchange, wire: &ClientWire, seen: &mut usize) -> Progress<Result<(), HeadFailure>, ()> {
+fn try_parse(
+    x: &mut Exchange,
+    wire: &ClientWire,
+    seen: &mut usize,
+) -> Progress<Result<HeadOrigin, HeadFailure>, ()> {
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
     let limits = x.server.settings.limits();
@@ -115,13 +129,17 @@ fn try_parse(x: &mut Exchange, wire: &ClientWire, seen: &mut usize) -> Progress<
         return Progress::Wait(());
     }
     *seen = bytes.len();
+    if known_heads::recall(x, bytes, &limits) {
+        input.consume(x.request.head.len);
+        return Progress::Done(Ok(HeadOrigin::Recalled));
+    }
     match x.request.head.parse(bytes, &limits) {
         Ok(HeadParse::Incomplete { .. }) => Progress::Wait(()),
         Ok(HeadParse::Complete) => {
             let len = x.request.head.len;
             x.arena.push(bytes.get(..len).unwrap_or_default());
             input.consume(len);
-            Progress::Done(Ok(()))
+            Progress::Done(Ok(HeadOrigin::Read))
         }
         Err(bad) => {
             let refused = request_head::refuse_bad::<TlsJudge>(x, bytes, bad);

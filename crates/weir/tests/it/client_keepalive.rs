@@ -65,4 +65,53 @@ both_drivers! {
         assert_eq!((&*answer.text(), answer.keeps_alive()), ("kept", false));
         client.expect_close();
     }
+
+    /// A head that comes again is not read again: that changes nothing, in a pipeline and one at a time, beside heads of
+    /// the same length that differ, with bodies and without, on several connections, over a reload.
+    fn heads_that_come_again_are_those_that_they_are(driver) {
+        let mut server = Server::start(TWO_HOSTS);
+        let head = |path: &str, host: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n");
+        let requests = [
+            (head("/1?v=2", "a", "X: 1\r\n"), "GET /1?v=2 HTTP/1.1|a|1|2|"),
+            (head("/1?v=2", "a", "X: 2\r\n"), "GET /1?v=2 HTTP/1.1|a|2|2|"),
+            (head("/1?v=3", "a", "X: 1\r\n"), "GET /1?v=3 HTTP/1.1|a|1|3|"),
+            (head("/1?v=2", "b", "X: 1\r\n"), "b's /1"),
+            (head("/1?v=2", "a", "Y: 1\r\n"), "GET /1?v=2 HTTP/1.1|a||2|"),
+            (head("/1", "a", "Content-Length: 5\r\n") + "GET /", "GET /1 HTTP/1.1|a|||5"),
+            (head("/1", "a", "Content-Length: 0\r\n"), "GET /1 HTTP/1.1|a|||0"),
+        ];
+        let mut clients = [server.client(), server.client()];
+        for round in 0..4 {
+            for (request, expected) in requests.iter().chain(requests.iter().rev()) {
+                for client in &mut clients {
+                    assert_eq!(client.request(request).text(), *expected);
+                    // Twice in one piece, and another one after it.
+                    client.send(request.repeat(2) + &requests[round].0);
+                    for expected in [*expected, *expected, requests[round].1] {
+                        assert_eq!(client.response().text(), expected);
+                    }
+                }
+            }
+            if round == 1 {
+                server.reload(TWO_HOSTS);
+            }
+        }
+        // What is wrong is refused after what is right, however alike they are.
+        let (request, expected) = &requests[0];
+        for wrong in [request.replace("X: 1", "X: \0"), request.replace("Host: a", "Host:a b").replace("X: 1", "X:")] {
+            let mut client = server.client();
+            client.send(request.repeat(2) + &wrong);
+            for _ in 0..2 {
+                assert_eq!(client.response().text(), *expected);
+            }
+            assert_eq!(client.response().status, 400);
+            client.expect_close();
+        }
+    }
 }
+
+/// Two servers that say what they were asked for.
+const TWO_HOSTS: &str = "http {
+    server { listen 127.0.0.1:%%PORT%%; server_name a;
+        location / { return 200 \"$request|$host|$http_x|$arg_v|$content_length\"; } }
+    server { listen 127.0.0.1:%%PORT%%; server_name b; return 200 \"$host's $uri\"; } }";

@@ -14,6 +14,7 @@ use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead, OutgoingR
 use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::ClientTls;
 
+use super::known_response::KnownResponse;
 use super::pass::PassGoal;
 use super::request::{self, RequestFields};
 use super::rewrite::{self, CookieRules, ValueRule};
@@ -33,6 +34,7 @@ pub(super) struct HttpPass {
     pub(super) cookies: CookieRules,
     /// `proxy_ssl_...`, where servers may speak TLS.
     pub(super) tls: Option<Arc<ClientTls>>,
+    pub(super) known: KnownResponse,
 }
 
 impl UpstreamProtocol for HttpPass {
@@ -75,6 +77,9 @@ impl UpstreamProtocol for HttpPass {
         let mut fields = std::mem::take(&mut incoming.fields);
         fields.reserve(FIELDS);
         let mut head = ResponseHead { fields, ..ResponseHead::default() };
+        if self.known.recall(bytes, &mut head) {
+            return self.fill(x, bytes, head, incoming);
+        }
         match head.parse(bytes, &limits) {
             Ok(HeadParse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
             Ok(HeadParse::Complete) => {}
@@ -90,6 +95,7 @@ impl UpstreamProtocol for HttpPass {
             incoming.status = head.status;
             return Ok(HeadProgress::Interim(head.len));
         }
+        self.known.keep(bytes, &head);
         self.fill(x, bytes, head, incoming)
     }
 

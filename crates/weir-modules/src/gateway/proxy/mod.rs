@@ -4,6 +4,7 @@
 //! sent ([`request`]), and how a response's head is read ([`http`]).
 
 mod http;
+mod known_response;
 pub(crate) mod pass;
 pub(crate) mod request;
 mod rewrite;
@@ -22,6 +23,7 @@ use weir_upstream::{ProxyHeader, UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use http::HttpPass;
+use known_response::KnownResponse;
 use pass::ProxyPass;
 use request::{RequestFields, SetHeaders};
 use rewrite::{CookieFlags, CookieRules, RuleList, ValueRule};
@@ -184,6 +186,7 @@ impl Module for Proxy {
             body: conf.body.clone(),
             settings: settings.clone(),
             tls: conf.ssl.tls(),
+            known: KnownResponse::default(),
         };
         let target = pass.install(plan.worker)?;
         if let Some(goal) = target.goal() {

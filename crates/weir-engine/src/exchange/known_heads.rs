@@ -1,0 +1,132 @@
+//! Heads that came before. A client that sends the same head again (a program that polls, a proxy, a pipeline) has it
+//! read and checked once: what follows from its bytes alone is copied, at a quarter of the instructions.
+//!
+//! A head ends at its empty line and nothing after that is looked at when it is read. So where input begins with the
+//! bytes of a head that was read before, reading would come to the same; the property tests of this file compare. What does
+//! not follow from the bytes is not stored: the virtual server, its rules for values, the client's certificate and
+//! keep-alive are judged again ([`check_again`](crate::request_head::check_again)).
+
+use std::cell::RefCell;
+
+use weir_http::h1::HeadLimits;
+use weir_http::{Method, Version};
+
+use super::{Exchange, Request};
+
+/// The heads that one worker keeps: that of a connection has the place that its number leads to.
+#[derive(Default)]
+pub(crate) struct KnownHeads(RefCell<Vec<HeadPlace>>);
+
+/// A place for a head.
+#[derive(Default)]
+struct HeadPlace {
+    known: Option<Box<KnownHead>>,
+    /// So many other heads are let pass before one is stored, ...
+    passes: u8,
+    /// ... and after that one so many: a client that never repeats itself costs a copy only now and then.
+    patience: u8,
+}
+
+/// A head and what was made of it.
+#[derive(Default)]
+struct KnownHead {
+    bytes: Vec<u8>,
+    limits: HeadLimits,
+    request: Request,
+}
+
+impl KnownHeads {
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        self.0.replace(Vec::new());
+    }
+}
+
+/// Makes `x` the request of the head that `input` begins with, if the one that came before it in its place was the same
+/// and was read under the same limits. The head is in the arena then, and [`check_again`](crate::request_head::check_again) does
+/// for [`check`](crate::request_head::check).
+#[inline]
+pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
+    let Exchange { server, connection, request, arena, .. } = x;
+    let mut places = server.caches.known.0.borrow_mut();
+    let Some(place) = places.get_mut(place(connection.number)) else { return false };
+    match &place.known {
+        Some(known) if input.starts_with(&known.bytes) && known.limits == *limits => {
+            arena.push(&known.bytes);
+            request.copy_from(&known.request);
+            (place.passes, place.patience) = (0, 0);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Stores the head of `x`, which was just read and whose target and host were checked, if what was made of it follows from
+/// its bytes alone: nothing was composed beside it, and nothing of it is to be dropped or refused.
+#[inline]
+pub(crate) fn keep(x: &Exchange) {
+    // Those of HTTP/2 and 3 are composed of what came.
+    if x.request.head.version < Version::V20 {
+        keep_read(x);
+    }
+}
+
+#[inline(never)]
+fn keep_read(x: &Exchange) {
+    let mut places = x.server.caches.known.0.borrow_mut();
+    if places.is_empty() {
+        places.resize_with(PLACES, HeadPlace::default);
+    }
+    let place = &mut places[place(x.connection.number)];
+    if place.passes > 0 {
+        place.passes -= 1;
+        return;
+    }
+    place.patience = (2 * place.patience + 1).min(PATIENCE);
+    place.passes = place.patience;
+    if is_plain(x) {
+        place.known.get_or_insert_default().set(x);
+    }
+}
+
+fn is_plain(x: &Exchange) -> bool {
+    let head = &x.request.head;
+    // The settings under which its target was normalised: what is normal with slashes merged is normal without.
+    let settings = &x.connection.server().settings;
+    let usual = !matches!(head.method, Method::Connect | Method::Trace | Method::Options);
+    usual
+        && settings.merge_slashes
+        && head.absolute.is_none()
+        && x.arena.mark() as usize == head.len
+        && head.len <= LONGEST
+        && head.fields.len() <= FIELDS
+        && head.fields.iter().all(|field| field.valid)
+}
+
+impl KnownHead {
+    /// Those of `x`.
+    fn set(&mut self, x: &Exchange) {
+        let KnownHead { bytes, limits, request } = self;
+        bytes.clear();
+        bytes.extend_from_slice(x.arena.whole());
+        *limits = x.connection.server().settings.limits();
+        request.copy_from(&x.request);
+    }
+}
+
+#[inline]
+fn place(connection: u64) -> usize {
+    connection as usize % PLACES
+}
+
+/// Heads that a worker keeps: 120 KB at most, mostly a tenth of that.
+const PLACES: usize = 32;
+/// Bytes of a head that is stored.
+const LONGEST: usize = 2048;
+/// Fields of a head that is stored.
+const FIELDS: usize = 64;
+/// Of a client's heads that differ each time one in this many and one more is stored.
+const PATIENCE: u8 = 15;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The response head that came before: a server that sends the same one again, as one does within a second whose `Date` it
+//! sends, has it read once.
+//!
+//! A head ends at its empty line and nothing after that is looked at when it is read, so that bytes that begin with those
+//! of a head that was read are that head.
+
+use std::cell::RefCell;
+
+use weir_http::h1::ResponseHead;
+
+/// The last head of a location's responses that was stored.
+#[derive(Default)]
+pub(super) struct KnownResponse(RefCell<StoredHead>);
+
+#[derive(Default)]
+struct StoredHead {
+    /// None at first.
+    bytes: Vec<u8>,
+    head: ResponseHead,
+    /// So many other heads are let pass before one is stored, ...
+    passes: u8,
+    /// ... and after that one so many: heads that all differ cost a copy only now and then.
+    patience: u8,
+}
+
+impl KnownResponse {
+    /// Makes `head` the one that `bytes` begin with, if it is the one that is stored.
+    #[inline]
+    pub(super) fn recall(&self, bytes: &[u8], head: &mut ResponseHead) -> bool {
+        let mut stored = self.0.borrow_mut();
+        if stored.bytes.is_empty() || !bytes.starts_with(&stored.bytes) {
+            return false;
+        }
+        head.copy_from(&stored.head);
+        (stored.passes, stored.patience) = (0, 0);
+        true
+    }
+
+    /// Stores `head`, which `bytes` begin with and which is whole and good.
+    pub(super) fn keep(&self, bytes: &[u8], head: &ResponseHead) {
+        let stored = &mut *self.0.borrow_mut();
+        if stored.passes > 0 {
+            stored.passes -= 1;
+            return;
+        }
+        stored.patience = (2 * stored.patience + 1).min(PATIENCE);
+        stored.passes = stored.patience;
+        if let Some(bytes) = bytes.get(..head.len).filter(|bytes| bytes.len() <= LONGEST) {
+            stored.bytes.clear();
+            stored.bytes.extend_from_slice(bytes);
+            stored.head.copy_from(head);
+        }
+    }
+}
+
+/// Bytes of a head that is stored.
+const LONGEST: usize = 1024;
+/// Of heads that differ each time one in this many and one more is stored.
+const PATIENCE: u8 = 15;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_http::h1::{HeadLimits, HeadParse};
+
+    use super::*;
+
+    fn read(known: Option<&KnownResponse>, bytes: &[u8]) -> String {
+        let mut head = ResponseHead::default();
+        let limits = HeadLimits::default();
+        if known.is_some_and(|known| known.recall(bytes, &mut head)) {
+            return format!("{:?} {head:?}", Ok::<_, ()>(HeadParse::Complete));
+        }
+        let read = head.parse(bytes, &limits);
+        if let (Some(known), Ok(HeadParse::Complete)) = (known, read) {
+            known.keep(bytes, &head);
+        }
+        match read {
+            Ok(read) => format!("{:?} {head:?}", Ok::<_, ()>(read)),
+            Err(bad) => format!("{bad:?}"),
+        }
+    }
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nDate: a\r\nContent-Length: 12\r\nX-B: c\r\n\r\n";
+
+    #[test]
+    fn a_head_that_comes_again_is_recalled_whatever_follows_it() {
+        let known = KnownResponse::default();
+        read(Some(&known), HEAD);
+        for rest in [&b""[..], b"x", b"\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"] {
+            let bytes = [HEAD, rest].concat();
+            assert!(known.recall(&bytes, &mut ResponseHead::default()));
+            assert_eq!(read(Some(&known), &bytes), read(None, &bytes));
+        }
+        assert!(!known.recall(&HEAD[..HEAD.len() - 1], &mut ResponseHead::default()));
+    }
+
+    proptest! {
+        /// The short cut and the whole way come to the same for heads that differ in a byte, in any order.
+        #[test]
+        fn recalling_is_reading(turns in prop::collection::vec((0..HEAD.len(), any::<u8>(), 0..3_u8), 1..40)) {
+            let known = KnownResponse::default();
+            for (at, byte, kind) in turns {
+                let mut bytes = [HEAD, b"body"].concat();
+                match kind {
+                    0 => bytes[at] = byte,
+                    1 => bytes.truncate(at),
+                    _ => {}
+                }
+                prop_assert_eq!(read(Some(&known), &bytes), read(None, &bytes));
+            }
+        }
+    }
+}
