@@ -2,12 +2,12 @@
 
 use super::compare::or_none;
 
-/// The values of a change: of long lists what is gone and what is new.
-pub(super) fn change(old: &str, new: &str) -> String {
+/// The values of a change: where they are long lists what is gone and what is new.
+pub(super) fn change(old: &str, new: &str, is_list: bool) -> String {
     let is_short = |value: &str| value.chars().count() <= WHOLE;
     let separator =
         SEPARATORS.iter().find(|separator| old.contains(**separator) || new.contains(**separator));
-    let Some(separator) = separator.filter(|_| !(is_short(old) && is_short(new))) else {
+    let Some(separator) = separator.filter(|_| is_list && !(is_short(old) && is_short(new))) else {
         return format!("{} -> {}", around(old, new), around(new, old));
     };
     let [before, after] = [old, new].map(|list| parts(list, separator));
@@ -85,11 +85,12 @@ pub(super) fn short(value: &str) -> String {
 
 /// A value drives no terminal.
 fn escaped(value: &str) -> String {
-    value.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
+    let value = value.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'");
+    value.replace("\\\\", "\\")
 }
 
 /// What separates the parts of lists.
-const SEPARATORS: [&str; 3] = ["; ", ", ", " "];
+const SEPARATORS: [&str; 2] = ["; ", ", "];
 /// Characters of a value that is shown whole whatever the other is.
 const WHOLE: usize = 60;
 /// Characters of a value that are shown.
@@ -116,16 +117,22 @@ mod tests {
     fn of_long_lists_what_differs_is_shown() {
         let (old, new) = (sent("proxy_set_header Host $host"), sent("proxy_set_header Host $http_host"));
         assert_eq!(
-            change(&old, &new),
+            change(&old, &new, true),
             "proxy_set_header Host $host -> proxy_set_header Host $http_host (30 more are the same)"
         );
-        assert_eq!(change(&old, &sent("")), "proxy_set_header Host $host -> none (30 more are the same)");
-        assert_eq!(change(&sent(""), &old), "none -> proxy_set_header Host $host (30 more are the same)");
-        assert_eq!(change("a, b", "a, c"), "a, b -> a, c");
-        assert_eq!(change("", "x"), "none -> x");
+        assert_eq!(
+            change(&old, &sent(""), true),
+            "proxy_set_header Host $host -> none (30 more are the same)"
+        );
+        assert_eq!(
+            change(&sent(""), &old, true),
+            "none -> proxy_set_header Host $host (30 more are the same)"
+        );
+        assert_eq!(change("a, b", "a, c", true), "a, b -> a, c");
+        assert_eq!(change("", "x", false), "none -> x");
         let peers = |last: &str| format!("{}{last}", "10.0.0.1:80, ".repeat(20));
         assert_eq!(
-            change(&peers("10.0.0.2:80"), &peers("10.0.0.3:80")),
+            change(&peers("10.0.0.2:80"), &peers("10.0.0.3:80"), true),
             "10.0.0.2:80 -> 10.0.0.3:80 (20 more are the same)"
         );
     }
@@ -134,12 +141,12 @@ mod tests {
     fn of_long_values_the_place_where_they_differ_is_shown() {
         let value = |end: &str| format!("{}{end}", "x".repeat(300));
         let shown = format!("{0}...{1}a -> {0}...{1}b", "x".repeat(40), "x".repeat(20));
-        assert_eq!(change(&value("a"), &value("b")), shown);
+        assert_eq!(change(&value("a"), &value("b"), true), shown);
         let list = sent("a");
         let mut turned = parts(&list, "; ");
         turned.reverse();
-        assert!(change(&list, &turned.join("; ")).ends_with("(the order of 31)"));
-        assert!(change(&value("a"), "").ends_with("... -> none"));
+        assert!(change(&list, &turned.join("; "), true).ends_with("(the order of 31)"));
+        assert!(change(&value("a"), "", true).ends_with("... -> none"));
     }
 
     #[test]
@@ -151,6 +158,8 @@ mod tests {
         assert_eq!(line(&old, other), "server_name ... old.test");
         assert_eq!(line(&new, Some(&old)), "server_name ... new.test");
         assert_eq!(line("return 200", None), "return 200");
+        let pattern = format!("location ~ ({}, b)\\.php$", "a|".repeat(30));
+        assert_eq!(change(&pattern, "location /", false), format!("{pattern} -> location /"));
         assert!(line(&old, None).ends_with("..."));
     }
 }

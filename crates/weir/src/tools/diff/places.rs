@@ -78,7 +78,10 @@ fn in_force(plan: &LoadedPlan, place: VerdictPlace) -> Vec<LineInForce> {
     lines
         .map(|line| LineInForce {
             // Of a block what is in its braces, which may be all that differs.
-            text: if line.text.ends_with("{ ... }") { line.whole.clone() } else { line.text },
+            text: match (line.text.strip_suffix("{ ... }"), line.whole.find(" { ")) {
+                (Some(opening), Some(at)) => format!("{opening}{}", &line.whole[at + 1..]),
+                _ => line.text,
+            },
             whole: line.whole,
             place: line.place.unwrap_or_else(|| "-".to_owned()),
         })

@@ -46,7 +46,9 @@ fn changed(out: &mut String, count: u64, group: &ChangedRequests) -> std::fmt::R
     writeln!(out, "\n{count:>8}  {}", group.name)?;
     writeln!(out, "          e.g. {}", group.example)?;
     for change in &group.changes {
-        writeln!(out, "          {}: {}", change.name, excerpt::change(&change.old, &change.new))?;
+        let is_list = change.is_field || LISTS.contains(&&*change.name);
+        let values = excerpt::change(&change.old, &change.new, is_list);
+        writeln!(out, "          {}: {values}", change.name)?;
     }
     let (old, new) = &group.at;
     writeln!(out, "          at {old} -> {new}")?;
@@ -210,6 +212,8 @@ const RESULTS: [&str; 15] = [
     "error_page",
     "proxy_pass",
 ];
+/// What is compared that has several parts.
+const LISTS: [&str; 3] = ["sent", "peers", "decisions"];
 /// Lines of a group that are shown.
 const SHOWN_LINES: usize = 8;
 /// Other lines that are shown.
