@@ -217,20 +217,25 @@ light threads, sockets, dictionaries. Without FILE and -e it reads standard
 input: line by line from a terminal. gc, heap and the other words show the VMs
 of a running server (\"weir lua gc --help\"); a file of that name is called ./gc.
 
+program:
   -e CODE              runs CODE (before FILE)
   -l MODULE            loads MODULE into a global of its name
   -i                   reads and runs lines after the rest
   -I DIRECTORY         looks for modules in DIRECTORY
+  -joff                nothing is compiled
+
+server:
   -c N                 connections at a time (default: 1024)
   --shdict 'NAME SIZE' a shared dictionary
   --ns ADDRESS         a name server, instead of the system's
   --resolve-ipv6       names have IPv6 addresses, too
   --errlog-level LEVEL lowest level that goes to standard error (default: warn)
+
+directives:
   --http-conf TEXT     directives for http
   --http-include FILE  the same, in a file
   --main-conf TEXT     directives for the outermost level
   --main-include FILE  the same, in a file
-  -joff                nothing is compiled
 
 examples:
   weir lua -e 'print(ngx.md5(1))'

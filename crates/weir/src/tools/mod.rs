@@ -134,11 +134,11 @@ static TOOLS: &[ToolCommand] = &[
             ],
             &[
                 CommandExample::new(
-                    "weir diff-config /etc/weir/weir.conf new.conf --log /var/log/weir/access.log",
+                    "weir diff-config /etc/weir/weir.conf new.conf --log access.log",
                     "what the new one would change",
                 ),
                 CommandExample::new(
-                    "weir diff-config old.conf new.conf --log access.log.2.gz --format main --host a.test",
+                    "weir diff-config old.conf new.conf --log access.log.2.gz --format main",
                     "an older log, packed, in the format that old.conf calls main",
                 ),
             ],
@@ -190,11 +190,11 @@ static TOOLS: &[ToolCommand] = &[
                     "a GET of the installed configuration",
                 ),
                 CommandExample::new(
-                    "weir explain-config -c site.conf --url http://a/x --method POST --from 10.0.0.7",
+                    "weir explain-config -c site.conf http://a/x --method POST --from 10.0.0.7",
                     "a POST from another client",
                 ),
                 CommandExample::new(
-                    "weir explain-config -c site.conf --url http://a/ --header 'Cookie: beta=1' --json",
+                    "weir explain-config -c site.conf http://a/ --header 'Cookie: b=1' --json",
                     "with a field, for programs",
                 ),
             ],

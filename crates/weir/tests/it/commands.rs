@@ -100,11 +100,23 @@ fn help_fits_80_columns() {
         let line = format!("  weir {:<14} {}", text("name"), text("summary"));
         assert!(names.contains(&text("name")) && list.lines().any(|shown| shown == line), "{line}");
         let (help, _, _) = said(&[text("name"), "--help"]);
-        // What is typed is not broken.
-        let is_typed = |line: &str| line.starts_with("usage:") || line.starts_with("  weir ");
-        let long = help.lines().find(|line| line.chars().count() > 80 && !is_typed(line));
+        let long = help.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None, "weir {} --help", text("name"));
     }
+}
+
+/// The options of `weir lua` that run programs are in groups.
+#[test]
+fn the_many_options_of_lua_are_grouped() {
+    let (help, _, _) = said(&["lua", "--help"]);
+    let headings: Vec<_> =
+        help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+    assert_eq!(headings, ["program:", "server:", "directives:", "examples:"], "{help}");
+    let group = |heading: &str| {
+        let lines = help.lines().skip_while(|line| *line != heading).skip(1);
+        lines.take_while(|line| line.starts_with("  -")).count()
+    };
+    assert!(["program:", "server:", "directives:"].iter().all(|heading| (2..=8).contains(&group(heading))));
 }
 
 /// script(1) gives the program a terminal: headings are bold there, unless `NO_COLOR` is set.
