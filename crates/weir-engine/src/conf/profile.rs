@@ -44,9 +44,9 @@ impl Module for Profile {
             )
             .example("trace sample=1/100 slow=p99 keep=5000;"),
         ProfileRow::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))
-            .syntax("profile_redact args | cookies | authorization ...")
+            .syntax("profile_redact off | args | cookies | authorization ...")
             .default("args cookies authorization")
-            .doc("What traces and exports omit. Header fields are never recorded."),
+            .doc("What traces and exports omit; `off` omits nothing. Header fields are never recorded."),
         ProfileRow::new("server_timing", ANY, ONE, ProfileConf::set_server_timing)
             .syntax("server_timing on | off | string")
             .default("off")

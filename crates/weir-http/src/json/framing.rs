@@ -35,6 +35,11 @@ impl MessageBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Whether no part of a message is left.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Takes the next message out; `None` until it is whole.
     ///
     /// # Errors

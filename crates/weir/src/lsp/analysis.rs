@@ -1,8 +1,12 @@
 //! Which configuration a file belongs to, and what there is to say of it.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_conf::{ConfFiles, ConfTree, Error, LevelName, LoadFailure, Span, TextEdit, load, read_one};
+use weir_conf::{
+    ConfFiles, ConfTree, Error, LevelName, LoadFailure, RealFiles, Span, TextEdit, load, read_one,
+};
 
 use weir_engine::log::LogFile;
 use weir_engine::privileged::without_name_servers;
@@ -113,8 +117,27 @@ fn finding(main: &Path, tree: &ConfTree, error: &Error) -> Finding {
     Finding { path, range, level: error.level, message, fix }
 }
 
-/// Builds for an editor: at each keystroke no name server is waited for, and no log is made, whose name may be half
-/// written.
+/// The file system as an editor needs it: pipes and devices are not read, for which nobody may write, and one of which brings
+/// the editor's own messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EditorFiles;
+
+impl ConfFiles for EditorFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let kind = fs::metadata(path)?.file_type();
+        if kind.is_file() || kind.is_dir() {
+            return RealFiles.read(path);
+        }
+        Err(io::Error::other("no regular file, which an editor does not read"))
+    }
+
+    fn glob(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        RealFiles.glob(pattern)
+    }
+}
+
+/// Builds for an editor: at each keystroke no name server and no writer of a pipe is waited for, and no log is made, whose
+/// name may be half written.
 pub(super) fn without_effects<R>(build: impl FnOnce() -> R) -> R {
     LogFile::discard_during(|| without_name_servers(build))
 }

@@ -69,6 +69,9 @@ fn directives(here: Contexts) -> Vec<CompletionItem> {
 fn values(line: &CursorLine, here: Contexts) -> Vec<CompletionItem> {
     let Some(row) = reference::directive(&line.words[0], here) else { return Vec::new() };
     let mut values = parser_words(&line.words, &row.row, here);
+    if values.iter().any(|value| row.mentions(value)) {
+        values = values.iter().filter_map(|value| row.spelled(value)).collect();
+    }
     if values.is_empty() {
         values = row.values().into_iter().map(str::to_owned).collect();
     }
@@ -189,6 +192,17 @@ mod tests {
         let (found, _) = labels("upstream a { server 127.0.0.1:80 we");
         assert!(found.contains(&"weight=".to_owned()) && found.contains(&"backup".to_owned()), "{found:?}");
         assert_eq!(labels("gzip o"), (vec!["on".to_owned(), "off".to_owned()], 1));
+        for (text, absent) in
+            [("proxy_next_upstream error ", "updating"), ("uwsgi_cache_use_stale ", "non_idempotent")]
+        {
+            let (found, _) = labels(text);
+            assert!(
+                found.contains(&"http_502".to_owned()) && !found.contains(&absent.to_owned()),
+                "{found:?}"
+            );
+        }
+        assert!(labels("proxy_ignore_headers ").0.contains(&"Set-Cookie".to_owned()));
+        assert!(labels("dav_methods ").0.contains(&"PUT".to_owned()));
         assert_eq!(labels("add_header a $b/c").0.len(), 0);
     }
 }

@@ -20,6 +20,7 @@ use weir_http::json::{JsonValue, JsonWriter};
 
 use crate::check::is_lua_block;
 use analysis::Analysis;
+pub use analysis::EditorFiles;
 use place::{EditorPlace, EditorRange, path_of};
 use questions::AskedPlace;
 use replies::{RequestError, RequestId, failure, notification, result};

@@ -81,6 +81,25 @@ impl ReferenceRow {
         out
     }
 
+    /// Whether syntax or description name this value, or the parameter that it begins with, in capitals or not. nginx's
+    /// parser takes some words that say nothing: the manual does not have them.
+    pub(super) fn mentions(&self, value: &str) -> bool {
+        self.spelled(value).is_some()
+    }
+
+    /// As syntax or description write the value.
+    pub(super) fn spelled(&self, value: &str) -> Option<String> {
+        let (name, rest) = value.split_at(value.find('=').unwrap_or(value.len()));
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        [self.row.syntax, self.row.doc].iter().find_map(|text| {
+            let words = text.split(|c| !is_part(c)).map(|word| word.trim_end_matches('.'));
+            let word = words
+                .skip(usize::from(*text == self.row.syntax))
+                .find(|word| word.eq_ignore_ascii_case(name));
+            word.map(|word| format!("{word}{rest}"))
+        })
+    }
+
     /// What an argument may be: the words of the syntax that are written as they are.
     pub(super) fn values(&self) -> Vec<&'static str> {
         if self.row.args.kind == DirectiveEnd::Flag {
@@ -110,16 +129,18 @@ pub(super) fn absent(name: &str) -> Option<String> {
 }
 
 /// Words of the syntax in whose place something else is written.
-const PLACEHOLDERS: [&str; 42] = [
+const PLACEHOLDERS: [&str; 44] = [
     "address",
     "argument",
     "arguments",
+    "browser",
     "charset",
     "code",
     "cookie",
     "factor",
     "field",
     "file",
+    "flag",
     "format",
     "frequency",
     "group",

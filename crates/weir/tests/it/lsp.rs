@@ -155,6 +155,62 @@ const SITE: &str = "server {
 }
 ";
 
+/// Pipes and devices may have no writer, and standard input has the editor's own messages.
+#[test]
+fn pipes_and_devices_are_not_waited_for() {
+    let directory = TempDir::new();
+    let (pipe, conf) = (directory.path().join("pipe"), directory.path().join("nginx.conf"));
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("it runs");
+    assert!(made.success());
+    let mut editor = Editor::initialized();
+    for (lines, message) in [
+        ("include pipe;", "no regular file"),
+        ("include /dev/stdin;", "no regular file"),
+        ("map $host $a { include pipe; }", "no regular file"),
+        (
+            "server { listen 8443 ssl; ssl_certificate pipe; ssl_certificate_key pipe; }",
+            "cannot load certificate",
+        ),
+    ] {
+        let text = format!("events {{}}\nhttp {{ {lines} }}\n");
+        editor.open(&conf, &text);
+        let found = editor.published(&conf);
+        assert!(found.len() == 1 && found[0].contains(message), "{lines}: {found:?}");
+    }
+    // A pipe of a usual name beside the file is no main configuration.
+    let part = directory.path().join("part.conf");
+    fs::rename(&pipe, directory.path().join("weir.conf")).expect("renamed");
+    editor.open(&part, "server { lisen 80; }");
+    assert!(
+        editor.ask_at("textDocument/completion", &part, "server { lisen 80; }", "lisen").list().is_some()
+    );
+}
+
+/// Texts that arrive while one is looked at are looked at once: as many findings are published as there was time for.
+#[test]
+fn what_is_typed_in_the_meantime_is_looked_at_once() {
+    let directory = TempDir::new();
+    let conf = directory.path().join("nginx.conf");
+    let servers: String = (0..3000)
+        .map(|at| format!("server {{ listen 80; server_name n{at}.test; location / {{ return 204; }} }}\n"))
+        .collect();
+    let text = |end: &str| format!("events {{}}\nhttp {{\n{servers}\n{end}\n}}\n");
+    let mut editor = Editor::initialized();
+    editor.open(&conf, &text(""));
+    for at in 0..40 {
+        editor.change(&conf, &text(&format!("wrong{at};")));
+    }
+    let mut published = 0;
+    loop {
+        published += 1;
+        let found = editor.published(&conf);
+        if found.iter().any(|finding| finding.contains("wrong39")) {
+            break;
+        }
+    }
+    assert!(published < 30, "{published} of 40 texts were looked at");
+}
+
 #[test]
 fn an_editor_gets_findings_and_what_it_asks_for() {
     let directory = TempDir::new();
