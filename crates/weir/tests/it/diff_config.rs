@@ -368,6 +368,21 @@ fn values_that_are_only_tested_are_decided_by_how_the_tests_end() {
     );
 }
 
+/// What FastCGI, uwsgi and SCGI get has no first line: the path as rewrites leave it is compared.
+#[test]
+fn a_rewrite_before_fastcgi_is_found() {
+    let old = "server { listen 8080; location / { fastcgi_pass 127.0.0.1:9; fastcgi_param A $uri; } }";
+    let new = old.replace("location /", "rewrite ^/node/(.*)$ /n/$1?a=1; location /");
+    let change = Change::new(old, &new);
+    let log =
+        [line("192.0.2.9", "GET /node/1 HTTP/1.1", 200), line("192.0.2.9", "GET /x HTTP/1.1", 200)].concat();
+    let said = change.says(&log, &[]);
+    assert_eq!((groups(&said), number(&said, "same")), (vec!["1 uri".to_owned()], 1));
+    let text = String::from_utf8(change.run(&log, &[]).stdout).expect("UTF-8");
+    assert!(text.contains("uri: /node/1 -> /n/1?a=1\n"), "{text}");
+    assert!(text.contains("+ rewrite ^/node/(.*)$ /n/$1?a=1 "), "{text}");
+}
+
 /// Of long values that differ in one part the text shows that part.
 #[test]
 fn of_long_lists_the_text_shows_what_differs() {

@@ -120,7 +120,7 @@ pub(super) fn or_none(value: &str) -> &str {
 }
 
 /// What is compared beside fields.
-const ASPECTS: [&str; 11] = [
+const ASPECTS: [&str; 12] = [
     "listen",
     "server",
     "location",
@@ -130,11 +130,12 @@ const ASPECTS: [&str; 11] = [
     "balancing",
     "cache",
     "request",
+    "uri",
     "file",
     "body",
 ];
 /// What another result implies.
-const OF_RESULT: [&str; 7] = ["decisions", "peers", "balancing", "cache", "request", "file", "body"];
+const OF_RESULT: [&str; 8] = ["decisions", "peers", "balancing", "cache", "request", "uri", "file", "body"];
 /// Fields that another content implies.
 const OF_CONTENT: [&str; 6] =
     ["accept-ranges", "content-encoding", "content-length", "content-type", "etag", "last-modified"];

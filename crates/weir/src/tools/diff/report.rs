@@ -102,7 +102,7 @@ fn line_text<'t>(line: &ChangedLine, lines: impl IntoIterator<Item = &'t Changed
 fn by_relevance(group: &ChangedRequests) -> Vec<&ChangedLine> {
     let mut lines: Vec<&ChangedLine> = group.lines.iter().collect();
     let names = |change: &PlanChange, text: &str| match &*change.name {
-        "result" | "location" | "file" | "body" if !change.is_field => {
+        "result" | "location" | "uri" | "file" | "body" if !change.is_field => {
             RESULTS.iter().any(|name| text.starts_with(name))
         }
         "peers" | "balancing" if !change.is_field => text.starts_with("upstream"),

@@ -20,6 +20,8 @@ pub(super) struct PlanVerdict {
     pub(super) is_passed: bool,
     /// Where the request ended.
     pub(super) place: VerdictPlace,
+    /// The path that it ended with; after a rewrite with its arguments.
+    pub(super) uri: String,
 }
 
 /// Where a request ended.
@@ -58,7 +60,10 @@ impl PlanVerdict {
         let mut decisions = Vec::new();
         for step in steps {
             match step {
-                RehearsalStep::Entered { name, place, .. } => {
+                RehearsalStep::Entered { name, place, uri } => {
+                    if self.uri.split('?').next() != Some(&*uri) {
+                        self.uri = uri;
+                    }
                     location = place.map_or_else(|| name.to_string(), |place| plan.opening(place));
                     self.place.location = place;
                 }
@@ -70,7 +75,8 @@ impl PlanVerdict {
                     self.unknown.push(format!("{module} ({phase})"));
                 }
                 RehearsalStep::Redirected { to, .. } => decisions.push(format!("internal redirect to {to}")),
-                RehearsalStep::Asked { .. } | RehearsalStep::Rewritten { .. } => {}
+                RehearsalStep::Rewritten { uri } => self.uri = uri,
+                RehearsalStep::Asked { .. } => {}
             }
         }
         self.aspects.push(("location", location));
@@ -97,7 +103,9 @@ impl PlanVerdict {
                 self.aspects.push(("peers", upstream.peers.join(", ")));
                 self.aspects.push(("balancing", upstream.method.unwrap_or_default().to_owned()));
                 self.aspects.push(("cache", if upstream.is_cached { "on" } else { "" }.to_owned()));
-                self.aspects.extend(upstream.request.map(|line| ("request", line)));
+                // FastCGI and its like get no line, and the path as rewrites leave it.
+                let uri = std::mem::take(&mut self.uri);
+                self.aspects.push(upstream.request.map_or(("uri", uri), |line| ("request", line)));
             }
             RehearsalEnd::Unknown(module) => {
                 self.aspects.push(("result", module.clone()));
