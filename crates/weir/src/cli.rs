@@ -118,6 +118,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
     Ok(line)
 }
 
+/// What `-s` takes.
+const SIGNALS: [&str; 4] = ["stop", "quit", "reopen", "reload"];
 /// Options that are words.
 const LONG_OPTIONS: [&str; 4] = ["--help", "--version", "--fix", "--diff"];
 
@@ -180,7 +182,12 @@ impl CommandLine {
                     b"quit" => SignalName::Quit,
                     b"reopen" => SignalName::Reopen,
                     b"reload" => SignalName::Reload,
-                    _ => return Err(format!("invalid option: \"-s {}\"", value.to_string_lossy())),
+                    _ => {
+                        let name = value.to_string_lossy();
+                        let hint = did_you_mean(&name, SIGNALS.into_iter())
+                            .unwrap_or_else(|| format!("there are: {}", SIGNALS.join(", ")));
+                        return Err(format!("invalid option: \"-s {name}\"\n{hint}"));
+                    }
                 });
             }
         }
@@ -281,7 +288,8 @@ mod tests {
             (&["-c"], "option \"-c\" requires file name"),
             (&["-p"], "option \"-p\" requires directory name"),
             (&["-g"], "option \"-g\" requires global directives"),
-            (&["-s", "halt"], "invalid option: \"-s halt\""),
+            (&["-s", "halt"], "invalid option: \"-s halt\"\nthere are: stop, quit, reopen, reload"),
+            (&["-s", "relod"], "invalid option: \"-s relod\"\ndid you mean \"reload\"?"),
         ] {
             assert_eq!(read(words), Err(message.to_owned()), "{words:?}");
         }

@@ -247,7 +247,7 @@ pub(crate) fn test(line: &CommandLine) -> ExitCode {
     if let Some(how) = line.mending
         && let Err(message) = mending::run(&ConfLocation::of(line), how)
     {
-        eprintln!("weir: {message}");
+        say!("weir: {message}");
         return ExitCode::FAILURE;
     }
     tested(line).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
@@ -271,7 +271,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
             warning.log();
         }
         if !line.quiet {
-            eprintln!("weir: the configuration file {} syntax is ok", paths.name());
+            say!("weir: the configuration file {} syntax is ok", paths.name());
         }
         settle(&configuration).map_err(|error| vec![error])?;
         try_binding(&configuration)?;
@@ -284,7 +284,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
     match loaded {
         Ok(configuration) => {
             if !line.quiet {
-                eprintln!("weir: configuration file {} test is successful", paths.name());
+                say!("weir: configuration file {} test is successful", paths.name());
             }
             Some(configuration)
         }
@@ -292,7 +292,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
             for error in errors {
                 log::cycle(LogLevel::Emerg, &error);
             }
-            eprintln!("weir: configuration file {} test failed", paths.name());
+            say!("weir: configuration file {} test failed", paths.name());
             None
         }
     }

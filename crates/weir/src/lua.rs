@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 }
 
 fn failed(message: &str) -> ExitCode {
-    eprintln!("weir lua: {message}");
+    say!("weir lua: {message}");
     ExitCode::FAILURE
 }
 

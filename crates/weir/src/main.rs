@@ -1,6 +1,13 @@
 //! Weir, the program: command line and process. What it serves with is the library's.
 #![forbid(unsafe_code)]
 
+/// Writes a line to standard error. A reader that has gone (`weir -T 2>&1 | head`) is no fault of the program's.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _gone = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
+
 mod bundle;
 mod cli;
 mod control;
@@ -49,7 +56,7 @@ fn main() -> ExitCode {
     match cli::parse(&arguments).and_then(|line| with_word(line, |path| path.metadata().ok())) {
         Ok(line) => act(&line, ProgramPath { name: called, arguments }),
         Err(message) => {
-            eprintln!("weir: {message}");
+            say!("weir: {message}");
             ExitCode::FAILURE
         }
     }

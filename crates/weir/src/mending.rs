@@ -34,8 +34,8 @@ pub(crate) fn run(location: &ConfLocation, mode: MendingMode) -> Result<(), Stri
     }
     for change in mended.changes {
         match mode {
-            MendingMode::Write => eprintln!("weir: {change}"),
-            MendingMode::Show => eprintln!("weir: \"--fix\" changes {change}"),
+            MendingMode::Write => say!("weir: {change}"),
+            MendingMode::Show => say!("weir: \"--fix\" changes {change}"),
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ pub(crate) fn send(line: &CommandLine, which: SignalName) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(lines) => {
             for line in lines {
-                eprintln!("weir: {line}");
+                say!("weir: {line}");
             }
             ExitCode::FAILURE
         }

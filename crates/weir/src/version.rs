@@ -17,15 +17,15 @@ fn written(result: std::io::Result<()>) -> ExitCode {
 
 /// `-V`, in nginx's form, since tools parse it.
 pub(crate) fn long() -> ExitCode {
-    eprintln!("{}", product());
-    eprintln!("built by rustc {} (edition 2024)", env!("CARGO_PKG_RUST_VERSION"));
-    eprintln!("built with rustls 0.23.46, aws-lc-rs 1.19.0\nTLS SNI support enabled");
+    say!("{}", product());
+    say!("built by rustc {} (edition 2024)", env!("CARGO_PKG_RUST_VERSION"));
+    say!("built with rustls 0.23.46, aws-lc-rs 1.19.0\nTLS SNI support enabled");
     match weir_rt::probe_io_uring() {
-        Ok(()) => eprintln!("event methods: io_uring epoll"),
-        Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),
+        Ok(()) => say!("event methods: io_uring epoll"),
+        Err(error) => say!("event methods: epoll (io_uring can't be used here: {error})"),
     }
     let with = WITH.iter().map(|module| format!(" --with-{module}"));
-    eprintln!("configure arguments:{}", with.collect::<String>());
+    say!("configure arguments:{}", with.collect::<String>());
     ExitCode::SUCCESS
 }
 

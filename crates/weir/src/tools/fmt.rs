@@ -23,7 +23,7 @@ pub(super) fn run(asked: &ToolLine) -> Result<ExitCode, String> {
         match format_one(name, options) {
             Ok(changed) => differs |= changed,
             Err(message) => {
-                eprintln!("weir: {message}");
+                say!("weir: {message}");
                 failed = true;
             }
         }

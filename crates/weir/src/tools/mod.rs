@@ -36,7 +36,7 @@ pub(crate) fn run(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {
         CommandLine::parse(arguments, &tool.help).and_then(|asked| (tool.run)(&asked))
     };
     Some(result.unwrap_or_else(|message| {
-        eprintln!("weir: {message}");
+        say!("weir: {message}");
         ExitCode::from(TROUBLE)
     }))
 }

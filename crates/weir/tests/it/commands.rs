@@ -105,6 +105,22 @@ fn help_fits_80_columns() {
     }
 }
 
+/// A reader of the output that has seen enough (`weir -T 2>&1 | head`) ends no command with a panic.
+#[test]
+fn messages_without_a_reader_end_no_command() {
+    let directory = TempDir::new();
+    let text = "pid weir.pid; events { }\nhttp { access_log off; server { listen 127.0.0.1:0; } }\n";
+    directory.write("weir.conf", text);
+    let conf = directory.path().join("weir.conf").display().to_string();
+    for words in [&["-t", "-c", &conf][..], &["-T", "-c", &conf], &["-V"], &["fmt", "nosuch.conf"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).stderr(writer).output();
+        let status = output.expect("it runs").status.code();
+        assert!(status.is_some_and(|status| status < 3), "{words:?}: {status:?}");
+    }
+}
+
 /// The options of `weir lua` that run programs are in groups.
 #[test]
 fn the_many_options_of_lua_are_grouped() {
@@ -150,7 +166,7 @@ fn a_mistyped_word_gets_the_nearest_one_after_nginx_s_own_words() {
         ),
         (&["--versoin"], "weir: invalid option: \"-\"\ndid you mean \"--version\"?\n"),
         (&["-x"], "weir: invalid option: \"x\"\n"),
-        (&["-s", "halt"], "weir: invalid option: \"-s halt\"\n"),
+        (&["-s", "halt"], "weir: invalid option: \"-s halt\"\nthere are: stop, quit, reopen, reload\n"),
         (&["-c"], "weir: option \"-c\" requires file name\n"),
     ] {
         let (out, errors, status) = said(words);
