@@ -37,11 +37,10 @@ impl Module for Refuse {
         *conf = conf.or(*parent);
     }
 
-    fn install(conf: &Option<u16>, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+    fn install(conf: &Option<u16>, plan: &mut PlanBuilder<'_>) {
         if let Some(status) = conf {
             plan.header_filter(FilterSlot::Aux, Self::NAME, Refusal(*status));
         }
-        Ok(())
     }
 }
 

@@ -36,11 +36,10 @@ impl Module for Ask {
     const DIRECTIVES: &'static [Directive<Self::Conf>] =
         &[Directive::new("ask", Contexts::LOCATION, ArgCount::TWO_OR_THREE, set)];
 
-    fn install(conf: &Self::Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+    fn install(conf: &Self::Conf, plan: &mut PlanBuilder<'_>) {
         if let Some(question) = conf {
             plan.content(Self::NAME, question.clone());
         }
-        Ok(())
     }
 }
 

@@ -32,11 +32,10 @@ impl Module for WelcomeModule {
              request went.",
         )];
 
-    fn install(conf: &WelcomeConf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(conf: &WelcomeConf, plan: &mut PlanBuilder<'_>) {
         if conf.on {
             plan.content(Self::NAME, WelcomePage);
         }
-        Ok(())
     }
 }
 

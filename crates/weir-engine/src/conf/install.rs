@@ -14,6 +14,7 @@ use super::{Configuration, LocationConf, LocationMatcher, ServerConf};
 use crate::exchange::reuse::RequestCaches;
 use crate::exchange::{Exchange, RunOrigin};
 use crate::log::{self, LogLevel};
+use crate::module::ModuleConfs;
 use crate::name_map::NameMap;
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::hosts::{AddressServers, BuildServer, ServedHosts, WorkerServers};
@@ -63,14 +64,34 @@ impl WorkerGeneration {
         built_at_once(configuration.servers()).count() == configuration.servers().len()
     }
 
-    /// Builds all plans of `configuration` and forgets them.
+    /// Does all of installing `configuration` that may fail, for all its blocks, and forgets it.
     ///
     /// # Errors
     /// As [`WorkerGeneration::install`].
     pub fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
-        let builder = ServerBuilder::new(configuration, worker);
-        (0..configuration.servers().len()).try_for_each(|index| builder.make(index, worker).map(drop))
+        let link = Rc::new(ConfigurationLink::new(configuration.clone()));
+        let prepare = |confs: &ModuleConfs| confs.prepare(configuration.modules(), &link, worker);
+        for server in configuration.servers() {
+            prepare(&server.confs)?;
+            server.nested.iter().try_for_each(prepare)?;
+            prepare_locations(&server.locations, &prepare)?;
+        }
+        Ok(())
     }
+}
+
+/// Calls `prepare` for all blocks among and inside `locations`.
+fn prepare_locations(
+    locations: &[LocationConf],
+    prepare: &impl Fn(&ModuleConfs) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for location in locations {
+        prepare(&location.confs)?;
+        location.nested.iter().try_for_each(prepare)?;
+        location.limit_except.iter().try_for_each(|(_, confs)| prepare(confs))?;
+        prepare_locations(&location.locations, prepare)?;
+    }
+    Ok(())
 }
 
 /// The servers that are built at once on each worker, by their places: the first ones, and those that would hold a worker
@@ -273,5 +294,67 @@ impl AddressServers {
             }
         }
         hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_conf::{Contexts, Directive, names::FLAG};
+    use weir_trace::{Recorder, RecorderSettings};
+
+    use super::*;
+    use crate::conf::{CORE_MODULES, test, with_core};
+    use crate::module::{BuildHooks, Module, ModuleDef};
+
+    /// A module that can't be installed where `refuse on` is in force.
+    struct Refusing;
+
+    #[derive(Default)]
+    struct RefusingConf {
+        refuse: Option<bool>,
+    }
+
+    impl Module for Refusing {
+        const NAME: &'static str = "refusing";
+        type Conf = RefusingConf;
+        const DIRECTIVES: &'static [Directive<RefusingConf>] = &[Directive::new(
+            "refuse",
+            Contexts::ANY_OR_IF.or(Contexts::LIMIT_EXCEPT),
+            FLAG,
+            |conf: &mut RefusingConf, line| line.flag(&mut conf.refuse),
+        )];
+        const HOOKS: BuildHooks<RefusingConf> = BuildHooks {
+            prepare: Some(|conf, _, _| match conf.refuse {
+                Some(true) => Err(Error::new("refused")),
+                _ => Ok(()),
+            }),
+            ..BuildHooks::NONE
+        };
+    }
+
+    static WITH_REFUSING: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Refusing>()]);
+
+    /// Whether a configuration with `lines` in its last server can be taken into use. Its servers before that one are as many
+    /// as are built at once.
+    fn is_taken(lines: &str) -> bool {
+        let first = "server { } ".repeat(AT_ONCE);
+        let text = format!("events {{}} http {{ {first} server {{ server_name last; {lines} }} }}");
+        let configuration = Arc::new(test::load(&text, &WITH_REFUSING).expect("good"));
+        assert!(!WorkerGeneration::is_built_at_once(&configuration));
+        let worker = Worker::new(0, Arc::default(), Recorder::new(0, RecorderSettings::default()));
+        WorkerGeneration::rehearse(&configuration, &worker).is_ok()
+    }
+
+    #[test]
+    fn whatever_block_can_not_be_installed_the_configuration_is_refused() {
+        assert!(is_taken("location / { }"));
+        for lines in [
+            "refuse on;",
+            "location / { refuse on; }",
+            "location / { } location /a { location /a/b { refuse on; } }",
+            "location /a { limit_except GET { refuse on; } }",
+        ] {
+            assert!(!is_taken(lines), "{lines}");
+        }
     }
 }

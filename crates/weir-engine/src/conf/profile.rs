@@ -77,7 +77,7 @@ impl Module for Profile {
         inherit!(conf, parent, profile, slow, sample, redact, server_timing);
     }
 
-    fn install(conf: &ProfileConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &ProfileConf, plan: &mut PlanBuilder<'_>) {
         plan.profile(conf.profile.unwrap_or(true));
         plan.redact_args(conf.redact.is_none_or(|bits| bits & ARGS != 0));
         if conf.slow.is_some() || conf.sample.is_some() {
@@ -93,7 +93,6 @@ impl Module for Profile {
                 plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(Some(value.clone())));
             }
         }
-        Ok(())
     }
 }
 

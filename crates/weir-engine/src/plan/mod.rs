@@ -19,7 +19,7 @@ pub mod variable;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, Span as ConfSpan};
+use weir_conf::Span as ConfSpan;
 use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 
 use crate::exchange::Exchange;
@@ -143,10 +143,7 @@ pub enum PlanLevel {
 /// An instruction of another module's that is among those of `rewrite`, as configured.
 pub trait MakeInstruction: Send + Sync {
     /// What runs for a request, on one worker.
-    ///
-    /// # Errors
-    /// What can only be determined here; stops the (re)load.
-    fn install(&self, plan: &PlanBuilder<'_>) -> Result<PlanInstruction, Error>;
+    fn install(&self, plan: &PlanBuilder<'_>) -> PlanInstruction;
 }
 
 /// What a [`MakeInstruction`] does for a request; [`Verdict::Declined`] goes on with the next instruction.

@@ -1,5 +1,6 @@
 //! What the plans of blocks with scripts get: handlers, filters, hooks of handshakes, and the VM that they share.
 
+use std::convert::Infallible;
 use std::rc::Rc;
 
 use weir_conf::{Error, Result};
@@ -7,6 +8,8 @@ use weir_engine::Phase as EnginePhase;
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::rehearsed::RehearsedConfiguration;
+use weir_engine::worker::Worker;
+use weir_engine::worker::generation::ConfigurationLink;
 use weir_trace::SiteKind;
 
 use crate::api::socket;
@@ -25,30 +28,39 @@ use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
-/// Installs what a plan has of scripts.
+/// Starts the VM of the configuration on its worker, if a block has a use for one.
 ///
 /// # Errors
 /// The script of `init_by_lua` that failed, or a VM that can't be made.
-pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
+pub(super) fn prepare(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Rc<Worker>) -> Result {
+    if has_vm(conf, link) {
+        vm_of(conf, link, worker)?;
+    }
+    Ok(())
+}
+
+/// Whether a block of these settings has a use for a VM: scripts, or that another block may have a balancer.
+fn has_vm(conf: &LuaConf, link: &ConfigurationLink) -> bool {
+    let balances = link.configuration.shared::<HasBalancers>().is_some_and(|any| any.0);
+    conf.has_scripts() || conf.main.has_scripts() || balances
+}
+
+/// Installs what a plan has of scripts.
+pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) {
     if plan.level == PlanLevel::Alone {
         plan.keep(conf.settings());
         plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
-        if conf.main.has_scripts() {
-            vm_of(conf, plan)?;
-        }
-        return Ok(());
+        return;
     }
     if let Some(every) = conf.main.malloc_trim.filter(|every| *every > 0) {
-        let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::TrimCount::default())))?;
+        let Ok(count) = plan.link.local(|| Ok::<_, Infallible>(Rc::new(malloc_trim::TrimCount::default())));
         plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::MallocTrim::new(every, count));
     }
-    let balances = plan.link.configuration.shared::<HasBalancers>().is_some_and(|any| any.0);
-    if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
-        return Ok(());
+    if !has_vm(conf, plan.link) {
+        return;
     }
-    let link = plan.link.clone();
-    let vm = vm_of(conf, plan)?;
-    let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+    let vm = vm_of(conf, plan.link, plan.worker).expect("the block was prepared");
+    let slot = VmSlot::of(plan.link);
     let settings = conf.settings();
     let home = ScriptHome::new(&vm, &settings);
     slot.0.get_or_init(|| home.clone());
@@ -58,7 +70,6 @@ pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
     install_phases(conf, plan, &vm, settings);
     install_tls(conf, plan, &home, settings);
     install_responses(conf, plan, &home, settings);
-    Ok(())
 }
 
 /// The scripts of the phases before the content.
@@ -135,8 +146,7 @@ fn install_responses(
 }
 
 /// The VM of the configuration on its worker.
-fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<LuaVm>> {
-    let (link, worker) = (plan.link, plan.worker.id);
+fn vm_of(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Worker) -> Result<Rc<LuaVm>> {
     link.local(|| {
         let configuration = &link.configuration;
         let mut conf_main = conf.main.clone();
@@ -148,7 +158,7 @@ fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<LuaVm>> {
             prefix: configuration.prefix.clone(),
             workers: configuration.main.workers(),
             one_process: !configuration.main.master_process(),
-            worker: Some(worker),
+            worker: Some(worker.id),
             ..conf_main
         };
         LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)

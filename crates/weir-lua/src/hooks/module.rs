@@ -6,6 +6,7 @@ use weir_conf::names::{
 };
 use weir_conf::{Contexts, Directive, Result};
 use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::module::BuildHooks;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, UnnamedBlock, inherit};
@@ -476,7 +477,9 @@ impl Module for Lua {
         conf.sockets.resolve(registry)
     }
 
-    fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
-        install::install(conf, plan)
+    const HOOKS: BuildHooks<LuaConf> = BuildHooks { prepare: Some(install::prepare), ..BuildHooks::NONE };
+
+    fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) {
+        install::install(conf, plan);
     }
 }

@@ -1,14 +1,16 @@
 //! `set_by_lua`: a variable's value from a script, among the instructions of `rewrite`.
 
 use std::cell::OnceCell;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, LineCx, Result};
+use weir_conf::{LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::{MakeInstruction, PlanBuilder, PlanInstruction};
 use weir_engine::variable::{ValueScript, VarIndex, VariableGetter};
+use weir_engine::worker::generation::ConfigurationLink;
 use weir_engine::{Exchange, Text, Verdict};
 
 use crate::api::arg::SetArgs;
@@ -19,6 +21,14 @@ use crate::vm::phase::ScriptPhase;
 /// Where instructions, which are installed before the module, find its VM.
 #[derive(Default)]
 pub(crate) struct VmSlot(pub(crate) OnceCell<ScriptHome>);
+
+impl VmSlot {
+    /// That of a configuration on its worker.
+    pub(crate) fn of(link: &ConfigurationLink) -> Rc<VmSlot> {
+        let Ok(slot) = link.local(|| Ok::<_, Infallible>(Rc::default()));
+        slot
+    }
+}
 
 /// One line as configured.
 struct SetBy {
@@ -47,12 +57,12 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource, args: usize) -> 
 }
 
 impl MakeInstruction for SetBy {
-    fn install(&self, plan: &PlanBuilder<'_>) -> Result<PlanInstruction> {
-        let slot = plan.link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+    fn install(&self, plan: &PlanBuilder<'_>) -> PlanInstruction {
+        let slot = VmSlot::of(plan.link);
         let (variable, args, chunk) =
             (self.variable, self.args.clone(), ScriptChunk::new(self.source.clone()));
         let name = self.name.clone();
-        Ok(Box::new(move |x| {
+        Box::new(move |x| {
             if x.is_rehearsed() {
                 x.leave_out(format!("set_by_lua {name}"));
                 x.set_variable(variable, Text::EMPTY);
@@ -68,7 +78,7 @@ impl MakeInstruction for SetBy {
                     Verdict::Status(500)
                 }
             }
-        }))
+        })
     }
 }
 

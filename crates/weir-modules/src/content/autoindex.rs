@@ -80,7 +80,7 @@ impl Module for Autoindex {
         inherit!(conf, parent, on, exact_size, localtime, format);
     }
 
-    fn install(conf: &AutoindexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+    fn install(conf: &AutoindexConf, plan: &mut PlanBuilder<'_>) {
         if conf.on == Some(true) {
             let list = DirectoryLister {
                 exact_size: conf.exact_size.unwrap_or(true),
@@ -89,7 +89,6 @@ impl Module for Autoindex {
             };
             plan.handler(Phase::Content, Self::NAME, list);
         }
-        Ok(())
     }
 }
 

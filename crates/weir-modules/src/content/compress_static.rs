@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::rc::Rc;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::file::{self, FoundPath, OpenFile, PathText};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
@@ -51,7 +51,7 @@ impl Module for CompressStatic {
         inherit!(conf, parent, gzip, brotli, zstd);
     }
 
-    fn install(conf: &StaticConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &StaticConf, plan: &mut PlanBuilder<'_>) {
         let all = [
             (ContentCoding::Brotli, conf.brotli),
             (ContentCoding::Zstd, conf.zstd),
@@ -65,7 +65,6 @@ impl Module for CompressStatic {
         if !kinds.is_empty() {
             plan.handler(Phase::Content, Self::NAME, ServeCompressed(kinds));
         }
-        Ok(())
     }
 }
 
@@ -169,7 +168,7 @@ fn serve(x: &mut Exchange, kind: StaticCoding, taken: bool) -> Option<Verdict> {
 }
 
 /// The path of the request's file, with `suffix` after it.
-fn path(x: &mut Exchange, suffix: &[u8]) -> std::result::Result<PathText, u16> {
+fn path(x: &mut Exchange, suffix: &[u8]) -> Result<PathText, u16> {
     let plain = file::map_uri(x)?;
     let mark = x.arena.mark();
     x.arena.copy(plain.span);

@@ -1,7 +1,7 @@
 //! `empty_gif`: responds with a transparent GIF of one pixel, from memory (nginx's `ngx_http_empty_gif_module`).
 
+use weir_conf::Directive;
 use weir_conf::names::{LOCATION, NONE};
-use weir_conf::{Directive, Result};
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
@@ -24,11 +24,10 @@ impl Module for EmptyGif {
         .syntax("empty_gif")
         .doc("Responds with a transparent GIF image of one pixel.")];
 
-    fn install(conf: &EmptyGifConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &EmptyGifConf, plan: &mut PlanBuilder<'_>) {
         if conf.on {
             plan.content(Self::NAME, GifHandler);
         }
-        Ok(())
     }
 }
 

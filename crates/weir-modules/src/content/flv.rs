@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_conf::names::{LOCATION, NONE};
-use weir_conf::{Directive, Result, parse_offset};
+use weir_conf::{Directive, parse_offset};
 use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::open_file::OpenFile;
@@ -29,11 +29,10 @@ impl Module for Flv {
         .syntax("flv")
         .doc("Serves Flash video from the byte that the argument `start` says, after a head of 13 bytes.")];
 
-    fn install(conf: &FlvConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &FlvConf, plan: &mut PlanBuilder<'_>) {
         if conf.on {
             plan.content(Self::NAME, ServeFlv);
         }
-        Ok(())
     }
 }
 

@@ -42,10 +42,9 @@ impl Module for Index {
         inherit!(conf, parent, index);
     }
 
-    fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+    fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) {
         let names = conf.index.clone().unwrap_or_else(|| vec![ValueScript::literal(b"index.html")]);
         plan.handler(Phase::Content, Self::NAME, IndexHandler { names: names.into() });
-        Ok(())
     }
 }
 

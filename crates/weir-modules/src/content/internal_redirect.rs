@@ -1,8 +1,8 @@
 //! `internal_redirect`: a request goes on in another location once limits and access control have let it pass, as nginx's
 //! `ngx_http_internal_redirect_module` of its commercial edition has it.
 
+use weir_conf::Directive;
 use weir_conf::names::{LOCATION, ONE, SERVER};
-use weir_conf::{Directive, Result};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
 use weir_engine::rehearsed::HandlerRehearsal;
@@ -35,11 +35,10 @@ impl Module for RedirectInside {
         inherit!(conf, parent, target);
     }
 
-    fn install(conf: &InternalRedirectConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &InternalRedirectConf, plan: &mut PlanBuilder<'_>) {
         if let Some(target) = &conf.target {
             plan.handler(Phase::Precontent, Self::NAME, GoInside(target.clone()));
         }
-        Ok(())
     }
 }
 

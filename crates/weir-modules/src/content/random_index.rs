@@ -3,8 +3,8 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use weir_conf::Directive;
 use weir_conf::names::{FLAG, LOCATION};
-use weir_conf::{Directive, Error};
 use weir_engine::file;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::InternalRedirect;
@@ -31,11 +31,10 @@ impl Module for RandomIndex {
         inherit!(conf, parent, on);
     }
 
-    fn install(conf: &RandomIndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+    fn install(conf: &RandomIndexConf, plan: &mut PlanBuilder<'_>) {
         if conf.on == Some(true) {
             plan.handler(Phase::Content, Self::NAME, RandomIndexHandler);
         }
-        Ok(())
     }
 }
 

@@ -22,9 +22,8 @@ impl Module for Static {
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
-    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) {
         plan.handler(Phase::Content, Self::NAME, ServeFile);
-        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! `stub_status`: shows the numbers of connections and requests, as a page and as variables (nginx's
 //! `ngx_http_stub_status_module`).
 
+use weir_conf::Directive;
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
-use weir_conf::{Directive, Result};
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
@@ -37,11 +37,10 @@ impl Module for StubStatus {
         Variable::new("connections_waiting", |x| number(x, |counts| counts.waiting)).volatile(),
     ];
 
-    fn install(conf: &StubStatusConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &StubStatusConf, plan: &mut PlanBuilder<'_>) {
         if conf.on {
             plan.content(Self::NAME, StatusPage);
         }
-        Ok(())
     }
 }
 

@@ -43,11 +43,10 @@ impl Module for TryFiles {
                  }",
             )];
 
-    fn install(conf: &TryFilesConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &TryFilesConf, plan: &mut PlanBuilder<'_>) {
         if let Some(files) = &conf.files {
             plan.handler(Phase::Precontent, Self::NAME, files.clone());
         }
-        Ok(())
     }
 }
 

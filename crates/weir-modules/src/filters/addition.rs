@@ -1,7 +1,7 @@
 //! `add_before_body`, `add_after_body`: responses of subrequests, before and after a response's body.
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, MORE, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::body::BodyChain;
 use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
@@ -51,7 +51,7 @@ impl Module for Addition {
         inherit!(conf, parent, before, after, types);
     }
 
-    fn install(conf: &AdditionConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &AdditionConf, plan: &mut PlanBuilder<'_>) {
         let path = |path: &Option<Vec<u8>>| path.clone().filter(|path| !path.is_empty());
         let filter = AdditionFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
@@ -62,7 +62,6 @@ impl Module for Addition {
         if filter.before.is_some() || filter.after.is_some() {
             plan.header_filter(FilterSlot::Addition, Self::NAME, filter);
         }
-        Ok(())
     }
 }
 
@@ -122,7 +121,7 @@ impl BodyFilter for AdditionBody {
         _: &mut Exchange,
         input: &mut BodyChain,
         output: &mut BodyChain,
-    ) -> std::result::Result<FilterStep, EngineError> {
+    ) -> Result<FilterStep, EngineError> {
         let include =
             |uri| Ok(FilterStep::Include(Box::new(IncludedRequest { uri, ..IncludedRequest::default() })));
         if let Some(uri) = self.before.take() {

@@ -5,7 +5,7 @@ mod inflate;
 mod reader;
 
 use weir_conf::names::{ANY, FLAG, TWO};
-use weir_conf::{BufferSizes, Directive, Result};
+use weir_conf::{BufferSizes, Directive};
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict, inherit};
@@ -41,7 +41,7 @@ impl Module for Gunzip {
         inherit!(conf, parent, on, buffers);
     }
 
-    fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) {
         if conf.on == Some(true) {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(
@@ -50,7 +50,6 @@ impl Module for Gunzip {
                 GunzipFilter { body, room: OutputRoom::new(conf.buffers) },
             );
         }
-        Ok(())
     }
 }
 

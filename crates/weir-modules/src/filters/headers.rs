@@ -72,7 +72,7 @@ impl Module for Headers {
         conf.trailer_inherit.unwrap_or_default().apply(&mut conf.trailers, &parent.trailers);
     }
 
-    fn install(conf: &HeadersConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &HeadersConf, plan: &mut PlanBuilder<'_>) {
         let expires = conf.expires.clone().filter(|expires| !expires.is_off());
         if expires.is_some() || !conf.headers.is_empty() {
             let fields = conf.headers.iter().map(AddedField::new).collect();
@@ -83,7 +83,6 @@ impl Module for Headers {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(FilterSlot::Trailers, Self::NAME, AddTrailers { body, fields });
         }
-        Ok(())
     }
 }
 

@@ -64,14 +64,13 @@ impl Module for HeadersMore {
         }
     }
 
-    fn install(conf: &HeadersMoreConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &HeadersMoreConf, plan: &mut PlanBuilder<'_>) {
         if !conf.output.is_empty() {
             plan.header_filter(FilterSlot::Aux, Self::NAME, MoreOutput::new(&conf.output));
         }
         if !conf.input.is_empty() {
             plan.handler(Phase::Rewrite, Self::NAME, MoreInput(install(&conf.input)));
         }
-        Ok(())
     }
 }
 

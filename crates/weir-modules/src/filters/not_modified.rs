@@ -18,9 +18,8 @@ impl Module for NotModified {
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
-    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) {
         plan.header_filter(FilterSlot::NotModified, Self::NAME, NotModifiedFilter);
-        Ok(())
     }
 }
 

@@ -24,10 +24,9 @@ impl Module for Range {
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
-    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) {
         let body = plan.site(SiteKind::BodyFilter, Self::NAME);
         plan.header_filter(FilterSlot::RangeHeader, Self::NAME, RangeFilter { body });
-        Ok(())
     }
 }
 

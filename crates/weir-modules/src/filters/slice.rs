@@ -8,8 +8,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::body::BodyChain;
 use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
@@ -54,13 +54,12 @@ impl Module for Slice {
         inherit!(conf, parent, size);
     }
 
-    fn install(conf: &SliceConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &SliceConf, plan: &mut PlanBuilder<'_>) {
         if let Some(size) = conf.size.filter(|size| *size > 0) {
             plan.keep(SliceSize(size));
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(FilterSlot::Slice, Self::NAME, SliceFilter { body });
         }
-        Ok(())
     }
 }
 
@@ -175,7 +174,7 @@ impl HeaderFilter for SliceFilter {
 
 impl SliceProgress {
     /// The part that comes, which is the one that was asked for, and the length of the whole.
-    fn check(&self, x: &Exchange) -> std::result::Result<(ByteRange, u64), Verdict> {
+    fn check(&self, x: &Exchange) -> Result<(ByteRange, u64), Verdict> {
         if let Some(etag) = x.response.etag() {
             let etag = x.text(etag);
             let mut first = self.etag.borrow_mut();
@@ -239,7 +238,7 @@ impl BodyFilter for SliceBody {
         x: &mut Exchange,
         input: &mut BodyChain,
         output: &mut BodyChain,
-    ) -> std::result::Result<FilterStep, EngineError> {
+    ) -> Result<FilterStep, EngineError> {
         let progress = &self.progress;
         if !self.begun {
             self.begun = true;
@@ -308,7 +307,7 @@ impl BodyFilter for SlicePart {
         _: &mut Exchange,
         input: &mut BodyChain,
         output: &mut BodyChain,
-    ) -> std::result::Result<FilterStep, EngineError> {
+    ) -> Result<FilterStep, EngineError> {
         let wanted = self.progress.wanted.get();
         while let Some(buf) = input.pop() {
             let len = buf.len();

@@ -33,11 +33,10 @@ impl Module for TraceHeader {
         inherit!(conf, parent, field);
     }
 
-    fn install(conf: &TraceHeaderConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &TraceHeaderConf, plan: &mut PlanBuilder<'_>) {
         if let Some(field) = &conf.field {
             plan.header_filter(FilterSlot::Headers, Self::NAME, field.clone());
         }
-        Ok(())
     }
 }
 

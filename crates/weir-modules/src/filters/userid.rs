@@ -85,7 +85,7 @@ impl Module for UserId {
         inherit!(conf, parent, enable, service, name, domain, path, expires, flags, p3p, mark);
     }
 
-    fn install(conf: &UserIdConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &UserIdConf, plan: &mut PlanBuilder<'_>) {
         let state = conf.enable.unwrap_or_default();
         if state != UserIdState::Off {
             plan.keep(conf.clone());
@@ -93,7 +93,6 @@ impl Module for UserId {
         if state >= UserIdState::V1 {
             plan.header_filter(FilterSlot::UserId, Self::NAME, SetCookie);
         }
-        Ok(())
     }
 }
 

@@ -72,12 +72,11 @@ impl Module for Memcached {
         Ok(())
     }
 
-    fn install(conf: &MemcachedConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(key) = conf.key else { return Ok(()) };
+    fn install(conf: &MemcachedConf, plan: &mut PlanBuilder<'_>) {
+        let Some(key) = conf.key else { return };
         let gzip_flag = conf.gzip_flag.unwrap_or(0);
         let protocol = |_: &Arc<UpstreamSettings>| MemcachedProtocol { key, gzip_flag };
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, protocol);
-        Ok(())
     }
 }
 

@@ -34,7 +34,7 @@ impl Module for Mirror {
         inherit!(conf, parent, uris, body);
     }
 
-    fn install(conf: &MirrorConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &MirrorConf, plan: &mut PlanBuilder<'_>) {
         if let Some(uris) = conf.uris.as_ref().filter(|uris| !uris.is_empty()) {
             let uris = uris.iter().map(|uri| uri.as_slice().into()).collect();
             plan.handler(
@@ -43,7 +43,6 @@ impl Module for Mirror {
                 MirrorCopies { uris, body: conf.body != Some(false) },
             );
         }
-        Ok(())
     }
 }
 

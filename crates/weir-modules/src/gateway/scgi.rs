@@ -95,7 +95,7 @@ impl Module for Scgi {
         Ok(())
     }
 
-    fn install(conf: &ScgiConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &ScgiConf, plan: &mut PlanBuilder<'_>) {
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| ScgiProtocol {
             params: RequestParams::new(
                 conf.params.as_deref().unwrap_or_default(),
@@ -103,7 +103,6 @@ impl Module for Scgi {
             ),
             settings: settings.clone(),
         });
-        Ok(())
     }
 }
 

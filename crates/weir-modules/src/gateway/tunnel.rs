@@ -65,12 +65,11 @@ impl Module for Tunnel {
         Ok(())
     }
 
-    fn install(conf: &TunnelConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(pass) = &conf.pass else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
+    fn install(conf: &TunnelConf, plan: &mut PlanBuilder<'_>) {
+        let Some(pass) = &conf.pass else { return };
+        let Some(settings) = conf.family.settings() else { return };
         let target = ByConnect(pass.install(plan.worker));
         pass_to(plan, Self::NAME, TunnelProtocol, settings, target);
-        Ok(())
     }
 }
 

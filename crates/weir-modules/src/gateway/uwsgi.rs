@@ -129,7 +129,7 @@ impl Module for Uwsgi {
         Ok(())
     }
 
-    fn install(conf: &UwsgiConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &UwsgiConf, plan: &mut PlanBuilder<'_>) {
         let modifier = |number: Option<u64>| number.and_then(|n| u8::try_from(n).ok()).unwrap_or(0);
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| UwsgiProtocol {
             params: RequestParams::new(
@@ -141,7 +141,6 @@ impl Module for Uwsgi {
             tls: conf.ssl.tls(),
             settings: settings.clone(),
         });
-        Ok(())
     }
 }
 

@@ -57,12 +57,11 @@ impl Module for Log {
         Ok(())
     }
 
-    fn install(conf: &LogConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+    fn install(conf: &LogConf, plan: &mut PlanBuilder<'_>) {
         if let Some(logs) = conf.open.as_ref().filter(|logs| !conf.off && !logs.is_empty()) {
             let cache = conf.cache.iter().flatten().next().map(cache::of_worker);
             plan.handler(Phase::Log, Self::NAME, AccessLogs { logs: logs.clone(), cache });
         }
-        Ok(())
     }
 }
 

@@ -99,12 +99,12 @@ impl Module for Otel {
         }
     }
 
-    fn install(conf: &OtelConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &OtelConf, plan: &mut PlanBuilder<'_>) {
         let trace =
             conf.trace.as_ref().map(|(trace, _)| trace).filter(|trace| trace.constant() != Some(b"off"));
         let context = conf.context.unwrap_or_default();
         if trace.is_none() && context == TraceContextMode::Ignore {
-            return Ok(());
+            return;
         }
         let exporter = conf.exporter.as_ref().map(|exporter| SpanExporter::get(&conf.settings(exporter)));
         let here = Arc::new(OtelLocation {
@@ -117,7 +117,6 @@ impl Module for Otel {
         plan.keep(here.clone());
         plan.first_handler(Phase::Rewrite, NAME, BeginSpan(here.clone()));
         plan.handler(Phase::Log, NAME, EndSpan(here));
-        Ok(())
     }
 }
 

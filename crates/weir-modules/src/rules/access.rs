@@ -43,11 +43,10 @@ impl Module for Access {
         inherit!(conf, parent, rules);
     }
 
-    fn install(conf: &AccessConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &AccessConf, plan: &mut PlanBuilder<'_>) {
         if let Some(rules) = &conf.rules {
             plan.handler(Phase::Access, Self::NAME, AccessCheck { rules: rules.as_slice().into() });
         }
-        Ok(())
     }
 }
 

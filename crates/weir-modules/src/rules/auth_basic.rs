@@ -54,7 +54,7 @@ impl Module for AuthBasic {
         inherit!(conf, parent, realm, file);
     }
 
-    fn install(conf: &AuthBasicConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &AuthBasicConf, plan: &mut PlanBuilder<'_>) {
         if let (Some(realm), Some(file)) = (&conf.realm, &conf.file)
             && realm.constant() != Some(OFF)
         {
@@ -68,7 +68,6 @@ impl Module for AuthBasic {
                 },
             );
         }
-        Ok(())
     }
 }
 

@@ -50,14 +50,13 @@ impl Module for AuthRequest {
         inherit!(conf, parent, uri, variables);
     }
 
-    fn install(conf: &AuthRequestConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &AuthRequestConf, plan: &mut PlanBuilder<'_>) {
         if let Some(uri) = conf.uri.as_ref().filter(|uri| !uri.is_empty()) {
             let written = conf.variables.as_deref().unwrap_or_default();
             let variables =
                 written.iter().map(|(variable, value)| (*variable, WorkerValue::new(value))).collect();
             plan.handler(Phase::Access, Self::NAME, AuthSubrequest { uri: uri.as_slice().into(), variables });
         }
-        Ok(())
     }
 }
 

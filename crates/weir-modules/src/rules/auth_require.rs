@@ -32,11 +32,10 @@ impl Module for AuthRequire {
         inherit!(conf, parent, requirements);
     }
 
-    fn install(conf: &AuthRequireConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &AuthRequireConf, plan: &mut PlanBuilder<'_>) {
         if let Some(requirements) = &conf.requirements {
             plan.handler(Phase::Access, Self::NAME, RequirementCheck(requirements.as_slice().into()));
         }
-        Ok(())
     }
 }
 

@@ -68,11 +68,10 @@ impl Module for Browser {
         Ok(())
     }
 
-    fn install(conf: &BrowserConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &BrowserConf, plan: &mut PlanBuilder<'_>) {
         if *conf != BrowserConf::default() {
             plan.keep(conf.clone());
         }
-        Ok(())
     }
 }
 

@@ -76,14 +76,13 @@ impl Module for LimitConn {
         unknown.map_or(Ok(()), |(zone, span)| Err(undeclared(zone, *span)))
     }
 
-    fn install(conf: &LimitConnConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &LimitConnConf, plan: &mut PlanBuilder<'_>) {
         let limits: Vec<ConnLimit> = conf.limits.iter().filter_map(WrittenConnLimit::install).collect();
         if !limits.is_empty() {
             let refusal = &conf.refusal;
             let (level, status, dry_run) = (refusal.level(), refusal.refusal(), refusal.is_dry());
             plan.handler(Phase::Preaccess, Self::NAME, ConnLimits { limits, level, status, dry_run });
         }
-        Ok(())
     }
 }
 

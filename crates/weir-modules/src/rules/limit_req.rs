@@ -85,7 +85,7 @@ impl Module for LimitReq {
         unknown.map_or(Ok(()), |(zone, span)| Err(crate::rules::limit_conn::undeclared(zone, *span)))
     }
 
-    fn install(conf: &LimitReqConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &LimitReqConf, plan: &mut PlanBuilder<'_>) {
         let limits: Vec<RateLimit> = conf.limits.iter().filter_map(WrittenRateLimit::install).collect();
         if !limits.is_empty() {
             let (level, status, dry_run) =
@@ -97,7 +97,6 @@ impl Module for LimitReq {
                 RateLimits { limits, level, delay_level, status, dry_run },
             );
         }
-        Ok(())
     }
 }
 

@@ -58,8 +58,8 @@ impl Module for Realip {
         inherit!(conf, parent, proxies, source, recursive);
     }
 
-    fn install(conf: &RealipConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(proxies) = &conf.proxies else { return Ok(()) };
+    fn install(conf: &RealipConf, plan: &mut PlanBuilder<'_>) {
+        let Some(proxies) = &conf.proxies else { return };
         let source = conf.source.clone().unwrap_or(AddressSource::XRealIp);
         let recursive = conf.recursive == Some(true);
         let replace =
@@ -68,7 +68,6 @@ impl Module for Realip {
             plan.handler(Phase::PostRead, Self::NAME, replace());
         }
         plan.handler(Phase::Preaccess, Self::NAME, replace());
-        Ok(())
     }
 }
 

@@ -82,11 +82,10 @@ impl Module for Referer {
         Ok(())
     }
 
-    fn install(conf: &RefererConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &RefererConf, plan: &mut PlanBuilder<'_>) {
         if let Some(valid) = &conf.valid {
             plan.keep(valid.clone());
         }
-        Ok(())
     }
 }
 

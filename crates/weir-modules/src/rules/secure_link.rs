@@ -79,13 +79,12 @@ impl Module for SecureLink {
         }
     }
 
-    fn install(conf: &SecureLinkConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &SecureLinkConf, plan: &mut PlanBuilder<'_>) {
         match (&conf.secret, &conf.link, &conf.signed) {
             (Some(secret), ..) => plan.keep(LinkCheck::Secret(secret.clone())),
             (None, Some(link), Some(signed)) => plan.keep(LinkCheck::Signed(link.clone(), signed.clone())),
             _ => {}
         }
-        Ok(())
     }
 }
 

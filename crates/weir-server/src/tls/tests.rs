@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_conf::{Directive, Result};
+use weir_conf::Directive;
 use weir_rt::{DriverChoice, RecvOutcome, Runtime, RuntimeOptions, Stream};
 use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
@@ -33,9 +33,8 @@ impl Module for Chooser {
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
-    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) {
         handle_client_hello(plan, Waits);
-        Ok(())
     }
 }
 

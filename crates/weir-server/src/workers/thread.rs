@@ -197,7 +197,7 @@ fn local() -> Option<Rc<WorkerLocal>> {
     LOCAL.with_borrow(Clone::clone)
 }
 
-/// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
+/// Does on the calling thread what may fail when plans are built, so that it stops a reload before it begins.
 pub(crate) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
     let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, RecorderSettings::default()));
     WorkerGeneration::rehearse(configuration, &worker)

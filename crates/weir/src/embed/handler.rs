@@ -39,11 +39,10 @@ impl Module for EmbedModule {
                  under this name.",
         )];
 
-    fn install(conf: &EmbedConf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(conf: &EmbedConf, plan: &mut PlanBuilder<'_>) {
         if let Some(make) = &conf.make {
             plan.content(Self::NAME, MadeHandler(make()));
         }
-        Ok(())
     }
 }
 

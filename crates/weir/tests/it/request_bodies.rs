@@ -365,11 +365,10 @@ impl Module for Bodies {
         }),
     ];
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) {
         if !matches!(conf, Conf::Off) {
             plan.content(Self::NAME, *conf);
         }
-        Ok(())
     }
 }
 

@@ -52,11 +52,10 @@ impl Module for Busy {
 
     fn inherit(_: &mut Conf, _: &Conf) {}
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) {
         if conf.what.is_some() {
             plan.handler(Phase::Content, Self::NAME, *conf);
         }
-        Ok(())
     }
 }
 

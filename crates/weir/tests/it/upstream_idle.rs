@@ -44,13 +44,12 @@ impl Module for Stuck {
 
     fn inherit(_: &mut Conf, _: &Conf) {}
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) {
         if conf.stuck {
             plan.handler(Phase::Content, Self::NAME, Sticking);
         } else if conf.who {
             plan.handler(Phase::Content, Self::NAME, Naming);
         }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settling the settings of all modules in one block ([`ModuleConfs`]), and installing them.
 
 use std::any::Any;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use weir_conf::{Contexts, Error};
@@ -10,6 +11,8 @@ use crate::conf::registry::ConfRegistry;
 use crate::plan::PlanBuilder;
 use crate::plan::module_confs::{ModuleConf, ModuleConfs, UnwrittenConfs};
 use crate::typed_values::TypedValues;
+use crate::worker::Worker;
+use crate::worker::generation::ConfigurationLink;
 
 /// What a block is to the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,14 @@ impl ModuleConfs {
         Arc::get_mut(&mut self.own[place].1).expect("nobody else has it before the block is settled")
     }
 
+    /// The settings of the module at `at` of the list, of a settled block.
+    fn of(&self, at: usize) -> &dyn Any {
+        match self.own.binary_search_by_key(&at, |(own, _)| usize::from(*own)) {
+            Ok(place) => &*self.own[place].1,
+            Err(_) => &**self.base.confs[at].get().expect("the block is settled"),
+        }
+    }
+
     /// The settings of each module, in the order of the list.
     fn all(&self) -> impl Iterator<Item = &(dyn Any + Send + Sync)> {
         let mut own = self.own.iter().peekable();
@@ -121,10 +132,26 @@ impl ModuleConfs {
         self.base = Arc::new(UnwrittenConfs { confs, inside: Default::default() });
     }
 
+    /// Makes what modules need to be installed in the block.
+    pub(crate) fn prepare(
+        &self,
+        modules: &[&ModuleDef],
+        link: &Rc<ConfigurationLink>,
+        worker: &Rc<Worker>,
+    ) -> Result<(), Error> {
+        for (at, module) in modules.iter().enumerate() {
+            if let Some(prepare) = module.hooks.prepare {
+                prepare(self.of(at), link, worker)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        self.prepare(modules, plan.link, plan.worker)?;
         for (at, (module, conf)) in modules.iter().zip(self.all()).enumerate() {
             plan.rank = number(at + 1);
-            (module.install)(conf, plan)?;
+            (module.install)(conf, plan);
         }
         Ok(())
     }
@@ -137,9 +164,10 @@ impl ModuleConfs {
         modules: &[&ModuleDef],
         plan: &mut PlanBuilder<'_>,
     ) -> Result<(), Error> {
+        self.prepare(modules, plan.link, plan.worker)?;
         let alone = modules.iter().zip(self.all()).filter(|(module, _)| module.alone);
         for (module, conf) in alone {
-            (module.install)(conf, plan)?;
+            (module.install)(conf, plan);
         }
         Ok(())
     }

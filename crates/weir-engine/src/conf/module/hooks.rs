@@ -1,6 +1,7 @@
 //! What few modules do while a configuration is put together, besides reading their directives.
 
 use std::any::Any;
+use std::rc::Rc;
 
 use weir_conf::{ConfSource, DirectiveLine, Error, Span};
 
@@ -8,6 +9,8 @@ use super::{Module, ModuleConfs, conf_of};
 use crate::conf::ServerConf;
 use crate::conf::registry::ConfRegistry;
 use crate::settings::listen::ListenAddress;
+use crate::worker::Worker;
+use crate::worker::generation::ConfigurationLink;
 
 /// Ends an `upstream` block, whose line comes along.
 pub type EndUpstream<C> = fn(&mut C, &mut ConfRegistry, &DirectiveLine) -> Result<(), Error>;
@@ -15,6 +18,9 @@ pub type EndUpstream<C> = fn(&mut C, &mut ConfRegistry, &DirectiveLine) -> Resul
 pub type CheckAddresses = fn(&[ListenAddress], &[ServerConf], &ConfSource) -> Vec<Error>;
 /// Makes what a module keeps with a server of its settings `C`.
 pub type MakeServerPart<C> = fn(&C) -> Box<dyn Any>;
+
+/// Makes what [`Module::install`] needs on a worker and what may fail.
+pub type PrepareInstall<C> = fn(&C, &Rc<ConfigurationLink>, &Rc<Worker>) -> Result<(), Error>;
 
 /// A module's calls while a configuration is put together, in their order; `None`: it has nothing to do there.
 pub struct BuildHooks<C: 'static> {
@@ -28,6 +34,9 @@ pub struct BuildHooks<C: 'static> {
     pub check_addresses: Option<CheckAddresses>,
     /// What the module keeps with each server of a worker, see [`VirtualServer::part`](crate::plan::server::VirtualServer::part).
     pub server_part: Option<MakeServerPart<C>>,
+    /// Before [`Module::install`], for each block on each worker; an error stops the (re)load. It is called for all blocks
+    /// before a configuration is taken into use, also for those whose plans are built when a request asks for them.
+    pub prepare: Option<PrepareInstall<C>>,
 }
 
 impl<C: 'static> BuildHooks<C> {
@@ -38,6 +47,7 @@ impl<C: 'static> BuildHooks<C> {
         end_http: None,
         check_addresses: None,
         server_part: None,
+        prepare: None,
     };
 }
 
@@ -49,6 +59,7 @@ pub(crate) struct ErasedHooks {
     pub(crate) end_http: Option<fn(&ModuleConfs, &mut ConfRegistry) -> Vec<Error>>,
     pub(crate) check_addresses: Option<CheckAddresses>,
     pub(crate) server_part: Option<MakeServerPart<dyn Any>>,
+    pub(crate) prepare: Option<PrepareInstall<dyn Any>>,
 }
 
 impl ErasedHooks {
@@ -76,6 +87,16 @@ impl ErasedHooks {
                 Some(_) => Some(|conf| {
                     let make = M::HOOKS.server_part.expect("it is there, or this is not called");
                     make(conf.downcast_ref().expect("a block's conf at its module's index"))
+                }),
+            },
+            prepare: match M::HOOKS.prepare {
+                None => None,
+                Some(_) => Some(|conf, link, worker| match M::HOOKS.prepare {
+                    Some(prepare) => {
+                        let conf = conf.downcast_ref().expect("a block's conf at its module's index");
+                        prepare(conf, link, worker)
+                    }
+                    None => Ok(()),
                 }),
             },
         }

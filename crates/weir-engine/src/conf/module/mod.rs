@@ -21,7 +21,7 @@ pub use crate::plan::UnnamedBlock;
 pub use crate::plan::module_confs::ModuleConfs;
 pub(crate) use confs::{BlockHeirs, BlockKin, ConfSettling};
 use hooks::ErasedHooks;
-pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart};
+pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart, PrepareInstall};
 
 /// A module of the server.
 pub trait Module: 'static {
@@ -59,13 +59,9 @@ pub trait Module: 'static {
         Ok(())
     }
 
-    /// Adds what the module does in this block to its plan; nothing when it is off. Runs on each worker.
-    ///
-    /// # Errors
-    /// What can only be determined here; stops the (re)load.
-    fn install(_conf: &Self::Conf, _plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
-        Ok(())
-    }
+    /// Adds what the module does in this block to its plan; nothing when it is off. Runs on each worker, perhaps when the
+    /// first request asks for the block: what may fail has its place in [`Module::resolve`] or [`BuildHooks::prepare`].
+    fn install(_conf: &Self::Conf, _plan: &mut PlanBuilder<'_>) {}
 }
 
 /// A module with its types erased.
@@ -83,7 +79,7 @@ pub struct ModuleDef {
     pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
     pub(crate) nest: fn(&mut dyn Any, &dyn Any, UnnamedBlock),
     pub(crate) resolve: fn(&mut dyn Any, &mut ConfRegistry) -> Result<(), Error>,
-    pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
+    pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>),
     pub(crate) hooks: ErasedHooks,
 }
 
@@ -113,7 +109,7 @@ impl ModuleDef {
             },
             resolve: |conf, registry| M::resolve(conf_of::<M>(conf), registry),
             install: |conf, plan| {
-                M::install(conf.downcast_ref().expect("a block's conf at its module's index"), plan)
+                M::install(conf.downcast_ref().expect("a block's conf at its module's index"), plan);
             },
             hooks: ErasedHooks::of::<M>(),
         }

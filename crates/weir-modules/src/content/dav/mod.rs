@@ -7,8 +7,8 @@ mod disk;
 mod put;
 mod transfer;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_TO_THREE};
-use weir_conf::{Directive, Result};
 use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
@@ -63,7 +63,7 @@ impl Module for Dav {
         inherit!(conf, parent, methods, create_path, min_depth, access);
     }
 
-    fn install(conf: &DavConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &DavConf, plan: &mut PlanBuilder<'_>) {
         let methods = conf.methods.unwrap_or(OFF);
         if methods & !OFF != 0 {
             let settings = DavSettings {
@@ -74,7 +74,6 @@ impl Module for Dav {
             };
             plan.handler(Phase::Content, Self::NAME, settings);
         }
-        Ok(())
     }
 }
 
@@ -217,7 +216,7 @@ fn has_body(x: &Exchange) -> bool {
 }
 
 /// Whether the path has as many elements as `least`; else how many slashes it has.
-fn deep_enough(uri: &[u8], least: usize) -> std::result::Result<(), usize> {
+fn deep_enough(uri: &[u8], least: usize) -> Result<(), usize> {
     if least == 0 {
         return Ok(());
     }
@@ -269,7 +268,7 @@ fn failed(x: &Exchange, failure: &DiskFailure, not_found: NotFound) -> Verdict {
 }
 
 /// Logs what went wrong on the way to a result that may have been reached in spite of that.
-fn report(x: &Exchange, done: disk::DiskOutcome) -> std::result::Result<(), Verdict> {
+fn report(x: &Exchange, done: disk::DiskOutcome) -> Result<(), Verdict> {
     for failure in &done.passed {
         x.log(failure.judge(NotFound(500)).0, failure);
     }
@@ -287,7 +286,7 @@ fn set_location(x: &mut Exchange) {
 }
 
 /// The path of the request's URI under `root` or `alias`.
-fn mapped(x: &mut Exchange) -> std::result::Result<Vec<u8>, Verdict> {
+fn mapped(x: &mut Exchange) -> Result<Vec<u8>, Verdict> {
     let path = file::map_uri(x).map_err(Verdict::Status)?;
     Ok(path.bytes(&x.arena).to_vec())
 }

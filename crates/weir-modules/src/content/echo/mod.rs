@@ -172,7 +172,7 @@ impl Module for Echo {
         }
     }
 
-    fn install(conf: &EchoConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &EchoConf, plan: &mut PlanBuilder<'_>) {
         if !conf.commands.is_empty() {
             let status = conf.status.unwrap_or(200);
             plan.content(Self::NAME, EchoHandler { commands: conf.commands.as_slice().into(), status });
@@ -181,7 +181,6 @@ impl Module for Echo {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(FilterSlot::Aux, Self::NAME, EchoAround::new(body, &conf.before, &conf.after));
         }
-        Ok(())
     }
 }
 

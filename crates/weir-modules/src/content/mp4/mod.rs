@@ -18,8 +18,8 @@ pub(crate) use movie::ClipSpan;
 use std::io;
 use std::rc::Rc;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, FLAG, LOCATION, NONE, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
@@ -68,7 +68,7 @@ impl Module for Mp4 {
         inherit!(conf, parent, buffer_size, max_buffer_size, start_key_frame);
     }
 
-    fn install(conf: &Mp4Conf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &Mp4Conf, plan: &mut PlanBuilder<'_>) {
         if conf.on {
             let buffers = Mp4Buffers {
                 size: conf.buffer_size.unwrap_or(512 * 1024),
@@ -77,7 +77,6 @@ impl Module for Mp4 {
             let key_frame = conf.start_key_frame == Some(true);
             plan.content(Self::NAME, ServeMp4 { buffers, key_frame });
         }
-        Ok(())
     }
 }
 

@@ -2,8 +2,8 @@
 
 mod encode;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -66,7 +66,7 @@ impl Module for Brotli {
         inherit!(conf, parent, window);
     }
 
-    fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) {
         if let Some(offer) = conf.common.offer() {
             let packing = BrotliPacking {
                 level: conf.common.level.unwrap_or(6),
@@ -75,7 +75,6 @@ impl Module for Brotli {
             };
             compress::install(plan, Self::NAME, offer, packing);
         }
-        Ok(())
     }
 }
 

@@ -86,11 +86,11 @@ impl Module for Charset {
         Err(weir_conf::Error::new(no_map(from, to)))
     }
 
-    fn install(conf: &CharsetConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &CharsetConf, plan: &mut PlanBuilder<'_>) {
         let setting = |setting: &Option<CharsetSetting>| setting.clone().unwrap_or(CharsetSetting::Off);
         let (charset, source) = (setting(&conf.charset), setting(&conf.source));
         if let (CharsetSetting::Off, CharsetSetting::Off, []) = (&charset, &source, &*conf.maps) {
-            return Ok(());
+            return;
         }
         let filter = CharsetFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
@@ -101,7 +101,6 @@ impl Module for Charset {
             maps: conf.maps.clone(),
         };
         plan.header_filter(FilterSlot::Charset, Self::NAME, filter);
-        Ok(())
     }
 }
 

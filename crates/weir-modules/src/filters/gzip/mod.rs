@@ -2,8 +2,8 @@
 
 mod deflate;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -107,7 +107,7 @@ impl Module for Gzip {
         conf.rules.inherit(&parent.rules);
     }
 
-    fn install(conf: &GzipConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &GzipConf, plan: &mut PlanBuilder<'_>) {
         plan.keep(conf.rules.rules());
         if let Some(offer) = conf.common.offer() {
             let packing = GzipPacking {
@@ -118,7 +118,6 @@ impl Module for Gzip {
             };
             compress::install(plan, Self::NAME, offer, packing);
         }
-        Ok(())
     }
 }
 

@@ -11,8 +11,8 @@ mod include;
 mod state;
 mod timefmt;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -84,7 +84,7 @@ impl Module for Ssi {
         inherit!(conf, parent, on, types, value_length, min_file_chunk, silent, recycled, last_modified);
     }
 
-    fn install(conf: &SsiConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &SsiConf, plan: &mut PlanBuilder<'_>) {
         if conf.on == Some(true) {
             let head = SsiFilter {
                 types: MediaTypes::or_html(&conf.types),
@@ -97,7 +97,6 @@ impl Module for Ssi {
             };
             plan.header_filter(FilterSlot::Ssi, Self::NAME, head);
         }
-        Ok(())
     }
 }
 

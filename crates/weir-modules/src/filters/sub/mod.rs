@@ -60,9 +60,9 @@ impl Module for Sub {
         }
     }
 
-    fn install(conf: &SubConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &SubConf, plan: &mut PlanBuilder<'_>) {
         if conf.pairs.is_empty() {
-            return Ok(());
+            return;
         }
         let texts: Option<Vec<Vec<u8>>> =
             conf.pairs.iter().map(|pair| pair.text.constant().map(<[u8]>::to_vec)).collect();
@@ -78,7 +78,6 @@ impl Module for Sub {
             last_modified: conf.last_modified.unwrap_or(false),
         };
         plan.header_filter(FilterSlot::Sub, Self::NAME, filter);
-        Ok(())
     }
 }
 

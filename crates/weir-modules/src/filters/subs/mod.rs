@@ -78,9 +78,9 @@ impl Module for Subs {
         }
     }
 
-    fn install(conf: &SubsConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &SubsConf, plan: &mut PlanBuilder<'_>) {
         if conf.pairs.is_empty() {
-            return Ok(());
+            return;
         }
         let pair = |pair: &SubsPair| SubsJob {
             what: match &pair.what {
@@ -102,7 +102,6 @@ impl Module for Subs {
             line: conf.line_buffer.unwrap_or(0),
         };
         plan.header_filter(FilterSlot::Aux, Self::NAME, filter);
-        Ok(())
     }
 }
 

@@ -2,8 +2,8 @@
 
 mod encode;
 
+use weir_conf::Directive;
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, ONE};
-use weir_conf::{Directive, Result};
 use weir_engine::Module;
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
@@ -52,12 +52,11 @@ impl Module for Zstd {
         conf.common.inherit(&parent.common);
     }
 
-    fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) {
         if let Some(offer) = conf.common.offer() {
             let packing = ZstdPacking { level: conf.common.level.unwrap_or(1), room: conf.common.room() };
             compress::install(plan, Self::NAME, offer, packing);
         }
-        Ok(())
     }
 }
 

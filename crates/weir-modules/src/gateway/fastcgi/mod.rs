@@ -114,7 +114,7 @@ impl Module for FastCgi {
         Ok(())
     }
 
-    fn install(conf: &FastCgiConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &FastCgiConf, plan: &mut PlanBuilder<'_>) {
         if conf.index.is_some() || conf.split.is_some() {
             plan.keep(script::ScriptNames::new(conf.index.as_deref(), conf.split.clone()));
         }
@@ -130,7 +130,6 @@ impl Module for FastCgi {
             catch_stderr: conf.catch_stderr.iter().flatten().map(|text| text.as_bytes().into()).collect(),
             settings: settings.clone(),
         });
-        Ok(())
     }
 }
 

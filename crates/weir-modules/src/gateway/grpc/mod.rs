@@ -99,14 +99,13 @@ impl Module for Grpc {
         Ok(())
     }
 
-    fn install(conf: &GrpcConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(pass) = &conf.pass else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
+    fn install(conf: &GrpcConf, plan: &mut PlanBuilder<'_>) {
+        let Some(pass) = &conf.pass else { return };
+        let Some(settings) = conf.family.settings() else { return };
         let fields = RequestFields::new(conf.set_headers.as_deref().unwrap_or_default());
         let protocol = GrpcProtocol { fields, tls: conf.ssl.tls() };
-        let target = pass.install(plan.worker)?;
+        let target = pass.install(plan.worker);
         pass_to(plan, Self::NAME, protocol, settings, target);
-        Ok(())
     }
 }
 

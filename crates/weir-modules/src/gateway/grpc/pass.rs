@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, LineCx, Result, Span as Place};
+use weir_conf::{LineCx, Result, Span as Place};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
@@ -103,10 +103,10 @@ impl GrpcPass {
         Ok(())
     }
 
-    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<GrpcTarget> {
-        Ok(match &self.to {
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> GrpcTarget {
+        match &self.to {
             GrpcDestination::Fixed { address, upstream } => {
-                let upstream = upstream.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
+                let upstream = upstream.as_ref().expect("the block was resolved");
                 GrpcTarget::Fixed {
                     upstream: weir_upstream::of_worker(worker).upstreams.upstream(upstream),
                     host: Text::shared(address.host.as_bytes()),
@@ -114,7 +114,7 @@ impl GrpcPass {
                 }
             }
             GrpcDestination::Computed(script) => GrpcTarget::Computed(script.clone()),
-        })
+        }
     }
 }
 

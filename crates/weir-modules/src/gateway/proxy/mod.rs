@@ -161,9 +161,9 @@ impl Module for Proxy {
         Ok(())
     }
 
-    fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(pass) = &conf.pass else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
+    fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) {
+        let Some(pass) = &conf.pass else { return };
+        let Some(settings) = conf.family.settings() else { return };
         let fields = RequestFields::new(conf.set_headers.as_deref().unwrap_or_default());
         let redirects = match &conf.redirects {
             Some(rules) => rules.list().to_vec(),
@@ -188,12 +188,11 @@ impl Module for Proxy {
             tls: conf.ssl.tls(),
             known: KnownResponse::default(),
         };
-        let target = pass.install(plan.worker)?;
+        let target = pass.install(plan.worker);
         if let Some(goal) = target.goal() {
             plan.keep(goal);
         }
         pass_to(plan, Self::NAME, protocol, settings, target);
-        Ok(())
     }
 }
 

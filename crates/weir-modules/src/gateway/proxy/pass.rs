@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, LineCx, Result, Span as Place};
+use weir_conf::{LineCx, Result, Span as Place};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
@@ -130,10 +130,10 @@ impl ProxyPass {
         Ok(())
     }
 
-    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<ProxyTarget> {
-        Ok(match &self.to {
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> ProxyTarget {
+        match &self.to {
             ProxyDestination::Fixed { url, upstream } => {
-                let upstream = upstream.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
+                let upstream = upstream.as_ref().expect("the block was resolved");
                 let goal = PassGoal {
                     host: Some(Text::shared(url.host.as_bytes())),
                     https: url.https,
@@ -146,7 +146,7 @@ impl ProxyPass {
                 }
             }
             ProxyDestination::Computed(script) => ProxyTarget::Computed(script.clone()),
-        })
+        }
     }
 }
 

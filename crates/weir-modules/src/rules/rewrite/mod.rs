@@ -94,7 +94,7 @@ impl Module for Rewrite {
         Ok(())
     }
 
-    fn install(conf: &RewriteConf, plan: &mut PlanBuilder<'_>) -> Result {
+    fn install(conf: &RewriteConf, plan: &mut PlanBuilder<'_>) {
         if conf.warn == Some(false) {
             plan.keep(NoWarnings);
         }
@@ -103,18 +103,17 @@ impl Module for Rewrite {
             None if plan.instructed.is_empty() => {}
             // The program of the block around runs it.
             _ if plan.level == PlanLevel::Nested => {
-                let program = RewriteProgram::new(conf, plan)?;
+                let program = RewriteProgram::new(conf, plan);
                 plan.keep(program);
             }
             Some((_, RewriteInstruction::Return(answer))) if plan.instructed.is_empty() => {
                 plan.handler(phase, Self::NAME, ReturnHandler::new(answer));
             }
             _ => {
-                let program = RewriteProgram::new(conf, plan)?;
+                let program = RewriteProgram::new(conf, plan);
                 plan.handler(phase, Self::NAME, program);
             }
         }
-        Ok(())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The instructions of a block on one worker, and their run.
 
-use weir_conf::Result;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::VarIndex;
@@ -48,10 +47,7 @@ pub(super) enum ProgramFlow {
 
 impl RewriteProgram {
     /// The block's instructions, with those of other modules at their places.
-    ///
-    /// # Errors
-    /// Of other modules' installation.
-    pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> Result<RewriteProgram> {
+    pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> RewriteProgram {
         let step = |instruction: &RewriteInstruction| match instruction {
             RewriteInstruction::Rewrite(replace) => ProgramStep::Rewrite(replace.clone()),
             RewriteInstruction::Set(variable, value) => ProgramStep::Set(*variable, WorkerValue::new(value)),
@@ -61,14 +57,14 @@ impl RewriteProgram {
         };
         let mut steps: Vec<(u32, ProgramStep)> = conf.code.iter().map(|(at, one)| (*at, step(one))).collect();
         for other in plan.instructed {
-            steps.push((other.order, ProgramStep::Inserted(other.instruction.install(plan)?)));
+            steps.push((other.order, ProgramStep::Inserted(other.instruction.install(plan))));
         }
         steps.sort_by_key(|(at, _)| *at);
-        Ok(RewriteProgram {
+        RewriteProgram {
             steps: steps.into_iter().map(|(_, step)| step).collect(),
             log: conf.log == Some(true),
             enters: plan.level != PlanLevel::Server,
-        })
+        }
     }
 
     fn run(&self, x: &mut Exchange, run: &mut ProgramRun) -> ProgramFlow {

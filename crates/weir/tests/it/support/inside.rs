@@ -59,9 +59,9 @@ impl Module for Act {
         conf.slots |= parent.slots;
     }
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) {
         if !conf.on {
-            return Ok(());
+            return;
         }
         for phase in PHASES {
             plan.handler(phase, Self::NAME, At(phase.name()));
@@ -74,7 +74,6 @@ impl Module for Act {
         let site = plan.site(SiteKind::BodyFilter, Self::NAME);
         let filters = Filters { header: "header_filter", body: "body_filter", slot: FilterSlot::Sub, site };
         plan.header_filter(FilterSlot::Headers, Self::NAME, filters);
-        Ok(())
     }
 }
 
