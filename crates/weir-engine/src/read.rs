@@ -14,6 +14,7 @@ use weir_trace::{Site, WaitKind};
 
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
+pub use crate::exchange::body_file::BodyFile;
 use crate::exchange::request_body::BodyFraming;
 pub use crate::exchange::{RequestBody, TempFile};
 use crate::log::LogLevel;
@@ -37,6 +38,15 @@ pub fn start(x: &mut Exchange) {
     };
 }
 
+/// What becomes of the end of a body that goes to a file.
+#[derive(Clone, Copy)]
+enum BodyEnd {
+    /// It is in the file before the body counts as read.
+    Settled,
+    /// The caller has more to do with the file on the thread that writes it.
+    Open,
+}
+
 impl Exchange {
     /// Reads the whole body, into memory up to `client_body_buffer_size`, else into a file under
     /// `client_body_temp_path`. Does nothing the second time.
@@ -48,25 +58,41 @@ impl Exchange {
         if self.body.read {
             return Ok(());
         }
+        self.read_traced(BodyEnd::Settled).await
+    }
+
+    async fn read_traced(&mut self, end: BodyEnd) -> Result<(), EngineError> {
         self.trace().enter(Site::BODY_READ);
-        let result = self.read_all().await;
+        let result = self.read_all(end).await;
         self.trace().bytes(Site::BODY_READ, self.body.received, 0);
         self.trace().leave(Site::BODY_READ);
         self.body.read = result.is_ok();
         result
     }
 
-    /// Reads the whole body into a file that has a name, for a caller that moves it to its place
-    /// ([`RequestBody::take_file`]). A body that was read before is written to one.
+    /// Reads the whole body, which goes to a file that has a name: what is left of the way is
+    /// [`Exchange::end_body_file`]'s. A body that was read before goes to one, too.
     ///
     /// # Errors
     /// As [`Exchange::read_body`].
-    pub async fn read_body_into_file(&mut self) -> Result<(), EngineError> {
+    pub async fn read_body_for_file(&mut self) -> Result<(), EngineError> {
         self.body.named = true;
         if self.body.read {
             return crate::temp::name(self).await;
         }
-        self.read_body().await
+        self.read_traced(BodyEnd::Open).await
+    }
+
+    /// Ends the file that [`Exchange::read_body_for_file`] began, and does `then` with it on the same thread of the pool:
+    /// a small body costs one trip there. The file is removed after `then` unless it is [kept](BodyFile::keep).
+    ///
+    /// # Errors
+    /// The file can't be made or written, which is logged: `then` is not called.
+    pub async fn end_body_file<T: Send + 'static>(
+        &mut self,
+        then: impl FnOnce(BodyFile) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        crate::temp::finish_and(self, then).await
     }
 
     /// Adds a piece to a body that is made again ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a
@@ -94,7 +120,7 @@ impl Exchange {
         Ok(())
     }
 
-    async fn read_all(&mut self) -> Result<(), EngineError> {
+    async fn read_all(&mut self, end: BodyEnd) -> Result<(), EngineError> {
         if let BodyFraming::Length(length) = self.body.framing
             && length <= self.plan.core.client_body_buffer_size
             && !self.goes_to_file()
@@ -104,7 +130,7 @@ impl Exchange {
         while let Some(piece) = self.body_piece().await? {
             self.keep_piece(piece).await?;
         }
-        self.end_reading().await
+        self.end_reading(end).await
     }
 
     /// Whether even a short body is wanted as a file.
@@ -115,7 +141,7 @@ impl Exchange {
     /// In memory as long as there is room, else in a file.
     async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), EngineError> {
         let length = (self.body.memory.len() + piece.len()) as u64;
-        if self.body.file.is_none()
+        if self.body.writer.is_none()
             && !self.goes_to_file()
             && length <= self.plan.core.client_body_buffer_size
         {
@@ -125,11 +151,14 @@ impl Exchange {
         crate::temp::append(self, piece).await
     }
 
-    async fn end_reading(&mut self) -> Result<(), EngineError> {
-        if self.goes_to_file() && self.body.file.is_none() {
+    async fn end_reading(&mut self, end: BodyEnd) -> Result<(), EngineError> {
+        if self.goes_to_file() && self.body.writer.is_none() {
             crate::temp::append(self, Vec::new()).await?;
         }
-        crate::temp::finish(self).await
+        match end {
+            BodyEnd::Settled => crate::temp::finish(self).await,
+            BodyEnd::Open => Ok(()),
+        }
     }
 
     /// The body is not wanted: what comes of it is dropped.

@@ -1,11 +1,16 @@
 //! A request's body on its way into its file: pieces are gathered, and written by a thread of the pool while the next ones
-//! come. One write at a time; a client that sends faster than the disk takes waits for it.
+//! come. One write at a time; a client that sends faster than the disk takes waits for it. The first write makes the
+//! file, and a caller may have the last one do more ([`BodyFileWriter::poll_last`]): a small body goes to the pool once.
 
-use std::io;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use weir_rt::file::FileHandle;
 
+use crate::exchange::TempFile;
+use crate::exchange::temp_file::{self, TempFileFailure, TempFileName};
 use crate::pieces;
 use crate::plan::phase::LocalFuture;
 
@@ -17,10 +22,88 @@ const GATHERED_QUICKLY: usize = 256 * 1024;
 /// each.
 const QUICK_MS: u64 = 10;
 
+/// The file of a request's body while it is written: made with the first bytes, on the thread that writes them.
+/// Dropping it removes the file's name if the file was to go with its request.
+#[derive(Debug)]
+pub struct BodyFile {
+    /// Where it is to be made: the directory of temporary files and its levels.
+    place: (PathBuf, [u8; 3]),
+    /// Not before it is made.
+    handle: Option<FileHandle>,
+    path: PathBuf,
+    /// It has a name.
+    named: bool,
+    /// Its name goes with it.
+    remove: bool,
+}
+
+impl BodyFile {
+    /// A file yet to be made in `directory` with `levels`; `remove`: its name goes with it.
+    pub(crate) fn new(directory: PathBuf, levels: [u8; 3], name: TempFileName, remove: bool) -> BodyFile {
+        let named = name == TempFileName::Kept;
+        BodyFile { place: (directory, levels), handle: None, path: PathBuf::new(), named, remove }
+    }
+
+    /// One that a request has already.
+    ///
+    /// # Errors
+    /// The process has no descriptor left for a file that others share.
+    pub(crate) fn of(mut file: TempFile) -> Result<BodyFile, TempFileFailure> {
+        let path = file.path.clone().unwrap_or_default();
+        let handle = match file.handle.try_clone() {
+            Ok(handle) => handle,
+            Err(error) => return Err(TempFileFailure { call: "dup()", path, error }),
+        };
+        let remove = std::mem::take(&mut file.remove);
+        Ok(BodyFile { place: Default::default(), handle: Some(handle), path, named: file.named, remove })
+    }
+
+    /// Its name, which leads nowhere if the file has lost it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// It was moved to its place: its name is not removed.
+    pub fn keep(&mut self) {
+        self.remove = false;
+    }
+
+    /// As a request holds it, with `len` bytes; `None` for a file that was never made.
+    fn into_temp_file(mut self, len: u64) -> Option<TempFile> {
+        let handle = Rc::new(self.handle.take()?);
+        let (remove, path) = (std::mem::take(&mut self.remove), std::mem::take(&mut self.path));
+        Some(TempFile { handle, path: Some(path), len, remove, named: self.named })
+    }
+
+    /// Writes `pieces` at `at`, into a new file if there is none yet. Waits for the disk.
+    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<(), TempFileFailure> {
+        if self.handle.is_none() {
+            let name = if self.named { TempFileName::Kept } else { TempFileName::Removed };
+            let (handle, path) = temp_file::make(&self.place.0, self.place.1, name)?;
+            (self.handle, self.path) = (Some(handle), path);
+        }
+        let Some(handle) = &self.handle else { return Ok(()) };
+        handle.pwrite_all(pieces, at).map_err(|error| TempFileFailure {
+            call: "pwrite()",
+            path: self.path.clone(),
+            error,
+        })
+    }
+}
+
+impl Drop for BodyFile {
+    fn drop(&mut self) {
+        if self.remove && self.named && self.handle.is_some() {
+            // Removing it is a favour to the disk; that it is gone already is no news.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// The pieces of a body that are not in its file yet, and the write that runs.
 pub(crate) struct BodyFileWriter {
-    /// Not with a write that runs, which has it.
-    handle: Option<FileHandle>,
+    /// Not with a write that runs, which has it, and not after one that failed.
+    file: Option<BodyFile>,
     waiting: Vec<Vec<u8>>,
     waits: usize,
     /// When the first of them came: milliseconds of the worker's clock.
@@ -32,22 +115,48 @@ pub(crate) struct BodyFileWriter {
     write: Option<LocalFuture<'static, WriteDone>>,
     /// What was written, for the next receives.
     spent: Vec<Vec<u8>>,
+    /// A write has made the file, which was not reported yet.
+    news: bool,
+}
+
+/// A write for a thread of the pool.
+pub(crate) struct BodyWrite {
+    file: BodyFile,
+    pieces: Vec<Vec<u8>>,
+    at: u64,
 }
 
 /// What a thread of the pool gives back.
 struct WriteDone {
-    handle: FileHandle,
     pieces: Vec<Vec<u8>>,
-    result: io::Result<()>,
+    made: bool,
+    result: Result<BodyFile, TempFileFailure>,
+}
+
+impl BodyWrite {
+    /// Waits for the disk.
+    fn run(mut self) -> WriteDone {
+        let fresh = self.file.handle.is_none();
+        let result = self.file.write(&self.pieces, self.at);
+        let made = fresh && self.file.handle.is_some();
+        WriteDone { pieces: self.pieces, made, result: result.map(|()| self.file) }
+    }
+
+    /// Writes, and does `then` with the file. Waits for the disk.
+    ///
+    /// # Errors
+    /// That of the write: `then` is not called.
+    pub(crate) fn run_and<T>(self, then: impl FnOnce(BodyFile) -> T) -> Result<T, TempFileFailure> {
+        self.run().result.map(then)
+    }
 }
 
 impl BodyFileWriter {
-    /// Goes on after `at` bytes of the file that `handle` is a second handle of; `buffer_size`:
-    /// `client_body_buffer_size`.
-    pub(crate) fn new(handle: FileHandle, buffer_size: u64, at: u64) -> BodyFileWriter {
+    /// Goes on after `at` bytes of `file`; `buffer_size`: `client_body_buffer_size`.
+    pub(crate) fn new(file: BodyFile, buffer_size: u64, at: u64) -> BodyFileWriter {
         let buffer_size = usize::try_from(buffer_size).unwrap_or(usize::MAX);
         BodyFileWriter {
-            handle: Some(handle),
+            file: Some(file),
             waiting: Vec::new(),
             waits: 0,
             since_ms: 0,
@@ -55,6 +164,7 @@ impl BodyFileWriter {
             at,
             write: None,
             spent: Vec::new(),
+            news: false,
         }
     }
 
@@ -83,16 +193,10 @@ impl BodyFileWriter {
     ///
     /// # Errors
     /// That of a write before.
-    pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TempFileFailure>> {
         ready!(self.poll_written(cx))?;
-        let pieces = std::mem::take(&mut self.waiting);
-        let (at, length) = (self.at, std::mem::take(&mut self.waits) as u64);
-        let Some(handle) = self.handle.take() else { return Poll::Ready(Ok(())) };
-        self.at += length;
-        let mut write: LocalFuture<'static, WriteDone> = Box::pin(weir_rt::blocking(move || {
-            let result = handle.pwrite_all(&pieces, at);
-            WriteDone { handle, pieces, result }
-        }));
+        let Some(next) = self.next() else { return Poll::Ready(Ok(())) };
+        let mut write: LocalFuture<'static, WriteDone> = Box::pin(weir_rt::blocking(move || next.run()));
         // The first poll hands it to the pool; its end wakes the body's reader once more than needed.
         match write.as_mut().poll(cx) {
             Poll::Ready(done) => return Poll::Ready(self.settle(done)),
@@ -101,15 +205,34 @@ impl BodyFileWriter {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes all that waits, to the end of the last write.
+    /// Writes all that waits, to the end of the last write; a body without bytes gets its file, too.
     ///
     /// # Errors
     /// That of a write.
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.waits > 0 {
+    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TempFileFailure>> {
+        let unmade = self.file.as_ref().is_some_and(|file| file.handle.is_none());
+        if self.waits > 0 || unmade {
             ready!(self.poll_begin(cx))?;
         }
         self.poll_written(cx)
+    }
+
+    /// All that waits, as one write, once the write before it has ended: for a caller that has more to do on its thread.
+    ///
+    /// # Errors
+    /// That of a write before.
+    pub(crate) fn poll_last(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<BodyWrite>, TempFileFailure>> {
+        ready!(self.poll_written(cx))?;
+        Poll::Ready(Ok(self.next()))
+    }
+
+    /// The file, when all writes have ended.
+    pub(crate) fn into_file(self) -> Option<TempFile> {
+        let len = self.at;
+        self.file?.into_temp_file(len)
     }
 
     /// Vectors whose bytes are in the file; they are not empty.
@@ -117,23 +240,39 @@ impl BodyFileWriter {
         std::mem::take(&mut self.spent)
     }
 
-    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// The path of the file, once after it was made.
+    pub(crate) fn take_news(&mut self) -> Option<PathBuf> {
+        std::mem::take(&mut self.news).then(|| self.file.as_ref().map(|file| file.path.clone()))?
+    }
+
+    fn next(&mut self) -> Option<BodyWrite> {
+        let file = self.file.take()?;
+        let pieces = std::mem::take(&mut self.waiting);
+        let (at, length) = (self.at, std::mem::take(&mut self.waits) as u64);
+        self.at += length;
+        Some(BodyWrite { file, pieces, at })
+    }
+
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TempFileFailure>> {
         let Some(write) = &mut self.write else { return Poll::Ready(Ok(())) };
         let done = ready!(write.as_mut().poll(cx));
         self.write = None;
         Poll::Ready(self.settle(done))
     }
 
-    fn settle(&mut self, done: WriteDone) -> io::Result<()> {
-        self.handle = Some(done.handle);
+    fn settle(&mut self, done: WriteDone) -> Result<(), TempFileFailure> {
         self.spent = done.pieces;
-        done.result
+        self.news |= done.made;
+        self.file = Some(done.result?);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::future::poll_fn;
+    use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
     use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
@@ -149,8 +288,9 @@ mod tests {
 
     fn write(pieces: Vec<Vec<u8>>, buffer_size: u64) -> Vec<u8> {
         let directory = TempDir::new();
-        let path = directory.path().join("body");
-        let file = weir_rt::file::create_temp(&path, 0o600).expect("a fresh directory");
+        let file = BodyFile::new(directory.path().to_path_buf(), [0; 3], TempFileName::Kept, true);
+        let written = Rc::new(RefCell::new(Vec::new()));
+        let result = written.clone();
         alone(async move {
             let mut writer = BodyFileWriter::new(file, buffer_size, 0);
             for piece in pieces {
@@ -160,8 +300,12 @@ mod tests {
                 }
             }
             poll_fn(|cx| writer.poll_finish(cx)).await.expect("written");
+            let path = writer.take_news().expect("a file was made");
+            *result.borrow_mut() = fs::read(&path).expect("its name is there");
+            assert_eq!(writer.into_file().expect("made").len, result.borrow().len() as u64);
+            assert!(!path.exists(), "its name goes with it");
         });
-        std::fs::read(&path).expect("its name is there")
+        written.take()
     }
 
     proptest! {
@@ -185,12 +329,78 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_of_the_next_write() {
-        let full = weir_rt::file::open_append(std::path::Path::new("/dev/full")).expect("on every Linux");
-        alone(async move {
-            let mut writer = BodyFileWriter::new(full, 1, 0);
+        alone(async {
+            let mut writer = BodyFileWriter::new(full(), 1, 0);
             writer.push(vec![1; 10]);
-            let error = poll_fn(|cx| writer.poll_finish(cx)).await.expect_err("no space");
-            assert_eq!(error.raw_os_error(), Some(28));
+            let failed = poll_fn(|cx| writer.poll_finish(cx)).await.expect_err("no space");
+            assert_eq!((failed.call, failed.error.raw_os_error()), ("pwrite()", Some(28)));
+        });
+    }
+
+    fn full() -> BodyFile {
+        let path = PathBuf::from("/dev/full");
+        let handle = weir_rt::file::open_append(&path).expect("on every Linux");
+        let mut file = BodyFile::new(PathBuf::new(), [0; 3], TempFileName::Removed, false);
+        (file.handle, file.path) = (Some(handle), path);
+        file
+    }
+
+    #[test]
+    fn the_last_write_does_more_on_its_thread_unless_it_fails() {
+        let directory = TempDir::new();
+        let place = directory.path().to_path_buf();
+        alone(async move {
+            let file = BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true);
+            let mut writer = BodyFileWriter::new(file, 1, 0);
+            writer.push(vec![b'a'; 3]);
+            let last = poll_fn(|cx| writer.poll_last(cx)).await.expect("no write before").expect("a file");
+            let to = place.join("moved");
+            let moved = last.run_and(|mut file| {
+                fs::rename(file.path(), &to).expect("one file system");
+                file.keep();
+            });
+            moved.expect("written");
+            assert_eq!(fs::read(&to).expect("there"), b"aaa");
+            assert_eq!(fs::read_dir(&place).expect("there").count(), 1);
+            let mut writer = BodyFileWriter::new(full(), 1, 0);
+            writer.push(vec![1; 10]);
+            let last = poll_fn(|cx| writer.poll_last(cx)).await.expect("no write before").expect("a file");
+            last.run_and(|_| panic!("there is no whole file")).expect_err("no space");
+        });
+    }
+
+    #[test]
+    fn a_file_whose_body_is_given_up_goes_wherever_it_was() {
+        let directory = TempDir::new();
+        let place = directory.path().to_path_buf();
+        alone(async move {
+            let count = || fs::read_dir(&place).expect("there").count();
+            let new =
+                || BodyFileWriter::new(BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true), 1, 0);
+            let mut writer = new();
+            writer.push(vec![1; 10]);
+            drop(writer);
+            assert_eq!(count(), 0, "never made");
+            let mut writer = new();
+            writer.push(vec![1; 10]);
+            poll_fn(|cx| writer.poll_finish(cx)).await.expect("written");
+            assert_eq!(count(), 1);
+            drop(writer);
+            assert_eq!(count(), 0);
+            let mut writer = new();
+            writer.push(vec![1; 10]);
+            poll_fn(|cx| writer.poll_begin(cx)).await.expect("begun");
+            drop(writer);
+            // A thread of the pool has it, and drops what nobody waits for.
+            let end = Instant::now() + Duration::from_secs(90);
+            while Instant::now() < end {
+                weir_rt::blocking(|| std::thread::sleep(Duration::from_millis(10))).await;
+                let busy = weir_rt::blocking(weir_rt::blocking::pool_stats).await.busy;
+                if busy <= 1 && count() == 0 {
+                    return;
+                }
+            }
+            panic!("the file is there");
         });
     }
 }

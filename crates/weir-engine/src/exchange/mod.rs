@@ -23,6 +23,7 @@ mod response;
 pub(crate) mod reuse;
 mod role;
 mod shared;
+pub(crate) mod temp_file;
 mod value;
 mod variables;
 

@@ -105,13 +105,6 @@ pub struct TempFile {
     pub(crate) named: bool,
 }
 
-impl TempFile {
-    /// The file was moved to its place: its old name is not removed.
-    pub fn keep(&mut self) {
-        self.remove = false;
-    }
-}
-
 impl Drop for TempFile {
     fn drop(&mut self) {
         if let (true, Some(path)) = (self.remove, &self.path) {
@@ -205,12 +198,6 @@ impl RequestBody {
     /// The file that holds the body, if it does not lie in memory.
     pub fn file(&self) -> Option<&TempFile> {
         self.file.as_ref()
-    }
-
-    /// Takes the file that [`Exchange::read_body_into_file`](crate::exchange::Exchange::read_body_into_file) made; it
-    /// is removed when it is dropped, unless it is [kept](TempFile::keep).
-    pub fn take_file(&mut self) -> Option<TempFile> {
-        self.file.take()
     }
 
     /// The same body for another request, if it was read; a file is shared, and removed by the first holder only.

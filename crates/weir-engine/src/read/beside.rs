@@ -10,6 +10,7 @@ use weir_trace::Site;
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::request_body::{BodyFraming, BodyProgress};
+use crate::read::BodyEnd;
 use crate::transport::ClientSide;
 use crate::transport::client::TunnelBytes;
 use crate::transport::wire::ClientWire;
@@ -40,7 +41,7 @@ impl Exchange {
         loop {
             let kept = match self.body_piece_beside(&mut others).await? {
                 Ok(Some(piece)) => self.keep_piece(piece).await,
-                Ok(None) => return Some(self.end_reading().await),
+                Ok(None) => return Some(self.end_reading(BodyEnd::Settled).await),
                 Err(error) => Err(error),
             };
             if kept.is_err() {

@@ -1,12 +1,15 @@
 //! PUT: the body is written to a file under `client_body_temp_path`, which then gets its name.
 
+use std::path::PathBuf;
+
 use weir_engine::body::ResponseBody;
+use weir_engine::read::BodyFile;
 use weir_engine::{Exchange, Verdict};
 use weir_http::{KnownField, date};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::EISDIR;
 
-use super::disk::{self, ArrivingFile, DavPath};
+use super::disk::{self, ArrivingFile, DavPath, DiskFailure};
 use super::{DavSettings, could_not_be_created, failed, refuse, set_location};
 
 pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
@@ -21,42 +24,53 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         x.log_error(&"PUT request body must be in a file");
         return Verdict::Status(500);
     }
-    if let Err(error) = x.read_body_into_file().await {
+    if let Err(error) = x.read_body_for_file().await {
         return Verdict::Status(error.status());
     }
     let path = match DavPath::of(x) {
         Ok(place) => place.full,
         Err(verdict) => return verdict,
     };
-    let there = disk::away(x, {
-        let path = path.clone();
-        move || disk::look_through(&path)
-    })
-    .await;
-    let status = match there {
-        Err(_) => 201,
-        Ok(found) if found.kind == FileKind::Dir => {
-            could_not_be_created(x, &path, EISDIR);
-            return Verdict::Status(409);
-        }
-        Ok(_) => 204,
-    };
-    let Some(mut body) = x.body.take_file() else { return Verdict::Status(500) };
     let arrival = ArrivingFile {
-        from: body.path.clone().unwrap_or_default(),
-        to: path,
+        from: PathBuf::new(),
+        to: path.clone(),
         access: Some(settings.access),
         modified: x.request.value(&x.arena, KnownField::Date).and_then(date::parse),
         directories: settings.create_path.then(|| settings.directory_access()),
     };
-    match disk::away(x, move || arrival.settle()).await {
-        Ok(()) => body.keep(),
-        Err(failure) => return failed(x, &failure, disk::NotFound(500)),
-    }
+    let status = match x.end_body_file(move |body| arrive(body, arrival)).await {
+        Ok(Ok(status)) => status,
+        Ok(Err(PutFailure::Directory)) => {
+            could_not_be_created(x, &path, EISDIR);
+            return Verdict::Status(409);
+        }
+        Ok(Err(PutFailure::Disk(failure))) => return failed(x, &failure, disk::NotFound(500)),
+        Err(error) => return Verdict::Status(error.status()),
+    };
     if status == 201 {
         set_location(x);
     }
     x.response.status = status;
     x.response.content_length = Some(0);
     x.respond(ResponseBody::Empty)
+}
+
+/// Why a body that is in its file did not get its place.
+enum PutFailure {
+    /// A directory has the place.
+    Directory,
+    Disk(DiskFailure),
+}
+
+/// Gives the body its name; the status of success. Waits for the disk.
+fn arrive(mut body: BodyFile, mut arrival: ArrivingFile) -> Result<u16, PutFailure> {
+    let status = match disk::look_through(&arrival.to) {
+        Err(_) => 201,
+        Ok(found) if found.kind == FileKind::Dir => return Err(PutFailure::Directory),
+        Ok(_) => 204,
+    };
+    arrival.from = body.path().to_path_buf();
+    arrival.settle().map_err(PutFailure::Disk)?;
+    body.keep();
+    Ok(status)
 }
