@@ -2,7 +2,8 @@
 //!
 //! Pieces go to the file first and to the client afterwards: the last one leaves when the file is in its place, so a
 //! client that has the whole response finds it cached. One write at a time runs on a thread of the pool; what comes
-//! meanwhile waits, at most [`WAITING`] bytes. When the disk fails, the response goes on without it.
+//! meanwhile waits, at most [`WAITING`] bytes. A short response is written whole where it comes quickly: a trip to the
+//! pool costs more than its bytes. When the disk fails, the response goes on without it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use crate::response::read_ahead::ReadAhead;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::temp::TempFileFailure;
+use weir_rt::Timer;
 
 /// What is to be written, and where to.
 pub(crate) struct ResponseFile {
@@ -61,6 +63,8 @@ pub(crate) struct ResponseFileWriter {
     expected: Option<u64>,
     /// The file, for what does not fit in memory.
     file: Option<Rc<OpenFile>>,
+    /// Until when the rest of a short response is waited for.
+    gathering: Option<Timer>,
     job: Option<LocalFuture<'static, WriterDone>>,
 }
 
@@ -99,6 +103,7 @@ impl ResponseFileWriter {
             written: 0,
             expected,
             file: None,
+            gathering: None,
             job: None,
         }
     }
@@ -124,9 +129,10 @@ impl ResponseFileWriter {
         ahead: &mut ReadAhead,
     ) -> Poll<WriteProgress> {
         if self.job.is_none() {
-            if self.waiting.is_empty() && !whole {
+            if !whole && (self.waiting.is_empty() || self.gathers(cx)) {
                 return Poll::Pending;
             }
+            self.gathering = None;
             self.begin(whole);
         }
         let Some(job) = &mut self.job else { return Poll::Ready(WriteProgress::Over) };
@@ -147,6 +153,20 @@ impl ResponseFileWriter {
             self.release(ahead);
         }
         Poll::Ready(saved)
+    }
+
+    /// Whether what waits is the beginning of a short response whose rest may come soon.
+    fn gathers(&mut self, cx: &Context<'_>) -> bool {
+        let short = self.expected.is_some_and(|length| length <= WAITING);
+        if !short || self.written > 0 {
+            return false;
+        }
+        let timer = self.gathering.get_or_insert_with(|| {
+            let timer = Timer::new();
+            timer.arm(GATHER_MS);
+            timer
+        });
+        timer.poll_expired(cx).is_pending()
     }
 
     /// A piece that is in the file, too, goes to the client; from there, where memory is full.
@@ -203,37 +223,54 @@ impl ResponseFileWriter {
         let (at, expected) = (self.written, self.expected);
         self.job = Some(Box::pin(weir_rt::blocking(move || {
             let mut work = work;
-            let written = work.write(&pieces, at);
-            let result = written.and_then(|length| match whole {
-                false => Ok(Some(work)),
-                true => work.end(length, expected).map(|()| None),
-            });
+            let result = match whole {
+                false => work.write(&pieces, at).map(|()| Some(work)),
+                true => work.end(&pieces, at, expected).map(|()| None),
+            };
             WriterDone { pieces, result }
         })));
     }
 }
 
 impl WriterWork {
-    /// Writes `pieces` after `at` bytes of the body; the length of the body so far.
-    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, TempFileFailure> {
-        let draft = match &mut self.draft {
-            Some(draft) => draft,
-            None => self.draft.insert(CacheFileDraft::make(&self.aside)?),
-        };
-        draft.write(pieces, self.goal.start() + at)?;
+    /// Writes `pieces` after `at` bytes of the body.
+    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<(), TempFileFailure> {
+        let start = self.goal.start();
+        self.open()?.write(pieces, start + at)?;
         pieces.iter().for_each(|piece| self.sum.update(piece));
-        Ok(at + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>())
+        Ok(())
     }
 
-    /// Puts the file in its place, if it has the length that the head announced.
-    fn end(self, length: u64, expected: Option<u64>) -> Result<(), TempFileFailure> {
+    fn open(&mut self) -> Result<&CacheFileDraft, TempFileFailure> {
+        let draft = match self.draft.take() {
+            Some(draft) => draft,
+            None => CacheFileDraft::make(&self.aside)?,
+        };
+        Ok(self.draft.insert(draft))
+    }
+
+    /// Writes the last `pieces` after `at` bytes, and puts the file in its place, if it has the length that the head
+    /// announced.
+    fn end(mut self, pieces: &[Vec<u8>], at: u64, expected: Option<u64>) -> Result<(), TempFileFailure> {
+        // A body that comes at once is written with its head.
+        let alone = at > 0 || matches!(self.goal, WriterGoal::Store { .. });
+        match alone {
+            true => self.write(pieces, at)?,
+            false => pieces.iter().for_each(|piece| self.sum.update(piece)),
+        }
+        self.open()?;
         let Some(draft) = self.draft else { return Ok(()) };
+        let length = at + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         match self.goal {
             WriterGoal::Cache { ticket, root, times, status, key, vary, variant, text } => {
                 let body_sum = self.sum.finalize();
                 let (key, vary, head) = (&*key, &*vary, &*text);
                 let head = CacheHead { times, status, body: length, body_sum, key, vary, variant, head };
-                draft.write(&[head.compose()], 0)?;
+                let composed = head.compose();
+                let with: &[Vec<u8>] = if alone { &[] } else { pieces };
+                let all: Vec<&[u8]> =
+                    [&*composed].into_iter().chain(with.iter().map(Vec::as_slice)).collect();
+                draft.write(&all, 0)?;
                 let meta = draft.meta()?;
                 draft.place(&ticket.file(), &root, PRIVATE)?;
                 ticket.written(head.len() as u64 + length, &meta);
@@ -270,3 +307,6 @@ impl WriterGoal {
 
 /// Bytes that may wait for the disk before no more are read from the server.
 const WAITING: u64 = 256 * 1024;
+/// How long the rest of a short response is waited for, in milliseconds: the client gets its beginning so much later
+/// where the server stops within it.
+const GATHER_MS: u64 = 4;

@@ -2,7 +2,7 @@
 //! the server is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use weir_test::{Backend, BackendVisit, RequestKind, Server, both_drivers};
 
@@ -381,6 +381,28 @@ both_drivers! {
             assert_eq!(server.get(path).field("X-Cache"), Some("MISS []"), "{path}");
             assert_eq!(server.get(path).field("X-Cache"), Some(second), "{path}");
         }
+    }
+
+    /// A short response is written at once when it is whole; a client does not wait for that where its server stops.
+    fn a_short_response_whose_server_stops_comes_as_far_as_it_is_there(driver) {
+        let (gate, turn) = mpsc::channel::<()>();
+        let turn = Mutex::new(turn);
+        let backend = Backend::start(move |visit| {
+            while visit.head().is_some() {
+                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\nCache-Control: max-age=100\r\n\r\nfirst");
+                turn.lock().expect("no panic").recv().expect("the test lets it go on");
+                visit.send("-rest");
+            }
+        });
+        let server = Server::start(&CONF.replace("BACKEND", &backend.port().to_string()));
+        let mut client = server.client();
+        client.send("GET /stops HTTP/1.1\r\nHost: h\r\n\r\n").until("first");
+        gate.send(()).expect("the server waits");
+        let states = [client.response(), server.get("/stops")].map(|response| {
+            (response.text().to_owned(), response.field("X-Cache").map(str::to_owned))
+        });
+        let expected = ["MISS []", "HIT []"].map(|state| ("first-rest".to_owned(), Some(state.to_owned())));
+        assert_eq!(states, expected);
     }
 
     fn answers_come_from_where_nginx_s_do(driver) {
