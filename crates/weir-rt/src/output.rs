@@ -317,6 +317,8 @@ pub(crate) struct SpareVectors {
     vectors: Vec<Vec<u8>>,
     /// Those for long receives, of at least [`LONG_RECEIVE`] bytes.
     long: Vec<Vec<u8>>,
+    /// Those for long runs of sealed bytes, of at least [`SEALED`] bytes.
+    sealed: Vec<Vec<u8>>,
     /// Bytes that `vectors` have room for.
     room: usize,
     #[allow(clippy::vec_box, reason = "they go from box to box, and are 400 bytes")]
@@ -336,6 +338,11 @@ const SPARE_ROOM: usize = 1 << 20;
 pub const LONG_RECEIVE: usize = 64 * 1024;
 /// Long vectors that are kept: the one used last is used next, while the processor's cache still has it.
 const LONGS: usize = 16;
+/// Bytes that a long run of sealed records takes: 128 KB ahead (`layer`), a record that crosses that, and what records add. A
+/// vector that grew to it from nothing was copied thrice, and its pages were the system's again after each run.
+const SEALED: usize = 160 * 1024;
+/// Vectors for such runs that are kept.
+const SEALS: usize = 4;
 /// A queue with room for more chunks than this is freed rather than kept.
 const SPARE_CHUNKS: usize = 64;
 
@@ -351,7 +358,24 @@ impl SpareVectors {
         self.long.pop().unwrap_or_else(|| Vec::with_capacity(LONG_RECEIVE))
     }
 
+    /// An empty vector with room for what `plain` bytes are when they are sealed, and at most for as many as are sealed
+    /// ahead.
+    pub(crate) fn take_sealed(&mut self, plain: u64) -> Vec<u8> {
+        match usize::try_from(plain) {
+            Ok(plain) if plain <= SPARE_BYTES => self.take(),
+            Ok(plain) if plain < LONG_RECEIVE => Vec::with_capacity(plain + plain / 16),
+            _ => self.sealed.pop().unwrap_or_else(|| Vec::with_capacity(SEALED)),
+        }
+    }
+
     pub(crate) fn give(&mut self, mut v: Vec<u8>) {
+        if v.capacity() >= SEALED {
+            if self.sealed.len() < SEALS && v.capacity() <= 2 * SEALED {
+                v.clear();
+                self.sealed.push(v);
+            }
+            return;
+        }
         if v.capacity() >= LONG_RECEIVE {
             if self.long.len() < LONGS && v.capacity() <= 2 * LONG_RECEIVE {
                 v.clear();
@@ -386,7 +410,7 @@ impl SpareVectors {
 
 #[cfg(test)]
 mod tests {
-    use super::{GatheredOutput, OutputChunk, OutputQueue, SpareVectors};
+    use super::{GatheredOutput, OutputChunk, OutputQueue, SEALED, SEALS, SpareVectors};
     use proptest::prelude::*;
 
     fn sent(output: &mut OutputQueue, n: usize) -> Vec<u8> {
@@ -400,6 +424,23 @@ mod tests {
         }
         bytes.truncate(n);
         bytes
+    }
+
+    #[test]
+    fn runs_of_sealed_bytes_have_room_at_once_and_use_the_same_memory_again() {
+        let mut spares = SpareVectors::default();
+        let first = spares.take_sealed(1 << 30);
+        assert!((SEALED..2 * SEALED).contains(&first.capacity()));
+        let memory = first.as_ptr();
+        spares.give(first);
+        let again = spares.take_sealed(1 << 20);
+        assert_eq!((again.as_ptr(), spares.sealed.len()), (memory, 0));
+        assert!((50_000..SEALED).contains(&spares.take_sealed(50_000).capacity()));
+        for _ in 0..2 * SEALS {
+            spares.give(Vec::with_capacity(SEALED));
+        }
+        spares.give(Vec::with_capacity(4 * SEALED));
+        assert_eq!((spares.sealed.len(), spares.long.len()), (SEALS, 0));
     }
 
     #[test]

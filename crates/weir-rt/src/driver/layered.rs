@@ -83,7 +83,7 @@ impl WorkerIo {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
         let ahead = slot.output.as_ref().map_or(0, |output| output.unsent());
-        let mut out = spares.take();
+        let mut out = spares.take_sealed(layered.unsealed);
         let (end, bytes) = layered.fill(ahead, &mut out, spares);
         slot.sent += bytes;
         if out.is_empty() {
@@ -108,7 +108,7 @@ impl WorkerIo {
         if !free {
             return None;
         }
-        let mut out = spares.take();
+        let mut out = spares.take_sealed(layered.unsealed);
         let (_, bytes) = layered.fill(0, &mut out, spares);
         slot.sent += bytes;
         Some(out)
