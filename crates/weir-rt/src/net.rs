@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
 mod addr;
 mod option;
@@ -138,15 +138,23 @@ pub fn share_port(fd: RawFd) -> io::Result<()> {
 }
 
 /// A number that distinguishes the socket from all others of the system, through whatever descriptor it is reached
-/// (SO_COOKIE).
+/// (SO_COOKIE). Where the option is unknown (qemu-user), from all that are open.
 ///
 /// # Errors
-/// The errno of getsockopt(2).
+/// The errno of getsockopt(2), or of stat(2).
 pub fn cookie(fd: RawFd) -> io::Result<u64> {
     let mut cookie: u64 = 0;
     // SAFETY: the option gives one u64.
-    unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie) }?;
-    Ok(cookie)
+    match unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie) } {
+        Ok(()) => Ok(cookie),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOPROTOOPT)) => inode(fd),
+        Err(error) => Err(error),
+    }
+}
+
+/// The number of what is open, in its file system: sockets have one of their own.
+fn inode(fd: RawFd) -> io::Result<u64> {
+    Ok(std::fs::metadata(format!("/proc/self/fd/{fd}"))?.ino())
 }
 
 fn set_buffers(fd: RawFd, options: &ListenOptions) -> io::Result<()> {

@@ -230,3 +230,17 @@ fn an_end_is_known_before_anybody_reads() {
     assert!(has_ended(fd));
     assert!(has_ended(-1));
 }
+
+/// What takes the place of the kernel's number where there is none distinguishes sockets, too, not their descriptors.
+#[test]
+fn sockets_have_numbers_of_their_own() {
+    let (one, other) = (std::net::UdpSocket::bind("127.0.0.1:0"), std::net::UdpSocket::bind("127.0.0.1:0"));
+    let (one, other) = (one.expect("loopback"), other.expect("loopback"));
+    let again = one.try_clone().expect("a descriptor");
+    for number in [cookie, inode] {
+        let of = |socket: &std::net::UdpSocket| number(socket.as_raw_fd()).expect("a socket");
+        assert_eq!(of(&one), of(&again));
+        assert_ne!(of(&one), of(&other));
+    }
+    assert!(cookie(-1).is_err() && inode(-1).is_err());
+}
