@@ -81,7 +81,7 @@ fn read(x: &mut Exchange, bytes: &[u8]) {
 }
 
 /// Requests that came without TLS.
-struct NoTls;
+pub(crate) struct NoTls;
 
 impl ClientJudge for NoTls {
     fn check(_: &mut Exchange) -> Result<(), u16> {

@@ -75,7 +75,7 @@ impl BodyFile {
         Some(TempFile { handle, path: Some(path), len, remove, named: self.named })
     }
 
-    /// Writes `pieces` at `at`, into a new file if there is none yet. Waits for the disk.
+    /// Writes `pieces` at `at`, into a new file at first. Waits for the disk.
     fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<(), TempFileFailure> {
         if self.handle.is_none() {
             let name = if self.named { TempFileName::Kept } else { TempFileName::Removed };

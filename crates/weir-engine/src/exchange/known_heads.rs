@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 
-use weir_http::h1::HeadLimits;
+use weir_http::h1::{HeadLimits, StoreTurns};
 use weir_http::{Method, Version};
 
 use super::{Exchange, Request};
@@ -21,10 +21,7 @@ pub(crate) struct KnownHeads(RefCell<Vec<HeadPlace>>);
 #[derive(Default)]
 struct HeadPlace {
     known: Option<Box<KnownHead>>,
-    /// So many other heads are let pass before one is stored, ...
-    passes: u8,
-    /// ... and after that one so many: a client that never repeats itself costs a copy only now and then.
-    patience: u8,
+    turns: StoreTurns,
 }
 
 /// A head and what was made of it.
@@ -54,7 +51,7 @@ pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
         Some(known) if input.starts_with(&known.bytes) && known.limits == *limits => {
             arena.push(&known.bytes);
             request.copy_from(&known.request);
-            (place.passes, place.patience) = (0, 0);
+            place.turns.recalled();
             true
         }
         _ => false,
@@ -78,13 +75,7 @@ fn keep_read(x: &Exchange) {
         places.resize_with(PLACES, HeadPlace::default);
     }
     let place = &mut places[place(x.connection.number)];
-    if place.passes > 0 {
-        place.passes -= 1;
-        return;
-    }
-    place.patience = (2 * place.patience + 1).min(PATIENCE);
-    place.passes = place.patience;
-    if is_plain(x) {
+    if place.turns.stores() && is_plain(x) {
         place.known.get_or_insert_default().set(x);
     }
 }
@@ -125,8 +116,6 @@ const PLACES: usize = 32;
 const LONGEST: usize = 2048;
 /// Fields of a head that is stored.
 const FIELDS: usize = 64;
-/// Of a client's heads that differ each time one in this many and one more is stored.
-const PATIENCE: u8 = 15;
 
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ mod log;
 mod request;
 mod response;
 mod scan;
+mod store_turns;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ pub use error::BadRequest;
 pub use fields::ConnectionTokens;
 pub use request::{AbsoluteTarget, KnownFieldSet, RequestHead};
 pub use response::{BadResponse, BodyLength, ResponseHead};
+pub use store_turns::StoreTurns;
 
 /// Bounds on a head, in bytes and lines; the defaults are nginx's (`large_client_header_buffers 4 8k`,
 /// `max_headers 1000`).

@@ -415,6 +415,8 @@ impl Module for Lua {
 
     const ALONE: bool = true;
 
+    const HOOKS: BuildHooks<LuaConf> = BuildHooks { prepare: Some(install::prepare), ..BuildHooks::NONE };
+
     fn nest(conf: &mut LuaConf, parent: &LuaConf, block: UnnamedBlock) {
         // The methods of a `limit_except` have no content handler but files, as in OpenResty.
         if block == UnnamedBlock::If {
@@ -476,8 +478,6 @@ impl Module for Lua {
     fn resolve(conf: &mut LuaConf, registry: &mut ConfRegistry) -> Result {
         conf.sockets.resolve(registry)
     }
-
-    const HOOKS: BuildHooks<LuaConf> = BuildHooks { prepare: Some(install::prepare), ..BuildHooks::NONE };
 
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) {
         install::install(conf, plan);

@@ -231,7 +231,7 @@ fn an_end_is_known_before_anybody_reads() {
     assert!(has_ended(-1));
 }
 
-/// What takes the place of the kernel's number where there is none distinguishes sockets, too, not their descriptors.
+/// What takes the place of the kernel's number where the kernel has no such number distinguishes sockets, too, not their descriptors.
 #[test]
 fn sockets_have_numbers_of_their_own() {
     let (one, other) = (std::net::UdpSocket::bind("127.0.0.1:0"), std::net::UdpSocket::bind("127.0.0.1:0"));

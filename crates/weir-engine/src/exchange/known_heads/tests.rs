@@ -2,21 +2,8 @@ use proptest::prelude::*;
 use weir_http::h1::HeadParse;
 
 use super::*;
-use crate::request_head::{self, ClientJudge, HeadFailure};
-use crate::testing;
-
-/// Requests that came without TLS.
-struct NoTls;
-
-impl ClientJudge for NoTls {
-    fn check(_: &mut Exchange) -> Result<(), u16> {
-        Ok(())
-    }
-
-    fn is_misdirected(_: &Exchange) -> bool {
-        false
-    }
-}
+use crate::request_head::{self, HeadFailure};
+use crate::testing::{self, NoTls};
 
 /// Reads the head that `input` begins with as a connection does, and says all that came of it.
 fn read(x: &mut Exchange, input: &[u8], recalls: bool) -> String {

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use weir_http::h1::ResponseHead;
+use weir_http::h1::{ResponseHead, StoreTurns};
 
 /// The last head of a location's responses that was stored.
 #[derive(Default)]
@@ -17,10 +17,7 @@ struct StoredHead {
     /// None at first.
     bytes: Vec<u8>,
     head: ResponseHead,
-    /// So many other heads are let pass before one is stored, ...
-    passes: u8,
-    /// ... and after that one so many: heads that all differ cost a copy only now and then.
-    patience: u8,
+    turns: StoreTurns,
 }
 
 impl KnownResponse {
@@ -32,19 +29,16 @@ impl KnownResponse {
             return false;
         }
         head.copy_from(&stored.head);
-        (stored.passes, stored.patience) = (0, 0);
+        stored.turns.recalled();
         true
     }
 
     /// Stores `head`, which `bytes` begin with and which is whole and good.
     pub(super) fn keep(&self, bytes: &[u8], head: &ResponseHead) {
         let stored = &mut *self.0.borrow_mut();
-        if stored.passes > 0 {
-            stored.passes -= 1;
+        if !stored.turns.stores() {
             return;
         }
-        stored.patience = (2 * stored.patience + 1).min(PATIENCE);
-        stored.passes = stored.patience;
         if let Some(bytes) = bytes.get(..head.len).filter(|bytes| bytes.len() <= LONGEST) {
             stored.bytes.clear();
             stored.bytes.extend_from_slice(bytes);
@@ -55,8 +49,6 @@ impl KnownResponse {
 
 /// Bytes of a head that is stored.
 const LONGEST: usize = 1024;
-/// Of heads that differ each time one in this many and one more is stored.
-const PATIENCE: u8 = 15;
 
 #[cfg(test)]
 mod tests {
