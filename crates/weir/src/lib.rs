@@ -20,6 +20,7 @@ pub mod comparison;
 mod embed;
 pub mod lsp;
 pub mod modules;
+pub mod reference;
 pub mod show;
 mod welcome;
 

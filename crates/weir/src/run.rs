@@ -160,9 +160,16 @@ pub(crate) fn open(
     open.reopen(configuration, workers).map_err(|error| {
         let mut lines = lines(error);
         lines.push("still could not bind()".to_owned());
+        if lines.iter().any(|line| line.contains("(98: ")) {
+            lines.push(IN_USE.to_owned());
+        }
         lines
     })
 }
+
+/// What to do about an address in use.
+const IN_USE: &str =
+    "another program listens there: \"ss -ltnp\" names it (\"weir -s reload\" speaks to a running server)";
 
 /// The lines of an error, each of which is logged as one.
 pub(crate) fn lines(StartError(error): StartError) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use weir_conf::RealFiles;
+use weir_engine::log::LogFile;
 use weir_rt::signal;
 
 use crate::cli::{CommandLine, SignalName};
@@ -27,7 +28,9 @@ pub(crate) fn send(line: &CommandLine, which: SignalName) -> ExitCode {
 fn sent(line: &CommandLine, which: SignalName) -> Result<(), Vec<String>> {
     let emerg = |lines: Vec<String>| lines.iter().map(|line| format!("[emerg] {line}")).collect::<Vec<_>>();
     // As in nginx a file that is wrong stops every signal, a reload above all.
-    let (configuration, _) = ConfLocation::of(line).load(&RealFiles).map_err(emerg)?;
+    // Its logs are the server's: here none is opened, so that none is made with this user as its owner.
+    let loaded = LogFile::discard_during(|| ConfLocation::of(line).load(&RealFiles));
+    let (configuration, _) = loaded.map_err(emerg)?;
     let path = configuration.main.pid(&configuration.prefix);
     let number = match which {
         SignalName::Stop => signal::SIGTERM,

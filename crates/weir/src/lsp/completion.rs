@@ -6,7 +6,7 @@ use weir_http::json::JsonWriter;
 use super::cursor::CursorLine;
 use super::parser_words::parser_words;
 use super::place::EditorRange;
-use super::reference;
+use crate::reference;
 
 /// Something that may be written.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ mod cursor;
 mod parser_words;
 mod place;
 mod questions;
-mod reference;
 mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};

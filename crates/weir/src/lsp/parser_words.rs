@@ -63,7 +63,7 @@ const BLOCKS: [(Contexts, &str, &str); 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lsp::reference;
+    use crate::reference;
 
     fn after(words: &str) -> Vec<String> {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();

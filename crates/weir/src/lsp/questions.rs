@@ -11,8 +11,8 @@ use super::analysis::{Analysis, Finding};
 use super::completion::markdown;
 use super::cursor::{CursorLine, outer_blocks, word_at};
 use super::place::{EditorRange, uri_of};
-use super::reference;
 use crate::check::is_lua_block;
+use crate::reference;
 
 /// A place in a file, with the configuration that the file belongs to.
 pub(super) struct AskedPlace<'a> {

@@ -9,19 +9,21 @@ use weir_conf::nearest;
 use weir_http::json::JsonWriter;
 use weir_see::commands::{CommandLine, CommandOption, TextStyle, filled};
 
-use super::{all_help, print};
+use super::{all_help, print, reference_help};
 use crate::version;
 
-/// `weir help [COMMAND]`
+/// `weir help [COMMAND|DIRECTIVE]`
 pub(super) fn run(asked: &CommandLine) -> Result<ExitCode, String> {
     asked.at_most(1)?;
     if asked.has("--json") {
         return print(&(json() + "\n"));
     }
     let Some(name) = asked.words.first() else { return print(&text(TextStyle::of_stdout())) };
-    match all_help().find(|command| command.name == *name) {
-        Some(command) => print(&command.text(TextStyle::of_stdout())),
-        None => Err(format!("\"{name}\" is no command; {}", meant(name))),
+    let style = TextStyle::of_stdout();
+    let command = all_help().find(|command| command.name == *name).map(|command| command.text(style));
+    match command.or_else(|| reference_help::text(name, style)) {
+        Some(text) => print(&text),
+        None => Err(format!("\"{name}\" is neither a command nor a directive; {}", named(name))),
     }
 }
 
@@ -47,6 +49,15 @@ fn meant(word: &str) -> String {
     }
 }
 
+/// What to do about a word that is neither a command nor a directive.
+fn named(word: &str) -> String {
+    let commands = nearest(word, all_help().map(|command| command.name));
+    match commands.or_else(|| reference_help::nearest_name(word)) {
+        Some(name) => format!("did you mean \"weir help {name}\"?"),
+        None => "\"weir help\" lists the commands".to_owned(),
+    }
+}
+
 /// Whether a file is a program in Lua by its name.
 pub(crate) fn is_lua(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "lua")
@@ -63,8 +74,14 @@ fn text(style: TextStyle) -> String {
         let name = format!("{} {}", option.name, option.value);
         out.push_str(&filled(&format!("  {:<14}: ", name.trim_end()), option.about));
     }
-    writeln!(out, "{}", style.heading("\nCommands (\"weir help COMMAND\" shows more):"))
-        .expect("writing to a String");
+    writeln!(
+        out,
+        "{}",
+        style.heading(
+            "\nCommands (\"weir help COMMAND\" shows more; of a directive, too):"
+        )
+    )
+    .expect("writing to a String");
     for command in all_help() {
         out.push_str(&filled(&format!("  weir {:<14} ", command.name), command.summary()));
     }

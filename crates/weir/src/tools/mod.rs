@@ -7,6 +7,7 @@ mod help;
 mod init;
 mod lsp;
 mod plan;
+mod reference_help;
 mod serve;
 
 use std::ffi::{OsStr, OsString};
@@ -243,12 +244,13 @@ static TOOLS: &[ToolCommand] = &[
     ToolCommand {
         help: CommandHelp::new(
             "help",
-            "[COMMAND]",
-            "Shows the help of the program or of a command.",
+            "[COMMAND|DIRECTIVE]",
+            "Shows the help of the program, a command or a directive.",
             &[CommandOption::new("--json", "", "JSON for programs: all commands with options and examples")],
             &[
                 CommandExample::new("weir help", "options and commands"),
                 CommandExample::new("weir help trace", "what weir trace takes"),
+                CommandExample::new("weir help listen", "syntax, default and meaning of a directive"),
             ],
         ),
         run: help::run,

@@ -154,6 +154,24 @@ fn help_is_plain_where_no_color_is_set() {
 }
 
 #[test]
+fn help_knows_directives() {
+    let (help, errors, status) = said(&["help", "client_max_body_size"]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    for part in [
+        "Syntax:   client_max_body_size ",
+        "Default:  client_max_body_size 1m;\n",
+        "\nContext:  http, server, location",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    let (help, ..) = said(&["help", "server"]);
+    assert_eq!(help.matches("Syntax:").count(), 2, "that of http and that of upstream: {help}");
+    let (_, errors, status) = said(&["help", "client_max_body_siz"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.ends_with("did you mean \"weir help client_max_body_size\"?\n"), "{errors}");
+}
+
+#[test]
 fn a_mistyped_word_gets_the_nearest_one_after_nginx_s_own_words() {
     for (words, expected) in [
         (
@@ -175,7 +193,7 @@ fn a_mistyped_word_gets_the_nearest_one_after_nginx_s_own_words() {
     let (_, errors, status) = said(&["help", "flam"]);
     assert_eq!(
         (errors.as_str(), status),
-        ("weir: \"flam\" is no command; did you mean \"weir flame\"?\n", Some(2))
+        ("weir: \"flam\" is neither a command nor a directive; did you mean \"weir help flame\"?\n", Some(2))
     );
     let (_, errors, _) = said(&["top", "--jsn"]);
     assert_eq!(errors, "weir: unknown option \"--jsn\"; did you mean \"--json\"?\n");

@@ -60,6 +60,20 @@ fn signals_without_a_server_are_refused_in_nginx_words() {
     );
 }
 
+/// As in nginx: only the server opens the logs that the configuration names.
+#[test]
+fn signals_make_no_logs() {
+    let directory = TempDir::new();
+    let conf = "pid nginx.pid; events { } http { access_log access.log; server { access_log deep/access.log;
+        error_log deep/error.log; } }";
+    let (ok, said) = run(&directory, conf, &["-s", "reload"]);
+    assert!(
+        !ok && said == "weir: [error] open() \"nginx.pid\" failed (2: No such file or directory)\n",
+        "{said}"
+    );
+    assert!(!directory.path().join("access.log").exists());
+}
+
 /// What tools parse of `-V`.
 #[test]
 fn the_version_has_nginx_form() {
@@ -90,6 +104,7 @@ fn a_daemon_serves_when_the_command_returns() {
     let (ok, said) = run(&directory, &conf, &[]);
     let wanted = format!("bind() to 127.0.0.1:{port} failed (98: Address already in use)");
     assert!(!ok && said.contains(&wanted) && said.contains("still could not bind()"), "{said}");
+    assert!(said.contains("\"ss -ltnp\" names it"), "{said}");
     assert_eq!(run(&directory, &conf, &["-s", "quit"]), (true, String::new()));
     wait_gone(master);
     wait_gone(child);

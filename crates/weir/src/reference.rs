@@ -1,4 +1,4 @@
-//! What the tables say of directives and variables, as an editor shows it.
+//! What the tables say of directives and variables, as editors and `weir help` show it.
 
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::absent::ABSENT_FEATURES;
@@ -9,15 +9,17 @@ use crate::comparison::NginxComparison;
 use crate::modules::MODULES;
 
 /// A row, with its module's name.
-#[derive(Clone, Copy)]
-pub(super) struct ReferenceRow {
+#[derive(Clone, Copy, Debug)]
+pub struct ReferenceRow {
+    /// The module's name.
     pub module: &'static str,
+    /// Syntax, default, contexts and description.
     pub row: DirectiveSignature,
 }
 
 /// A variable, with its module's name.
 #[derive(Clone, Copy)]
-pub(super) struct ReferenceVariable {
+pub(crate) struct ReferenceVariable {
     pub module: &'static str,
     pub name: &'static str,
     /// The name is a beginning of names: `http_`.
@@ -25,7 +27,7 @@ pub(super) struct ReferenceVariable {
 }
 
 /// All directives, `include` with them.
-pub(super) fn directives() -> impl Iterator<Item = ReferenceRow> {
+pub fn directives() -> impl Iterator<Item = ReferenceRow> {
     let of_builder = STRUCTURE.into_iter().map(|row| ReferenceRow { module: "structure", row });
     let of_modules = MODULES.iter().flat_map(|module| {
         module.directives().into_iter().map(|row| ReferenceRow { module: module.name, row })
@@ -34,13 +36,13 @@ pub(super) fn directives() -> impl Iterator<Item = ReferenceRow> {
 }
 
 /// The row of `name` for lines in `here`, or another of this name.
-pub(super) fn directive(name: &str, here: Contexts) -> Option<ReferenceRow> {
+pub(crate) fn directive(name: &str, here: Contexts) -> Option<ReferenceRow> {
     let rows: Vec<_> = directives().filter(|row| row.row.name == name).collect();
     rows.iter().find(|row| row.row.contexts.allows(here)).or(rows.first()).copied()
 }
 
 /// All variables of the tables.
-pub(super) fn variables() -> impl Iterator<Item = ReferenceVariable> {
+pub(crate) fn variables() -> impl Iterator<Item = ReferenceVariable> {
     MODULES.iter().flat_map(|module| {
         module.variables.iter().map(|variable| ReferenceVariable {
             module: module.name,
@@ -51,21 +53,26 @@ pub(super) fn variables() -> impl Iterator<Item = ReferenceVariable> {
 }
 
 /// The variable `name`, without `$`.
-pub(super) fn variable(name: &str) -> Option<ReferenceVariable> {
+pub(crate) fn variable(name: &str) -> Option<ReferenceVariable> {
     let exact = variables().find(|variable| !variable.is_prefix && variable.name == name);
     exact.or_else(|| variables().find(|variable| variable.is_prefix && name.starts_with(variable.name)))
 }
 
 impl ReferenceRow {
-    /// Syntax, default, contexts and description, in Markdown.
-    pub(super) fn text(&self) -> String {
-        let DirectiveSignature { syntax, default, contexts, doc, example, .. } = self.row;
+    /// Each form of the syntax with its end, in a line of its own.
+    #[must_use]
+    pub fn forms(&self) -> String {
         let ending = match self.row.args.kind {
             DirectiveEnd::Plain | DirectiveEnd::Flag => ";",
             DirectiveEnd::Block | DirectiveEnd::Raw => " { ... }",
         };
-        let forms: String = syntax.lines().map(|form| format!("{form}{ending}\n")).collect();
-        let mut out = format!("```nginx\n{forms}```\n{doc}\n");
+        self.row.syntax.lines().map(|form| format!("{form}{ending}\n")).collect()
+    }
+
+    /// Syntax, default, contexts and description, in Markdown.
+    pub(crate) fn text(&self) -> String {
+        let DirectiveSignature { default, contexts, doc, example, .. } = self.row;
+        let mut out = format!("```nginx\n{}```\n{doc}\n", self.forms());
         if !default.is_empty() {
             out.push_str(&format!("\n- Default: `{} {}`", self.row.name, default.replace('\n', "`, `")));
         }
@@ -83,12 +90,12 @@ impl ReferenceRow {
 
     /// Whether syntax or description name this value, or the parameter that it begins with, in capitals or not. nginx's
     /// parser takes some words that say nothing: the manual does not have them.
-    pub(super) fn mentions(&self, value: &str) -> bool {
+    pub(crate) fn mentions(&self, value: &str) -> bool {
         self.spelled(value).is_some()
     }
 
     /// As syntax or description write the value.
-    pub(super) fn spelled(&self, value: &str) -> Option<String> {
+    pub(crate) fn spelled(&self, value: &str) -> Option<String> {
         let (name, rest) = value.split_at(value.find('=').unwrap_or(value.len()));
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         [self.row.syntax, self.row.doc].iter().find_map(|text| {
@@ -101,7 +108,7 @@ impl ReferenceRow {
     }
 
     /// What an argument may be: the words of the syntax that are written as they are.
-    pub(super) fn values(&self) -> Vec<&'static str> {
+    pub(crate) fn values(&self) -> Vec<&'static str> {
         if self.row.args.kind == DirectiveEnd::Flag {
             return vec!["on", "off"];
         }
@@ -123,7 +130,8 @@ impl ReferenceRow {
 }
 
 /// What an unknown directive is, where that is known.
-pub(super) fn absent(name: &str) -> Option<String> {
+#[must_use]
+pub fn absent(name: &str) -> Option<String> {
     let feature = ABSENT_FEATURES.iter().find(|feature| feature.has_directive(name))?;
     Some(feature.hint())
 }
