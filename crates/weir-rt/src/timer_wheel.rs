@@ -46,6 +46,8 @@ pub(crate) struct TimerWheel {
     hand: u64,
     /// No slot before this tick is occupied; may be early (an entry was removed), never late.
     next_due: u64,
+    /// Deadlines and tokens of what is due, while a sweep gathers them; else empty.
+    due: Vec<(u64, u32)>,
 }
 
 impl TimerWheel {
@@ -60,6 +62,7 @@ impl TimerWheel {
             live: 0,
             hand: now_ms / TICK_MS,
             next_due: u64::MAX,
+            due: Vec::new(),
         }
     }
 
@@ -137,10 +140,11 @@ impl TimerWheel {
         self.live
     }
 
-    /// Fires everything due at `now_ms`, at most once per entry, earlier ticks first. Two compares when nothing
-    /// can be due. A `now_ms` before an earlier one is ignored.
+    /// Fires everything due at `now_ms`, at most once per entry: calls `fire` with deadline and token, earlier deadlines
+    /// first, equal ones in the order in which they were linked. Two compares when nothing can be due. A `now_ms`
+    /// before an earlier one is ignored.
     #[inline]
-    pub(crate) fn advance(&mut self, now_ms: u64, fire: impl FnMut(u32)) {
+    pub(crate) fn advance(&mut self, now_ms: u64, fire: impl FnMut(u64, u32)) {
         let target = now_ms / TICK_MS;
         if target < self.next_due {
             // Nothing is linked up to `target`, so the hand may jump; a fresh hand keeps short deadlines exact.
@@ -156,26 +160,43 @@ impl TimerWheel {
         (self.next_due != u64::MAX).then(|| self.next_due.saturating_mul(TICK_MS).saturating_sub(now_ms))
     }
 
-    fn sweep(&mut self, target: u64, now_ms: u64, mut fire: impl FnMut(u32)) {
+    fn sweep(&mut self, target: u64, now_ms: u64, mut fire: impl FnMut(u64, u32)) {
         loop {
             self.next_due = self.next_occupied();
             if self.next_due > target {
                 break;
             }
             self.hand = self.next_due;
-            let mut i = self.heads[slot_of(self.hand)];
-            while i != NONE {
-                let WheelEntry { deadline_ms, token, next, .. } = *self.entry(i);
-                self.unlink(i);
-                if deadline_ms <= now_ms {
-                    fire(token);
-                } else {
-                    self.link(i); // never into this slot again: `link` places it 1..SLOTS ticks ahead
-                }
-                i = next;
-            }
+            self.empty_slot(slot_of(self.hand), now_ms);
         }
         self.hand = self.hand.max(target);
+        // Slots come in the order of their ticks, yet hold four deadlines each, and later ones that were only touched.
+        self.due.sort_by_key(|(deadline_ms, _)| *deadline_ms);
+        self.due.drain(..).for_each(|(deadline_ms, token)| fire(deadline_ms, token));
+    }
+
+    /// Gathers what is due of a slot, the first that was linked first; the rest is linked elsewhere.
+    fn empty_slot(&mut self, slot: usize, now_ms: u64) {
+        let mut i = self.last_of(slot);
+        while i != NONE {
+            let WheelEntry { deadline_ms, token, prev, .. } = *self.entry(i);
+            self.unlink(i);
+            if deadline_ms <= now_ms {
+                self.due.push((deadline_ms, token));
+            } else {
+                self.link(i); // never into this slot again: `link` places it 1..SLOTS ticks ahead
+            }
+            i = prev;
+        }
+    }
+
+    /// The entry of a slot that was linked first: new ones are put before the others.
+    fn last_of(&self, slot: usize) -> u32 {
+        let (mut last, mut i) = (NONE, self.heads[slot]);
+        while i != NONE {
+            (last, i) = (i, self.entry(i).next);
+        }
+        last
     }
 
     fn replace(&mut self, i: u32, deadline_ms: u64) {
@@ -275,8 +296,30 @@ mod tests {
 
     fn fired(wheel: &mut TimerWheel, now_ms: u64) -> Vec<u32> {
         let mut tokens = Vec::new();
-        wheel.advance(now_ms, |token| tokens.push(token));
+        wheel.advance(now_ms, |_, token| tokens.push(token));
         tokens
+    }
+
+    #[test]
+    fn a_late_advance_fires_earlier_deadlines_first_and_equal_ones_as_linked() {
+        let mut wheel = TimerWheel::new(1000);
+        for (token, delay) in [5, 1, 3, 0, 3, 900, 2, 20_000, 1, 900].into_iter().enumerate() {
+            wheel.add(1000 + delay, token as u32);
+        }
+        // Stays in the slot of 1008 though it is due at 1700.
+        let touched = wheel.add(1007, 10);
+        wheel.touch(touched, 1700);
+        assert_eq!(fired(&mut wheel, 2000), [3, 1, 8, 6, 2, 4, 0, 10, 5, 9]);
+        assert_eq!(fired(&mut wheel, 22_000), [7]);
+    }
+
+    #[test]
+    fn equal_deadlines_beyond_the_horizon_fire_as_linked() {
+        let mut wheel = TimerWheel::new(0);
+        (0..5).for_each(|token| _ = wheel.add(40_000, token));
+        assert!(fired(&mut wheel, 17_000).is_empty());
+        assert!(fired(&mut wheel, 34_000).is_empty());
+        assert_eq!(fired(&mut wheel, 40_000), [0, 1, 2, 3, 4]);
     }
 
     #[test]

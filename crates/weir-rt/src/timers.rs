@@ -16,27 +16,21 @@ pub(crate) struct WorkerTimers(pub(crate) LoopLocal<TimerTable>);
 pub(crate) struct TimerTable {
     pub(crate) wheel: TimerWheel,
     pub(crate) waiters: Vec<Option<Waker>>,
-    fired: Vec<u32>,
 }
 
 impl WorkerTimers {
     pub(crate) fn new(now_ms: u64) -> WorkerTimers {
-        WorkerTimers(LoopLocal::new(TimerTable {
-            wheel: TimerWheel::new(now_ms),
-            waiters: Vec::new(),
-            fired: Vec::new(),
-        }))
+        WorkerTimers(LoopLocal::new(TimerTable { wheel: TimerWheel::new(now_ms), waiters: Vec::new() }))
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes those whose time has come, in the order of their deadlines.
     pub(crate) fn advance(&self, now_ms: u64, sched: &RunQueue, stats: &LoopStats) {
         self.0.with(|t| {
-            let TimerTable { wheel, waiters, fired } = t;
-            wheel.advance(now_ms, |i| fired.push(i));
-            for i in fired.drain(..) {
-                stats.timers_late_max_ms.max(now_ms.saturating_sub(wheel.deadline(i)));
+            let TimerTable { wheel, waiters } = t;
+            wheel.advance(now_ms, |deadline_ms, i| {
+                stats.timers_late_max_ms.max(now_ms.saturating_sub(deadline_ms));
                 sched.notify(&mut waiters[i as usize]);
-            }
+            });
         });
     }
 

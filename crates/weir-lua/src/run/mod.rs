@@ -8,6 +8,7 @@ pub(crate) mod lend;
 pub(crate) mod log_notes;
 pub(crate) mod op;
 pub(crate) mod run_lists;
+pub(crate) mod schedule;
 pub(crate) mod script_run;
 pub(crate) mod settings;
 pub(crate) mod sleepers;

@@ -193,7 +193,9 @@ impl ScriptRun {
             }
             Some(ThreadOp::Threads(list)) => ThreadWait::Threads(list),
             Some(ThreadOp::Wait(wait)) => ThreadWait::Wait(wait),
-            Some(ThreadOp::Sleep(ms, reported)) => ThreadWait::Sleep(self.sleepers.add(at, ms), reported),
+            Some(ThreadOp::Sleep(ms, reported)) => {
+                ThreadWait::Sleep(self.sleepers.add(&self.vm, at, ms), reported)
+            }
             Some(ThreadOp::Body) => ThreadWait::Body,
             Some(ThreadOp::Append(piece, limit)) => ThreadWait::Append(piece, limit),
             Some(ThreadOp::Pieces(ms, pieces)) => ThreadWait::pieces(ms, pieces),

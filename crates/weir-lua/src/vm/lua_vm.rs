@@ -76,7 +76,7 @@ pub(crate) trait VmPart: Default + 'static {
 }
 
 /// How many kinds of parts there are.
-const PARTS: usize = 4;
+const PARTS: usize = 5;
 
 /// What the storeys above make of a VM, which this one cannot name.
 #[derive(Clone, Copy)]

@@ -68,6 +68,39 @@ both_drivers! {
         });
     }
 
+    fn what_a_busy_script_made_late_goes_on_in_the_order_of_its_deadlines(driver) {
+        let server = serve(driver, "", &content("/late", "
+            local passed = {}
+            local function now() ngx.update_time() return ngx.now() * 1000 end
+            -- Deadlines are known to what the calls take: on a busy machine that may be long.
+            local function timer(ms)
+                local self = { name = 'timer ' .. ms, from = now() + ms }
+                ngx.timer.at(ms / 1000, function() passed[#passed + 1] = self end)
+                self.to = now() + ms
+            end
+            local function sleeper(ms)
+                local self = { name = 'sleeper ' .. ms, from = now() + ms }
+                ngx.thread.spawn(function() ngx.sleep(ms / 1000) passed[#passed + 1] = self end)
+                self.to = now() + ms
+            end
+            timer(50) sleeper(40) timer(10) sleeper(60) timer(30) sleeper(20) timer(0) timer(70)
+            local till = now() + 100
+            repeat until now() > till
+            repeat ngx.sleep(0.001) until #passed == 8
+            local wrong = {}
+            for later = 2, #passed do
+                for earlier = 1, later - 1 do
+                    if passed[later].to + 2 < passed[earlier].from then
+                        wrong[#wrong + 1] = passed[earlier].name .. ' before ' .. passed[later].name
+                    end
+                end
+            end
+            ngx.print(table.concat(wrong, ', '))"));
+        for _ in 0..3 {
+            assert_eq!(server.client().get("/late").text(), "");
+        }
+    }
+
     fn what_timers_log_names_them_and_the_client(driver) {
         let server = serve(driver,
             "init_worker_by_lua_block { ngx.timer.at(0, function() ngx.log(ngx.WARN, 'of nobody') end) }",

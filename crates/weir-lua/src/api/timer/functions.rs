@@ -5,11 +5,11 @@ use std::rc::Rc;
 use weir_engine::Exchange;
 use weir_engine::exchange::RunOrigin;
 
-use crate::api::timer::PendingTimer;
 use crate::api::timer::VmTimers;
 use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
+use crate::run::schedule::{PendingTimer, VmSchedule};
 use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
@@ -18,7 +18,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("timer.at", 0, |l| begin(l, TimerKind::At)),
     function("timer.every", 0, |l| begin(l, TimerKind::Every)),
     function("timer.pending_count", 0, |l| {
-        l.push_number(lend::vm(|vm| vm.part::<VmTimers>().pending()) as f64);
+        l.push_number(lend::vm(|vm| vm.part::<VmSchedule>().pending_timers()) as f64);
         Ok(CallDone::Results(1))
     }),
     function("timer.running_count", 0, |l| {
@@ -61,7 +61,7 @@ fn begin(l: LuaState, kind: TimerKind) -> CallOutcome {
     if delay > 0 && vm.is_leaving() {
         return fail(l, "process exiting");
     }
-    if vm.part::<VmTimers>().pending() >= vm.main_conf.pending_timers() {
+    if vm.part::<VmSchedule>().pending_timers() >= vm.main_conf.pending_timers() {
         traps::count("lua_max_pending_timers", &l.place(1));
         return fail(l, "too many pending timers");
     }

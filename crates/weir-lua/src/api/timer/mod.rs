@@ -1,23 +1,20 @@
 //! `ngx.timer`: functions that run by themselves, later, with no request.
 //!
-//! What is pending costs an entry of a sorted map and its arguments on Lua's side: no coroutine, no task and no timer of
-//! the runtime, of which one task per VM has one, set to the first of all. A timer that runs is a task with an
-//! [exchange of no request](weir_engine::exchange::StandaloneRun).
+//! What is pending costs an entry of a sorted map ([`VmSchedule`]) and its arguments on Lua's side: no coroutine, no task
+//! and no timer of the runtime, of which one task per VM has one, set to the first of all. A timer that runs is a task
+//! with an [exchange of no request](weir_engine::exchange::StandaloneRun).
 
 pub(crate) mod functions;
 pub(crate) mod report;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
-use weir_engine::exchange::RunOrigin;
 use weir_engine::log::{self, LogLevel};
-use weir_rt::notify::{Notify, either};
 
 use crate::run::drive::drive_alone;
+use crate::run::schedule::{PendingTimer, VmSchedule};
 use crate::run::script_run::ScriptRun;
 use crate::vm::lua_vm::{LuaVm, VmPart};
 use crate::vm::phase::ScriptPhase;
@@ -27,19 +24,12 @@ use report::ActiveTimer;
 
 pub(crate) use functions::TABLE;
 
-/// The timers of a VM.
+/// The timers of a VM that run.
 #[derive(Default)]
 pub(crate) struct VmTimers {
-    /// By when they are due, in milliseconds of the worker's clock, and in the order of their making.
-    pending: RefCell<BTreeMap<(u64, u64), PendingTimer>>,
-    made: Cell<u64>,
     /// Those that run, in the order in which they began.
     running: RefCell<BTreeMap<u64, ActiveTimer>>,
     ran: Cell<u64>,
-    /// One is due before those there were, or none is left.
-    changed: Notify,
-    /// The task that waits for the first one is there.
-    awaited: Cell<bool>,
     /// The configuration notifies it when it is replaced.
     reported: Cell<bool>,
 }
@@ -48,49 +38,10 @@ impl VmPart for VmTimers {
     const PLACE: usize = 0;
 }
 
-/// A timer that waits for its time.
-struct PendingTimer {
-    /// The function, or a table of it and its arguments.
-    anchor: i32,
-    args: i32,
-    /// Milliseconds until it is due again (`ngx.timer.every`).
-    every: Option<u64>,
-    /// Where it was made; `None`: before there were requests.
-    origin: Option<Rc<RunOrigin>>,
-}
-
 impl VmTimers {
-    /// How many wait.
-    pub(crate) fn pending(&self) -> usize {
-        self.pending.borrow().len()
-    }
-
     /// How many run.
     pub(crate) fn running(&self) -> usize {
         self.running.borrow().len()
-    }
-
-    fn add(&self, delay: u64, timer: PendingTimer) {
-        // The loop's clock may lag; by it what is due at once is due in this turn, perhaps the worker's last one.
-        let now = if delay == 0 { weir_rt::now_ms() } else { weir_rt::clock::monotonic_ms() };
-        let (due, made) = (now + delay, self.made.get());
-        self.made.set(made + 1);
-        let mut pending = self.pending.borrow_mut();
-        let first = pending.first_key_value().is_none_or(|((first, _), _)| due < *first);
-        pending.insert((due, made), timer);
-        if first {
-            self.changed.notify();
-        }
-    }
-
-    /// The first timer that is due at `now`; else when that will be.
-    fn take_due(&self, now: u64) -> Result<PendingTimer, Option<u64>> {
-        let mut pending = self.pending.borrow_mut();
-        let Some(first) = pending.first_entry() else { return Err(None) };
-        match first.key().0 {
-            due if due <= now => Ok(first.remove()),
-            due => Err(Some(due)),
-        }
     }
 }
 
@@ -107,13 +58,10 @@ impl LuaVm {
     /// Adds a timer; the function, or the table, is anchored.
     fn begin_timer(&self, delay: u64, timer: PendingTimer) {
         let vm = self.shared();
-        self.part::<VmTimers>().add(delay, timer);
+        self.part::<VmSchedule>().add_timer(&vm, delay, timer, |vm, timer| vm.fire(timer, TimerFiring::Due));
         if let (false, Some(link)) = (self.part::<VmTimers>().reported.replace(true), self.home.upgrade()) {
             let leaving = LeavingVm(Rc::downgrade(&vm));
             link.on_leave(move || leaving.fire());
-        }
-        if !self.part::<VmTimers>().awaited.replace(true) {
-            weir_rt::spawn(await_timers(vm));
         }
     }
 
@@ -164,29 +112,13 @@ impl LuaVm {
     }
 }
 
-/// Waits for the first timer again and again, until none is left.
-async fn await_timers(vm: Rc<LuaVm>) {
-    let timers = &vm.part::<VmTimers>();
-    loop {
-        match timers.take_due(weir_rt::now_ms()) {
-            Ok(timer) => vm.fire(timer, TimerFiring::Due),
-            Err(None) => break,
-            Err(Some(due)) => {
-                let left = Duration::from_millis(due.saturating_sub(weir_rt::now_ms()));
-                either(timers.changed.notified(), pin!(weir_rt::sleep(left))).await;
-            }
-        }
-    }
-    timers.awaited.set(false);
-}
-
 /// Fires what is pending when the configuration leaves; when it goes without that, what is pending does, too.
 struct LeavingVm(std::rc::Weak<LuaVm>);
 
 impl LeavingVm {
     fn fire(self) {
         let Some(vm) = self.0.upgrade() else { return };
-        for (_, timer) in vm.part::<VmTimers>().pending.take() {
+        for timer in vm.part::<VmSchedule>().take_timers() {
             vm.fire(timer, TimerFiring::Premature);
         }
     }
@@ -195,10 +127,9 @@ impl LeavingVm {
 impl Drop for LeavingVm {
     fn drop(&mut self) {
         if let Some(vm) = self.0.upgrade() {
-            for (_, timer) in vm.part::<VmTimers>().pending.take() {
+            for timer in vm.part::<VmSchedule>().take_timers() {
                 vm.main().release(timer.anchor);
             }
-            vm.part::<VmTimers>().changed.notify();
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::timer::{PendingTimer, VmTimers};
+use crate::api::timer::VmTimers;
+use crate::run::schedule::{PendingTimer, VmSchedule};
 use crate::vm::lua_vm::LuaVm;
 
 /// Timers of one function and kind that all wait, or all run.
@@ -47,13 +48,15 @@ impl LuaVm {
         let reported =
             |(place, every)| TimerFigures { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
         let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
-        for ((due, _), timer) in &*self.part::<VmTimers>().pending.borrow() {
-            let of = (self.place_of_timer(timer), timer.every.is_some());
-            let one = waiting.entry(of.clone()).or_insert_with(|| reported(of));
-            one.count += 1;
-            // They come in the order in which they are due.
-            one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
-        }
+        self.part::<VmSchedule>().with_timers(|timers| {
+            for ((due, _), timer) in timers {
+                let of = (self.place_of_timer(timer), timer.every.is_some());
+                let one = waiting.entry(of.clone()).or_insert_with(|| reported(of));
+                one.count += 1;
+                // They come in the order in which they are due.
+                one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
+            }
+        });
         for timer in self.part::<VmTimers>().running.borrow().values() {
             let of = (timer.place.clone(), timer.every);
             let one = active.entry(of.clone()).or_insert_with(|| reported(of));
