@@ -216,6 +216,35 @@ fn noise_grows_by_little_and_what_repeats_shrinks_by_much() {
     }
 }
 
+/// 60 KB of lines of markup: a tag around three of 600 words, by a generator.
+fn markup() -> String {
+    let mut state = 7_u64;
+    let mut draw = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let words: Vec<String> =
+        (0..600).map(|_| (0..3 + draw(6)).map(|_| char::from(b'a' + draw(26) as u8)).collect()).collect();
+    let mut text = String::new();
+    while text.len() < 60_000 {
+        let tag = ["p", "li", "td", "a href=", "code", "span"][draw(6) as usize];
+        let [one, two, three] = [(); 3].map(|()| &words[draw(600) as usize]);
+        text.push_str(&format!("<{tag}>{one} {two}, {three}</{tag}>\n"));
+    }
+    text
+}
+
+#[test]
+fn the_fastest_level_packs_text_as_tightly_as_zlibs() {
+    let text = markup();
+    assert_eq!(text.len(), 60_026, "the text that zlib was given");
+    let packed = whole(DeflateSettings { level: 1, window: 15, memory: 7 }, text.as_bytes());
+    assert!(inflate(&packed) == text.as_bytes());
+    // zlib 1.2.13 at level 1, with a window of 2^15 bytes and memLevel 8.
+    const ZLIB: usize = 22_210;
+    assert!(packed.len() * 100 <= ZLIB * 103, "{} bytes", packed.len());
+}
+
 #[test]
 fn codes_stay_within_fifteen_bits() {
     // Counts as Fibonacci's numbers make the deepest of all codes.
