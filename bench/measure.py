@@ -44,7 +44,7 @@ class Server:
             except OSError:
                 time.sleep(0.01)
         said = (self.folder / "output.log").read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"{self.peer.name} does not start: {said}")
+        raise SystemExit(f"{self.peer.name} does not start: {said}")
 
     def cpu_seconds(self):
         """User and system time of all its threads and children so far."""
@@ -156,9 +156,9 @@ class H2load:
     def __init__(self, binary):
         self.binary = binary
 
-    def run(self, port, path, connections, depth, seconds, cores):
+    def run(self, port, path, connections, depth, seconds, cores, more=()):
         said = client(
-            [self.binary, "--h1", "-t1", f"-c{connections}", f"-m{depth}", f"-D{max(1, int(seconds))}",
+            [self.binary, "--h1", "-t1", f"-c{connections}", f"-m{depth}", f"-D{max(1, int(seconds))}", *more,
              f"http://127.0.0.1:{port}{path}"], cores)
         found = re.search(r"requests: \d+ total, \d+ started, \d+ done, (\d+) succeeded, (\d+) failed", said)
         took = re.search(r"finished in ([\d.]+)s", said)

@@ -8,8 +8,10 @@ import dataclasses
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = {"/6b.txt": 6, "/10k.txt": 10 * 1024, "/1m.bin": 1024 * 1024}
@@ -87,6 +89,55 @@ PEERS = [
     Peer("floor-uring", "floor", "io_uring"),
     Peer("floor-epoll", "floor", "epoll"),
 ]
+
+
+NEEDED = {
+    "nginx": ("-v", r"nginx/([\d.]+)", "1.19.5", "-e on its command line"),
+    "haproxy": ("-v", r"version ([\d.]+)", "2.2", "`http-request return`"),
+}
+"""What prints a program's version, the version in it, the first that takes the configurations here, and what in them needs it."""
+NEEDED_BY = {"h2": {"nginx": ("1.25.1", "`http2 on`")}, "lua": {"haproxy": ("2.4", "`lua-load-per-thread`")}}
+"""The same of words of a contender's variant."""
+
+
+LEFT_OUT = set()
+"""What was said about contenders: once is enough."""
+
+
+def version(program, binary):
+    """The program's version; None where it prints none."""
+    option, pattern, *_ = NEEDED[program]
+    said = subprocess.run([binary, option], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False).stdout
+    found = re.search(pattern, said)
+    return found and found[1].strip(".")
+
+
+def lacks(peer, binary):
+    """Why the program can't be this contender; None: it can."""
+    if peer.program not in NEEDED:
+        return None
+    has = version(peer.program, binary)
+    if not has:
+        return f"{binary} does not print its version"
+    number = lambda text: tuple(map(int, text.split(".")))
+    wanted = [NEEDED[peer.program][2:], *(NEEDED_BY.get(word, {}).get(peer.program) for word in peer.variant.split())]
+    for least, what in filter(None, wanted):
+        if number(has) < number(least):
+            return f"{binary} is {peer.program} {has}, {what} needs {least}"
+    return None
+
+
+def find_peer(peer):
+    """The contender's program; None, with a line that says why, where there is none that can be it."""
+    binary = find(peer.program)
+    why = lacks(peer, binary) if binary else f"{peer.program} not found: WEIR_BENCH_{peer.program.upper()}, or in PATH"
+    if not why:
+        return binary
+    if (peer.name, why) not in LEFT_OUT:
+        LEFT_OUT.add((peer.name, why))
+        print(f"left out: {peer.name} ({why})", file=sys.stderr, flush=True)
+    return None
 
 
 def find(program):

@@ -74,14 +74,8 @@ fn text(style: TextStyle) -> String {
         let name = format!("{} {}", option.name, option.value);
         out.push_str(&filled(&format!("  {:<14}: ", name.trim_end()), option.about));
     }
-    writeln!(
-        out,
-        "{}",
-        style.heading(
-            "\nCommands (\"weir help COMMAND\" shows more; of a directive, too):"
-        )
-    )
-    .expect("writing to a String");
+    writeln!(out, "{}", style.heading("\nCommands (\"weir help COMMAND\" shows more; of a directive, too):"))
+        .expect("writing to a String");
     for command in all_help() {
         out.push_str(&filled(&format!("  weir {:<14} ", command.name), command.summary()));
     }
