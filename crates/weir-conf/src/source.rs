@@ -3,14 +3,17 @@
 //! Every [`Word`] carries a [`Span`] of twelve bytes; line and column are counted only when an error asks for
 //! them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The files read so far, in the order of their first reading: what `nginx -T` prints.
 #[derive(Clone, Debug, Default)]
 pub struct ConfSource {
     files: Vec<SourceFile>,
+    /// The files by path, without the text of `-g`: a directory of sites has thousands.
+    by_path: HashMap<PathBuf, FileId>,
 }
 
 impl ConfSource {
@@ -29,7 +32,7 @@ impl ConfSource {
         let file = self.file(span.file)?;
         let before = file.text.get(..span.start as usize)?;
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let line = file.lines_before(before.len()) + 1;
         let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
         Some(SourcePlace { path: &file.path, line: line as u32, column: column as u32 })
     }
@@ -51,8 +54,7 @@ impl ConfSource {
 
     /// The id of a file read before, so that a file included ten times is held and dumped once.
     pub(crate) fn find(&self, path: &Path) -> Option<FileId> {
-        let same = |file: &SourceFile| !file.parameter && file.path == path;
-        self.files.iter().position(same).map(|i| FileId(i as u16))
+        self.by_path.get(path).copied()
     }
 
     /// Adds a file; `None` when 65,536 are there already.
@@ -67,7 +69,10 @@ impl ConfSource {
 
     fn add(&mut self, path: PathBuf, text: Vec<u8>, parameter: bool) -> Option<FileId> {
         let id = u16::try_from(self.files.len()).ok()?;
-        self.files.push(SourceFile { path, text: text.into(), parameter });
+        if !parameter {
+            self.by_path.entry(path.clone()).or_insert(FileId(id));
+        }
+        self.files.push(SourceFile { path, text: text.into(), parameter, lines: OnceLock::new() });
         Some(FileId(id))
     }
 }
@@ -81,7 +86,33 @@ pub struct SourceFile {
     pub text: Arc<[u8]>,
     /// Whether this is the text of the option `-g`, not a file.
     pub parameter: bool,
+    /// Newlines before each [`STRIDE`] bytes, counted when a place is asked for the first time: thousands of warnings
+    /// about a large file must not count its lines each.
+    lines: OnceLock<Box<[u32]>>,
 }
+
+impl SourceFile {
+    /// Newlines in the first `end` bytes.
+    fn lines_before(&self, end: usize) -> usize {
+        let before = self.lines.get_or_init(|| {
+            let counts = self.text.chunks(STRIDE).scan(0, |lines, chunk| {
+                let before = *lines;
+                *lines += newlines(chunk) as u32;
+                Some(before)
+            });
+            counts.collect()
+        });
+        let stride = (end / STRIDE).min(before.len().saturating_sub(1));
+        before.get(stride).map_or(0, |&lines| lines as usize) + newlines(&self.text[stride * STRIDE..end])
+    }
+}
+
+fn newlines(text: &[u8]) -> usize {
+    text.iter().filter(|&&b| b == b'\n').count()
+}
+
+/// Bytes from one counted place of a text to the next: the index of a file of 40 MB takes 40 KB.
+const STRIDE: usize = 4096;
 
 /// A file of one [`ConfSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -217,6 +248,19 @@ mod tests {
         assert_eq!(place(9), Some((3, 1)), "the end of the file is nginx's last line plus one");
         assert_eq!(place(10), None);
         assert_eq!(ConfSource::default().place(Span::new(id, 0, 0)), None);
+    }
+
+    #[test]
+    fn lines_of_a_large_text_are_those_counted_from_its_beginning() {
+        let text: String = (0..3000).map(|i| "x".repeat(i % 7) + "\n").collect();
+        for text in [text.clone(), text[..STRIDE].to_owned(), text[..2 * STRIDE - 1].to_owned()] {
+            let mut source = ConfSource::default();
+            let id = source.add("/a".into(), text.clone().into(), false).unwrap();
+            for start in (0..=text.len()).filter(|start| start % 61 < 2 || start % STRIDE < 2) {
+                let line = source.place(Span::new(id, start, start)).map(|place| place.line as usize);
+                assert_eq!(line, Some(newlines(&text.as_bytes()[..start]) + 1), "{start} of {}", text.len());
+            }
+        }
     }
 
     #[test]

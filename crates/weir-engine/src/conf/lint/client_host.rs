@@ -65,18 +65,15 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether the client sets the variable, itself or by way of a `set`. What a `map` or `geo` makes is not: it was chosen.
 fn is_clients(scope: &LintScope<'_>, name: &str) -> bool {
-    let direct = |name: &str| {
-        CLIENTS.contains(&name)
-            || ["http_", "arg_", "cookie_"].iter().any(|kind| name.starts_with(kind))
-            || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let by_set = |scope: &LintScope<'_>| {
-        scope.all("set").any(|line| match &line.args[..] {
-            [to, value] => to.str().strip_prefix('$') == Some(name) && variables(value.str()).any(direct),
-            _ => false,
-        })
-    };
-    direct(name) || scope.outwards().any(by_set)
+    let by_set = |scope: &LintScope<'_>| scope.sets_from_client(name, |value| variables(value).any(is_sent));
+    is_sent(name) || scope.outwards().any(by_set)
+}
+
+/// Whether the variable is a part of what the client sends.
+fn is_sent(name: &str) -> bool {
+    CLIENTS.contains(&name)
+        || ["http_", "arg_", "cookie_"].iter().any(|kind| name.starts_with(kind))
+        || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 const CLIENTS: [&str; 3] = ["host", "args", "query_string"];

@@ -2,6 +2,8 @@
 //! in force in it, and of several that are true only the last one's settings are. Safe are those that only set
 //! variables or end the request by `return` or `rewrite`.
 
+use std::cell::LazyCell;
+
 use weir_conf::{DirectiveLine, Error};
 
 use super::scope::LintScope;
@@ -11,11 +13,12 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
         return;
     }
     let setting: Vec<&DirectiveLine> = scope.all("if").filter(|line| settings(line).is_some()).collect();
+    let content = LazyCell::new(|| scope.lines.iter().find(makes_content).map(|line| line.name.str()));
     for (at, line) in setting.iter().enumerate() {
         let what = settings(line).map_or("", |line| line.name.str());
         let message = if scope.has("try_files") {
             format!("\"try_files\" is not in force inside of this \"if\", which has \"{what}\"")
-        } else if let Some(content) = content_beside(scope, line) {
+        } else if let Some(content) = has_content(line).then(|| *content).flatten() {
             format!(
                 "\"{what}\" in this \"if\" and \"{content}\" in its location both answer: the \"if\" wins whole"
             )
@@ -32,12 +35,13 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-/// What makes the content of the location, when `line` has something else that does.
-fn content_beside<'t>(scope: &LintScope<'t>, line: &DirectiveLine) -> Option<&'t str> {
-    let block = line.block.as_ref()?;
-    let is_content = |line: &&DirectiveLine| CONTENT.contains(&line.name.str());
-    block.lines.iter().find(is_content)?;
-    scope.lines.iter().find(is_content).map(|line| line.name.str())
+/// Whether something inside the `if` makes content.
+fn has_content(line: &DirectiveLine) -> bool {
+    line.block.as_ref().is_some_and(|block| block.lines.iter().any(|line| makes_content(&line)))
+}
+
+fn makes_content(line: &&DirectiveLine) -> bool {
+    CONTENT.contains(&line.name.str())
 }
 
 /// The first line inside that is a setting, unless the block ends the request anyway.

@@ -1,7 +1,7 @@
 //! Names of servers that are looked up once, when the configuration is read: a server that moves is not found again
 //! before the next reload, whatever `resolver` says.
 
-use weir_conf::{DirectiveLine, Error, Word};
+use weir_conf::{Error, Word};
 
 use super::scope::LintScope;
 
@@ -32,9 +32,7 @@ fn once(scope: &LintScope<'_>, word: &Word) -> Option<Error> {
 
 /// Whether an `upstream` has this name.
 fn is_upstream(scope: &LintScope<'_>, name: &str) -> bool {
-    let named =
-        |line: &DirectiveLine| line.args.first().is_some_and(|word| word.str().eq_ignore_ascii_case(name));
-    scope.outwards().any(|scope| scope.all("upstream").any(named))
+    scope.outwards().any(|scope| scope.has_upstream(name))
 }
 
 /// What a `*_pass` goes to: without scheme and path.
