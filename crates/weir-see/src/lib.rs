@@ -18,6 +18,7 @@ pub mod formats;
 mod gzip;
 mod http;
 mod interrupted;
+mod location_series;
 mod metrics;
 pub mod raw_stacks;
 pub mod remains;

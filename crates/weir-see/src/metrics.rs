@@ -1,15 +1,18 @@
 //! `/metrics`: everything that is counted, for Prometheus: its text format 0.0.4, or OpenMetrics 1.0 with exemplars that
 //! name a retained request.
 
+mod dealing;
+
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use weir_engine::figures::{self, MetricKind};
-use weir_engine::worker::{DealingCounters, WorkerCounter};
 use weir_server::housekeeping;
 use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, StatusCounts};
 
+use crate::location_series::SeriesRow;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
+use dealing::{DEALING, DealtCounts};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +57,15 @@ pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> Stri
         ExpositionFormat::Classic => HashMap::new(),
     };
     let mut out = MetricsWriter { text: String::new(), exposition };
-    sites(&mut out, &source.totals(), &exemplars);
+    sites(&mut out, &rows(source), &exemplars);
     workers(&mut out, source);
     blocked(&mut out);
     process(&mut out, source);
+    out.gauge(
+        "weir_metrics_locations_folded",
+        "Locations that are counted together, as the location \"other\".",
+        [(String::new(), source.location_series().folded() as u64)].into_iter(),
+    );
     modules(&mut out);
     if exposition == ExpositionFormat::Open {
         out.text.push_str("# EOF\n");
@@ -82,23 +90,24 @@ fn exemplars(source: &ServerSource) -> HashMap<Site, Vec<BucketExemplar>> {
     all
 }
 
-fn sites(
-    out: &mut MetricsWriter,
-    totals: &[(Site, SiteTotals)],
-    exemplars: &HashMap<Site, Vec<BucketExemplar>>,
-) {
+/// What is counted of all sites, by locations as far as `metrics_locations` has places.
+fn rows(source: &ServerSource) -> Vec<SeriesRow> {
     let table = SiteTable::global();
-    let known: Vec<(Site, SiteInfo, &SiteTotals)> =
-        totals.iter().map(|(site, totals)| (*site, table.info(*site), totals)).collect();
-    let routes: Vec<RouteRow<'_>> = known
+    let sites = source.totals().into_iter().map(|(site, totals)| (site, table.info(site), totals)).collect();
+    let most = source.configuration().trace().metrics_locations();
+    source.location_series().rows(sites, most)
+}
+
+fn sites(out: &mut MetricsWriter, rows: &[SeriesRow], exemplars: &HashMap<Site, Vec<BucketExemplar>>) {
+    let routes: Vec<RouteRow<'_>> = rows
         .iter()
-        .filter(|(_, info, _)| info.kind == SiteKind::Request)
-        .map(|(site, info, totals)| (format!("location=\"{}\"", escape(&info.location)), *site, *totals))
+        .filter(|row| row.info.kind == SiteKind::Request)
+        .map(|row| (format!("location=\"{}\"", escape(&row.info.location)), &row.sites[..], &row.totals))
         .collect();
-    let inner: Vec<InnerRow<'_>> = known
+    let inner: Vec<InnerRow<'_>> = rows
         .iter()
-        .filter(|(_, info, _)| info.kind != SiteKind::Request)
-        .map(|(_, info, totals)| (labels(info), *totals))
+        .filter(|row| row.info.kind != SiteKind::Request)
+        .map(|row| (labels(&row.info), &row.totals))
         .collect();
     routes_time(out, &routes, exemplars);
     inner_time(out, &inner);
@@ -106,8 +115,8 @@ fn sites(
     inner_counts(out, &inner);
 }
 
-/// A location's labels, its site and what it has counted.
-type RouteRow<'t> = (String, Site, &'t SiteTotals);
+/// A location's labels, its site (of several locations theirs) and what it has counted.
+type RouteRow<'t> = (String, &'t [Site], &'t SiteTotals);
 
 /// Labels of what is inside of requests, and what it has counted.
 type InnerRow<'t> = (String, &'t SiteTotals);
@@ -117,11 +126,12 @@ fn routes_time(
     routes: &[RouteRow<'_>],
     exemplars: &HashMap<Site, Vec<BucketExemplar>>,
 ) {
-    let none: &[BucketExemplar] = &[];
-    let named = |site| exemplars.get(&site).map_or(none, Vec::as_slice);
+    let named = |sites: &[Site]| -> Vec<BucketExemplar> {
+        sites.iter().filter_map(|site| exemplars.get(site)).flatten().copied().collect()
+    };
     out.head("weir_request_duration_seconds", "histogram", "Whole time of requests.");
-    for (labels, site, totals) in routes {
-        out.buckets("weir_request_duration_seconds", labels, &totals.total, named(*site));
+    for (labels, sites, totals) in routes {
+        out.buckets("weir_request_duration_seconds", labels, &totals.total, &named(sites));
     }
     let histograms: [(&str, &str, OfTotals); 2] = [
         ("weir_request_run_seconds", "Time requests ran.", |totals| &totals.run),
@@ -129,7 +139,7 @@ fn routes_time(
     ];
     for (name, help, of) in histograms {
         out.head(name, "histogram", help);
-        routes.iter().for_each(|(labels, _, totals)| out.buckets(name, labels, of(totals), none));
+        routes.iter().for_each(|(labels, _, totals)| out.buckets(name, labels, of(totals), &[]));
     }
 }
 
@@ -267,65 +277,6 @@ fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
         all.iter().map(turns),
     );
 }
-
-/// What is counted of a worker where connections are dealt.
-struct DealtCounts {
-    name: &'static str,
-    help: &'static str,
-    is_gauge: bool,
-    of: fn(&DealingCounters) -> &WorkerCounter,
-}
-
-const DEALING: &[DealtCounts] = &[
-    DealtCounts {
-        name: "weir_connections_dealt",
-        help: "New connections dealt to the worker.",
-        is_gauge: false,
-        of: |dealing| &dealing.dealt,
-    },
-    DealtCounts {
-        name: "weir_connections_handed_on",
-        help: "Connections that went on at another worker.",
-        is_gauge: false,
-        of: |dealing| &dealing.handed_on,
-    },
-    DealtCounts {
-        name: "weir_connections_taken_over",
-        help: "Connections taken over from other workers.",
-        is_gauge: false,
-        of: |dealing| &dealing.taken_over,
-    },
-    DealtCounts {
-        name: "weir_connections_evened_out",
-        help: "Connections asked to end so that shares become even.",
-        is_gauge: false,
-        of: |dealing| &dealing.evened_out,
-    },
-    DealtCounts {
-        name: "weir_turns_lost_core",
-        help: "Turns found late, when a connection was dealt, because the thread had lost its core.",
-        is_gauge: false,
-        of: |dealing| &dealing.lost_core,
-    },
-    DealtCounts {
-        name: "weir_turns_stuck",
-        help: "Turns found late, when a connection was dealt, for another reason.",
-        is_gauge: false,
-        of: |dealing| &dealing.stuck,
-    },
-    DealtCounts {
-        name: "weir_connections_parked",
-        help: "Idle connections that any worker may take.",
-        is_gauge: true,
-        of: |dealing| &dealing.parked,
-    },
-    DealtCounts {
-        name: "weir_connections_queued",
-        help: "Connections accepted, and not taken by the worker yet.",
-        is_gauge: true,
-        of: |dealing| &dealing.queued,
-    },
-];
 
 /// Loops that are in a turn longer than allowed, by the request that holds them.
 fn blocked(out: &mut MetricsWriter) {

@@ -1,7 +1,7 @@
 //! What responses are made from: the workers' published figures, and a way to ask the workers themselves.
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_engine::Configuration;
@@ -10,6 +10,8 @@ use weir_rt::clock;
 use weir_server::{InForce, Server, SocketBacklog, WorkerThreads, with_worker};
 use weir_trace::{RecorderReader, Site, SiteTotals};
 
+use crate::location_series::LocationSeries;
+
 pub(crate) use weir_server::WorkerThread;
 
 /// A running server, seen from the threads that respond to queries about it.
@@ -17,6 +19,7 @@ pub struct ServerSource {
     crew: WorkerThreads,
     configuration: InForce,
     started: Instant,
+    location_series: Mutex<LocationSeries>,
 }
 
 /// What workers said, and how many have not yet.
@@ -35,6 +38,7 @@ impl ServerSource {
             crew: server.crew(),
             configuration: server.in_force(),
             started: Instant::now(),
+            location_series: Mutex::default(),
         })
     }
 
@@ -51,6 +55,12 @@ impl ServerSource {
     /// The accept queues of the listeners.
     pub(crate) fn backlogs(&self) -> Vec<SocketBacklog> {
         self.configuration.backlogs()
+    }
+
+    /// The locations that have series of their own in `/metrics`. Each scrape leaves them consistent, also one that
+    /// panics: places are only ever added.
+    pub(crate) fn location_series(&self) -> MutexGuard<'_, LocationSeries> {
+        self.location_series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.

@@ -51,13 +51,14 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 28] = [
+const EXTRA: [&str; 29] = [
     "admin",
     "auth_require",
     "fastcgi_cache_purge",
     "invalid_header_values",
     "internal_redirect",
     "least_time",
+    "metrics_locations",
     "peak_ewma",
     "profile",
     "profile_blocked",

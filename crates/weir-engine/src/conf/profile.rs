@@ -70,6 +70,15 @@ impl Module for Profile {
                  loopback addresses.",
             )
             .example("admin unix:/run/weir-admin.sock;"),
+        ProfileRow::new("metrics_locations", PROCESS, ONE, |_, line| set_metrics_locations(line))
+            .syntax("metrics_locations number")
+            .default("200")
+            .doc(
+                "Number of locations that have series of their own in `/metrics`; each has some \
+                 hundred lines there. The busiest get them first and keep them while the process \
+                 runs; all others are counted together, as the location `other`.",
+            )
+            .example("metrics_locations 1000;"),
     ];
     const VARIABLES: &'static [Variable] = variable::VARIABLES;
 
@@ -213,6 +222,14 @@ fn set_blocked(line: &mut LineCx<'_>) -> Result {
     Ok(())
 }
 
+/// `metrics_locations number`
+fn set_metrics_locations(line: &mut LineCx<'_>) -> Result {
+    let mut number = settings(line).metrics_locations;
+    line.number(&mut number, 0..=MOST_LOCATIONS)?;
+    settings(line).metrics_locations = number;
+    Ok(())
+}
+
 /// `admin address [token=word]`
 fn set_admin(line: &mut LineCx<'_>) -> Result {
     let (text, mut token) = (line.arg(0).to_owned(), None);
@@ -303,6 +320,8 @@ const REDACT: &[(&str, u32)] =
 const SLOW_MS: u64 = 200;
 const SAMPLE: u32 = 64;
 const MOST_KEPT: usize = 1_000_000;
+/// All sites have 16 bits.
+const MOST_LOCATIONS: usize = 65_535;
 /// What can be guessed guards nothing.
 const SHORTEST_TOKEN: usize = 16;
 
@@ -324,6 +343,7 @@ mod tests {
         let conf = read("events { } http { server { } }");
         let trace = conf.trace();
         assert_eq!((trace.level, trace.keep(), trace.cpu_hz()), (None, 1000, 99));
+        assert_eq!(trace.metrics_locations(), 200);
         assert_eq!(trace.blocked(), Some(Duration::from_millis(10)));
         assert!(trace.admin().is_empty());
     }
@@ -343,6 +363,8 @@ mod tests {
         let expected = [("unix:/run/weir.admin", false), ("127.0.0.1:9180", true), ("0.0.0.0:9181", true)];
         assert_eq!(admin, expected.map(|(address, token)| (address.to_owned(), token)));
         assert_eq!(read("profile_blocked off; events { }").trace().blocked(), None);
+        assert_eq!(read("metrics_locations 0; events { }").trace().metrics_locations(), 0);
+        assert_eq!(read("events { } http { metrics_locations 9; }").trace().metrics_locations(), 9);
     }
 
     #[test]
@@ -364,6 +386,8 @@ mod tests {
                 "profile_blocked 1s; profile_blocked 2s;",
                 "\"profile_blocked\" directive is duplicate in weir.conf:2:21",
             ),
+            ("metrics_locations many;", "\"metrics_locations\" directive invalid number in weir.conf:2:19"),
+            ("metrics_locations 70000;", "value must be between 0 and 65535 in weir.conf:2:19"),
             ("profile_redact passwords;", "invalid value \"passwords\" in weir.conf:2:16"),
             (
                 "admin 127.0.0.1:x;",

@@ -382,6 +382,35 @@ both_drivers! {
         assert_eq!(admin(&server, "/reqs").status, 200);
     }
 
+    /// The busiest locations have series of their own, all others those of `other`; a reload with a higher bound adds
+    /// what is new.
+    fn metrics_of_more_locations_than_places_are_added_up(driver) {
+        let conf = CONF.replace("http {", "metrics_locations 1; http {");
+        let mut server = Server::builder(&conf).file("html/a.txt", "0123456789").start();
+        (0..30).for_each(|_| assert_eq!(server.get("/gone").status, 502));
+        ["/a.txt", "/img/a.txt", "/a.txt"].iter().for_each(|path| assert_eq!(server.get(path).status, 200));
+        let text = || {
+            let folded = "weir_metrics_locations_folded 2\n";
+            let other = "weir_requests_total{location=\"other\",status=\"2xx\"} 3\n";
+            wait_for("all requests", || {
+                Some(admin(&server, "/metrics").text()).filter(|text| text.contains(folded) && text.contains(other))
+            })
+        };
+        let before = text();
+        assert!(before.contains("weir_requests_total{location=\"= /gone\",status=\"502\"} 30\n"), "{before}");
+        assert!(before.contains("weir_request_duration_seconds_count{location=\"other\"} 3\n"), "{before}");
+        assert!(before.contains("kind=\"handler\",phase=\"content\",location=\"other\""), "{before}");
+        assert!(!before.contains("location=\"/\"") && !before.contains("location=\"/img/\""), "{before}");
+        let new = "location = /new { return 204; } location /img/";
+        server.reload(&CONF.replace("http {", "metrics_locations 2; http {").replace("location /img/", new));
+        wait_for("the new configuration", || (server.get("/new").status == 204).then_some(()));
+        let after = wait_for("the new location", || {
+            Some(admin(&server, "/metrics").text()).filter(|text| text.contains("location=\"= /new\",status"))
+        });
+        assert!(after.contains("location=\"other\",status=\"2xx\"} 3\n") && !after.contains("location=\"/\""), "{after}");
+        assert!(after.contains("location=\"= /new\",status=\"2xx\"} 1\n"), "{after}");
+    }
+
     fn metrics_are_what_prometheus_reads(driver) {
         let server = started();
         (0..70).for_each(|_| assert_eq!(server.get("/gone").status, 502));

@@ -110,8 +110,7 @@ impl<'t> PrefixLocations<'t> {
     /// Whether all URIs that begin as the expression demands are not tried against expressions because of a `^~`.
     fn guarded(&self, path: &[u8]) -> Option<String> {
         let literal = literal_beginning(path).filter(|_| !self.keepers.is_empty())?;
-        let keepers =
-            (1..=literal.len()).filter_map(|length| self.keepers.get_key_value(&literal[..length]));
+        let keepers = (1..=literal.len()).filter_map(|length| self.keepers.get_key_value(&literal[..length]));
         let (prefix, _) = keepers.min_by_key(|(_, at)| **at)?;
         // What is longer and begins alike follows it in the order.
         let after = self.plain.partition_point(|other| other <= prefix);

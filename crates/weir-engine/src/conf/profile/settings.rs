@@ -19,6 +19,8 @@ pub struct TraceSettings {
     pub(crate) cpu: Option<u32>,
     pub(crate) blocked: Option<Option<u64>>,
     pub(crate) admin: Vec<AdminLine>,
+    /// `metrics_locations`
+    pub(crate) metrics_locations: Option<usize>,
 }
 
 /// An `admin` line: where the server responds to queries about itself.
@@ -55,8 +57,21 @@ impl TraceSettings {
         &self.admin
     }
 
-    const DEFAULT: TraceSettings =
-        TraceSettings { level: None, keep: None, sample: None, cpu: None, blocked: None, admin: Vec::new() };
+    /// `metrics_locations`: how many locations have series of their own in `/metrics`; 200 by default.
+    #[must_use]
+    pub fn metrics_locations(&self) -> usize {
+        self.metrics_locations.unwrap_or(METRICS_LOCATIONS)
+    }
+
+    const DEFAULT: TraceSettings = TraceSettings {
+        level: None,
+        keep: None,
+        sample: None,
+        cpu: None,
+        blocked: None,
+        admin: Vec::new(),
+        metrics_locations: None,
+    };
 }
 
 impl Configuration {
@@ -72,3 +87,5 @@ const KEEP: usize = 1000;
 /// Not a divisor of what runs a hundred or a thousand times a second, and below any kernel's tick.
 const CPU_HZ: u32 = 99;
 const BLOCKED_MS: u64 = 10;
+/// At 300 to 400 lines each some 70,000 lines, or 8 MB: what a scrape every 15 s can still carry.
+const METRICS_LOCATIONS: usize = 200;

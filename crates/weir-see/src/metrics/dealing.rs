@@ -1,0 +1,62 @@
+//! The counters of how connections are dealt among workers.
+
+use weir_engine::worker::{DealingCounters, WorkerCounter};
+
+/// What is counted of a worker where connections are dealt.
+pub(super) struct DealtCounts {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) is_gauge: bool,
+    pub(super) of: fn(&DealingCounters) -> &WorkerCounter,
+}
+
+pub(super) const DEALING: &[DealtCounts] = &[
+    DealtCounts {
+        name: "weir_connections_dealt",
+        help: "New connections dealt to the worker.",
+        is_gauge: false,
+        of: |dealing| &dealing.dealt,
+    },
+    DealtCounts {
+        name: "weir_connections_handed_on",
+        help: "Connections that went on at another worker.",
+        is_gauge: false,
+        of: |dealing| &dealing.handed_on,
+    },
+    DealtCounts {
+        name: "weir_connections_taken_over",
+        help: "Connections taken over from other workers.",
+        is_gauge: false,
+        of: |dealing| &dealing.taken_over,
+    },
+    DealtCounts {
+        name: "weir_connections_evened_out",
+        help: "Connections asked to end so that shares become even.",
+        is_gauge: false,
+        of: |dealing| &dealing.evened_out,
+    },
+    DealtCounts {
+        name: "weir_turns_lost_core",
+        help: "Turns found late, when a connection was dealt, because the thread had lost its core.",
+        is_gauge: false,
+        of: |dealing| &dealing.lost_core,
+    },
+    DealtCounts {
+        name: "weir_turns_stuck",
+        help: "Turns found late, when a connection was dealt, for another reason.",
+        is_gauge: false,
+        of: |dealing| &dealing.stuck,
+    },
+    DealtCounts {
+        name: "weir_connections_parked",
+        help: "Idle connections that any worker may take.",
+        is_gauge: true,
+        of: |dealing| &dealing.parked,
+    },
+    DealtCounts {
+        name: "weir_connections_queued",
+        help: "Connections accepted, and not taken by the worker yet.",
+        is_gauge: true,
+        of: |dealing| &dealing.queued,
+    },
+];
