@@ -22,7 +22,7 @@ use crate::read;
 use crate::transport::{Transport, wire, write};
 pub(crate) use head::rehearse;
 pub use head::{FilterWait, send_head};
-use head::{HeadEnd, finish_filter, prepare, try_head};
+use head::{HeadEnd, finish_filter, prepare, try_head, try_ready};
 
 /// What has become of a response.
 pub(crate) enum ResponseEnd {
@@ -63,6 +63,9 @@ pub(crate) fn try_respond(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWai
             return WHOLE;
         }
         return try_body(x);
+    }
+    if try_ready(x) {
+        return try_body_after_head(x);
     }
     prepare(x);
     filters(x, 0)

@@ -40,6 +40,7 @@ pub use part::ExchangePart;
 pub use request::{Field, Request};
 
 pub use request_body::{RequestBody, TempFile};
+pub(crate) use response::ReadyHead;
 pub use response::{HeaderName, Response, ResponseHeader};
 pub(crate) use role::{ExchangeRole, ResponseDelivery};
 pub use shared::SharedPart;

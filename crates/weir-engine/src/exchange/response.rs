@@ -130,11 +130,52 @@ pub struct Response {
     pub server: Option<Text>,
     /// `Date` as set by an upstream or a script; `None`: the current time.
     pub date: Option<Text>,
+    /// What is known of the head before its filters have seen it.
+    pub(crate) ready: ReadyHead,
     /// What follows the head, until the engine takes it.
     pub(crate) body: ResponseBody,
 }
 
+/// What is known of a response's head before its filters have seen it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ReadyHead {
+    /// Nothing.
+    #[default]
+    Open,
+    /// Other requests like this one will get the same: it can be stored for them.
+    Alike,
+    /// It is the one of this number, which was stored for requests like this: filters would leave it as it is.
+    Known(u32),
+}
+
 impl Response {
+    /// Whether nothing has been said of the response yet.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        let texts = [
+            &self.reason,
+            &self.content_type,
+            &self.charset,
+            &self.override_charset,
+            &self.location,
+            &self.server,
+            &self.date,
+        ];
+        let flags = [
+            self.header_sent,
+            self.expect_trailers,
+            self.vary_encoding,
+            self.unframed,
+            self.not_modified,
+            self.open_length,
+        ];
+        (self.status, self.err_status) == (0, 0)
+            && self.headers.is_empty()
+            && self.trailers.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && !flags.contains(&true)
+    }
+
     /// Adds a field after those of the same name.
     pub fn add(&mut self, known: KnownField, value: impl Into<Text>) {
         self.headers.push(ResponseHeader { name: HeaderName::Known(known), value: value.into() });
@@ -168,6 +209,7 @@ impl Response {
 
     /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
     pub fn clear_entity(&mut self) {
+        self.ready = ReadyHead::Open;
         self.content_length = None;
         self.open_length = false;
         self.last_modified = None;
@@ -259,8 +301,10 @@ impl Response {
             err_status,
             server,
             date,
+            ready,
             body,
         } = self;
+        *ready = ReadyHead::Open;
         (*status, *err_status) = (0, 0);
         (*content_length, *last_modified, *content_offset, *ahead) = (None, None, 0, None);
         for text in [reason, content_type, charset, override_charset, location, server, date] {

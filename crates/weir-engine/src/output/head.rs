@@ -4,7 +4,7 @@ use weir_http::{KnownField, Method, Version};
 use weir_trace::Site;
 
 use crate::body::ResponseBody;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ReadyHead};
 use crate::phase::Verdict;
 use crate::progress::Progress;
 use crate::transport::{Transport, heads, keepalive};
@@ -72,13 +72,30 @@ pub(super) fn try_head(x: &mut Exchange, at: usize) -> Progress<HeadEnd, FilterW
         return Progress::Done(HeadEnd::Instead(Verdict::Status(500)));
     }
     settle(x);
+    hand_over(x);
+    Progress::Done(HeadEnd::Sent)
+}
+
+/// Hands a head to the connection that is known before its filters have seen it: they have passed when it was stored. Its
+/// stamp is the caller's to take. `false`: the head of `x.response` is not one of these.
+#[inline]
+pub(super) fn try_ready(x: &mut Exchange) -> bool {
+    if !matches!(x.response.ready, ReadyHead::Known(_)) {
+        return false;
+    }
+    x.trace().pass_all(&x.plan.header_filters);
+    hand_over(x);
+    true
+}
+
+#[inline]
+fn hand_over(x: &mut Exchange) {
     x.response.header_sent = true;
     match &x.transport {
         Transport::H1(wire) => x.header_size = wire.compose(|out| heads::head(x, out)),
         Transport::H2(stream) => x.header_size = stream.head(x),
         _ => {}
     }
-    Progress::Done(HeadEnd::Sent)
 }
 
 /// What the client would get as the head of `x.response`: its header filters have passed, those that a rehearsal does not ask

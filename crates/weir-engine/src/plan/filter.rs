@@ -81,6 +81,13 @@ pub trait HeaderFilter {
     fn is_plain(&self) -> bool {
         false
     }
+
+    /// Whether all whole files with the same head leave the filter with the same head, for requests that have neither
+    /// conditions nor `Range`: it may add fields, and changes neither status, type, length, date nor body. Such a head is composed
+    /// once and the filter then not asked again ([`Exchange::recall_file`]).
+    fn is_fixed(&self) -> bool {
+        false
+    }
 }
 
 /// Changes the bytes of one response.

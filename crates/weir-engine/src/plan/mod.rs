@@ -46,6 +46,8 @@ pub struct Plan {
     pub content: Option<Rc<HandlerEntry>>,
     /// Header filters in order of their slots.
     pub header_filters: Box<[HeaderEntry]>,
+    /// All header filters are fixed ([`HeaderFilter::is_fixed`]).
+    pub(crate) has_fixed_filters: bool,
     /// The location as a whole, for counts by route.
     pub route: Site,
     auto_redirect: bool,
@@ -329,6 +331,7 @@ impl<'a> PlanBuilder<'a> {
             entries: self.entries.into(),
             first,
             content: content.map(|content| content.entry),
+            has_fixed_filters: self.header_filters.iter().all(|entry| entry.filter.is_fixed()),
             header_filters: self.header_filters.into(),
             limit_except: inside.limit_except,
             nested: inside.nested.into(),

@@ -3,14 +3,16 @@
 //! A worker keeps [`PLACES`] of them, as HTTP/1 has them; of those of HTTP/2, which each connection writes differently, it keeps
 //! what they are made of, and gives it a number. Nothing is invalidated: a head is used again only where everything that it was
 //! made of is the same, compared as a few integers and short texts, which is a fifth of the instructions of composing
-//! it (measured: 150 against 720).
+//! it (measured: 150 against 720). That of a whole file may be known before it is made: [`ready`].
+
+mod ready;
 
 use std::rc::Rc;
 
 use weir_http::{KnownField, Version};
 
 use super::encode;
-use crate::exchange::{Exchange, HeaderName, Response};
+use crate::exchange::{Exchange, HeaderName, ReadyHead, Response, ResponseHeader};
 use crate::plan::Plan;
 use crate::text::Text;
 
@@ -18,14 +20,21 @@ use crate::text::Text;
 #[derive(Default)]
 pub(crate) struct HeadCache {
     composed: Vec<Option<Box<ComposedHead>>>,
-    numbered: Vec<Option<Box<(HeadFacts, u32)>>>,
+    numbered: Vec<Option<Box<NumberedHead>>>,
     /// The last number that was given.
     last: u32,
+}
+
+/// A head of HTTP/2.
+struct NumberedHead {
+    facts: HeadFacts,
+    number: u32,
 }
 
 /// A head of HTTP/1.
 struct ComposedHead {
     facts: HeadFacts,
+    number: u32,
     /// Up to the date.
     before: Box<[u8]>,
     /// After the date.
@@ -42,7 +51,9 @@ struct HeadFacts {
     keep_alive: bool,
     vary_encoding: bool,
     kind: Text,
-    fields: Box<[(KnownField, Text)]>,
+    fields: Box<[ResponseHeader]>,
+    /// The extension of the URIs whose whole file has this head for all plain requests; `None` of any other head.
+    file: Option<Box<[u8]>>,
 }
 
 impl HeadCache {
@@ -55,37 +66,43 @@ impl HeadCache {
 
 /// Appends the head of `x.response`, from memory where it was composed before.
 pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
+    if ready::write(x, out) {
+        return;
+    }
     let Some(length) = plain(x) else { return encode::head(x, out) };
     let mut heads = x.server.caches.heads.borrow_mut();
-    let place = place(&mut heads.composed, &x.response, length);
+    let HeadCache { composed, last, .. } = &mut *heads;
+    let place = place(composed, &x.response, length);
     if let Some(head) = place
         && head.facts.fits(x, length)
     {
-        out.reserve(head.before.len() + head.after.len() + DATE);
-        out.extend_from_slice(&head.before);
-        x.worker.dates(|dates| out.extend_from_slice(dates.line()));
-        out.extend_from_slice(&head.after);
-        return;
+        head.facts.learn(x);
+        return head.write(x, out);
     }
     let start = out.len();
     encode::head(x, out);
-    *place = keep(x, length, &out[start..]);
+    *last = last.wrapping_add(1).max(1);
+    *place = keep(x, length, *last, &out[start..]);
 }
 
 /// A number for the head of `x.response`: the same for those that differ in nothing but their date, 0 for one that is made of
 /// more than [`HeadFacts`] has.
 pub(crate) fn number(x: &Exchange) -> u32 {
+    if let ReadyHead::Known(number) = x.response.ready {
+        return number;
+    }
     let Some(length) = plain(x) else { return 0 };
     let mut heads = x.server.caches.heads.borrow_mut();
     let HeadCache { numbered, last, .. } = &mut *heads;
     let place = place(numbered, &x.response, length);
     if let Some(known) = place
-        && known.0.fits(x, length)
+        && known.facts.fits(x, length)
     {
-        return known.1;
+        known.facts.learn(x);
+        return known.number;
     }
     *last = last.wrapping_add(1).max(1);
-    *place = HeadFacts::of(x, length).map(|facts| Box::new((facts, *last)));
+    *place = HeadFacts::of(x, length).map(|facts| Box::new(NumberedHead { facts, number: *last }));
     *last
 }
 
@@ -95,8 +112,13 @@ fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64
     if places.is_empty() {
         places.resize_with(PLACES, || None);
     }
-    let mixed = length ^ response.last_modified.unwrap_or(0) as u64 ^ u64::from(response.status) << 7;
-    &mut places[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES]
+    &mut places[index(response.status, response.last_modified, length)]
+}
+
+#[inline]
+fn index(status: u16, modified: Option<i64>, length: u64) -> usize {
+    let mixed = length ^ modified.unwrap_or(0) as u64 ^ u64::from(status) << 7;
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES
 }
 
 /// The length of a response whose head is made of nothing but what [`ComposedHead`] has.
@@ -104,17 +126,32 @@ fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64
 fn plain(x: &Exchange) -> Option<u64> {
     let Response { reason, charset, location, server, date, headers, .. } = &x.response;
     let rare = [reason, charset, location, server, date];
-    let known =
-        |name: &HeaderName| matches!(name, HeaderName::Known(known) if *known != KnownField::Connection);
+    // Of fields by other names many have a value of their own in each response, but for those of files.
+    let of_file = x.response.ready != ReadyHead::Open;
+    let known = |name: &HeaderName| match name {
+        HeaderName::Known(known) => *known != KnownField::Connection,
+        HeaderName::Written(known, _) => of_file && *known != KnownField::Connection,
+        HeaderName::Other(_) => of_file,
+    };
     let plain = rare.iter().all(|text| text.is_none())
         && !x.response.chunked
         && !x.response.not_modified
         && x.response.status != 101
         && x.response.content_type.is_some()
         && x.request.head.version != Version::V09
-        && headers.len() <= FIELDS
+        && headers.len() <= if of_file { FILE_FIELDS } else { FIELDS }
         && headers.iter().all(|header| known(&header.name));
     if plain { x.response.content_length } else { None }
+}
+
+impl ComposedHead {
+    #[inline]
+    fn write(&self, x: &Exchange, out: &mut Vec<u8>) {
+        out.reserve(self.before.len() + self.after.len() + DATE);
+        out.extend_from_slice(&self.before);
+        x.worker.dates(|dates| out.extend_from_slice(dates.line()));
+        out.extend_from_slice(&self.after);
+    }
 }
 
 impl HeadFacts {
@@ -126,8 +163,12 @@ impl HeadFacts {
             let (text, kept) = (x.text(text), kept.bytes(&x.arena));
             std::ptr::eq(text, kept) || text == kept
         };
-        let is = |header: &crate::exchange::ResponseHeader, (known, value): &(KnownField, Text)| {
-            matches!(header.name, HeaderName::Known(name) if name == *known) && same(&header.value, value)
+        let is = |header: &ResponseHeader, known: &ResponseHeader| {
+            let named = match (&header.name, &known.name) {
+                (HeaderName::Known(name), HeaderName::Known(known)) => name == known,
+                (name, known) => name.bytes(&x.arena) == known.bytes(&x.arena),
+            };
+            named && same(&header.value, &known.value)
         };
         Rc::ptr_eq(&self.plan, &x.plan)
             && (self.status, self.length) == (response.status, length)
@@ -148,9 +189,14 @@ impl HeadFacts {
             Text::Span(span) => Text::shared(x.arena.get(*span)),
             constant => constant.clone(),
         };
-        let field = |header: &crate::exchange::ResponseHeader| match header.name {
-            HeaderName::Known(known) => Some((known, lasting(&header.value))),
-            HeaderName::Written(..) | HeaderName::Other(_) => None,
+        let name = |name: &HeaderName| match name {
+            HeaderName::Known(known) => HeaderName::Known(*known),
+            HeaderName::Written(known, text) => HeaderName::Written(*known, lasting(text)),
+            HeaderName::Other(text) => HeaderName::Other(lasting(text)),
+        };
+        let field = |header: &ResponseHeader| ResponseHeader {
+            name: name(&header.name),
+            value: lasting(&header.value),
         };
         Some(HeadFacts {
             plan: x.plan.clone(),
@@ -160,17 +206,18 @@ impl HeadFacts {
             keep_alive: x.keep_alive,
             vary_encoding: response.vary_encoding,
             kind: lasting(response.content_type.as_ref()?),
-            fields: response.headers.iter().map(field).collect::<Option<_>>()?,
+            fields: response.headers.iter().map(field).collect(),
+            file: ready::extension(x),
         })
     }
 }
 
 /// What is to be cached of `bytes`, which were just composed; the date is where `encode` writes it.
-fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
+fn keep(x: &Exchange, length: u64, number: u32, bytes: &[u8]) -> Option<Box<ComposedHead>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
     let (before, after) = bytes.split_at(at);
     let facts = HeadFacts::of(x, length)?;
-    Some(Box::new(ComposedHead { facts, before: before.into(), after: after.get(DATE..)?.into() }))
+    Some(Box::new(ComposedHead { facts, number, before: before.into(), after: after.get(DATE..)?.into() }))
 }
 
 /// Bytes of the line `Date: ...`.
@@ -179,6 +226,8 @@ const DATE: usize = 37;
 const PLACES: usize = 64;
 /// Fields besides the typed ones that such a head may have.
 const FIELDS: usize = 4;
+/// ... and that of a whole file, where all are constants of the location but the validators.
+const FILE_FIELDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

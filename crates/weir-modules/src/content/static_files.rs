@@ -81,8 +81,10 @@ pub(crate) fn wanted(x: &mut Exchange) -> Result<Rc<OpenFile>, Verdict> {
 
 /// Responds with all of `file`; filters may make it a range.
 pub(crate) fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
-    describe(x, &file);
-    x.response.allow_ranges = true;
+    if !x.recall_file(&file) {
+        describe(x, &file);
+        x.response.allow_ranges = true;
+    }
     let read = sends_body(x);
     send(x, file, read)
 }

@@ -203,6 +203,11 @@ impl AddedField {
         }
     }
 
+    /// Whether it is the same for all responses; validators are the file's.
+    fn is_fixed(&self) -> bool {
+        matches!((&self.value, &self.how), (WorkerValue::Constant(_), AddedHow::Add))
+    }
+
     fn set(&self, x: &mut Exchange) {
         let value = self.value.field(x);
         let empty = x.text(&value).is_empty();
@@ -278,6 +283,10 @@ impl HeaderFilter for AddHeaders {
 
     fn is_plain(&self) -> bool {
         true
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.expires.is_none() && self.fields.iter().all(AddedField::is_fixed)
     }
 }
 

@@ -51,6 +51,10 @@ impl HeaderFilter for NotModifiedFilter {
     fn is_plain(&self) -> bool {
         true
     }
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }
 
 /// The fields that make a request conditional, but for `If-Range`.

@@ -47,6 +47,10 @@ impl HeaderFilter for RangeFilter {
     fn is_plain(&self) -> bool {
         true
     }
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }
 
 impl RangeFilter {

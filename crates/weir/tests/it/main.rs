@@ -6,7 +6,7 @@
 //! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `diff_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
-//! | files, content handlers | `static_freshness`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
+//! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
 //! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
@@ -118,6 +118,7 @@ mod see_usdt;
 mod slice;
 mod ssi;
 mod static_freshness;
+mod static_heads;
 mod support;
 mod system_faults;
 mod tls;
