@@ -37,6 +37,7 @@ pub mod ocsp;
 mod p521;
 mod pem;
 pub mod pkcs11;
+mod record_seal;
 mod revocation;
 mod secrets;
 mod server;

@@ -1,6 +1,6 @@
 //! An established connection, and the loop that both sides' handshakes run.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -12,6 +12,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, HandshakeKind, SignatureScheme};
 
 use crate::error::Error;
+use crate::record_seal::{self, SealedRun};
 use crate::secrets::HandshakeSecrets;
 use crate::suites;
 
@@ -323,21 +324,50 @@ fn write<C: RecordConnection>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&
 /// More than any record adds to what is in it, at most a record for every 16 KB.
 const OVERHEAD: usize = 64;
 
+thread_local! {
+    /// Where rustls writes, besides the empty records that [`record_seal`] leaves it, what it has to send before the
+    /// application's data. Its bytes are cleared once.
+    static ASIDE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 fn traffic_out<D>(mut traffic: WriteTraffic<'_, D>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
+    ASIDE.with_borrow_mut(|aside| match plain {
+        Some(plain) => data_out(&mut traffic, plain, aside, out),
+        None => end_out(&mut traffic, aside, out),
+    });
+}
+
+fn data_out<D>(traffic: &mut WriteTraffic<'_, D>, plain: &[u8], aside: &mut Vec<u8>, out: &mut Vec<u8>) {
     let start = out.len();
-    let len = plain.map_or(0, <[u8]>::len);
-    let mut room = len + (len / (16 * 1024) + 1) * OVERHEAD;
+    let mut room = plain.len() + (plain.len() / (16 * 1024) + 1) * OVERHEAD;
     loop {
-        out.resize(start + room, 0);
-        let written = match plain {
-            Some(plain) => traffic.encrypt(plain, &mut out[start..]),
-            None => traffic.queue_close_notify(&mut out[start..]),
-        };
-        match written {
-            Ok(written) => return out.truncate(start + written),
+        if aside.len() < room {
+            aside.resize(room, 0);
+        }
+        out.reserve(room);
+        let SealedRun { result, records } = record_seal::sealing_into(out, || traffic.encrypt(plain, aside));
+        match result {
+            Ok(written) => {
+                // Messages of rustls' own that waited have smaller numbers than the records.
+                let empty = records * record_seal::HEADER;
+                debug_assert!(written >= empty, "{written} bytes with {records} records");
+                let own = written.saturating_sub(empty);
+                out.splice(start..start, aside[..own].iter().copied());
+                return;
+            }
             Err(EncryptError::InsufficientSize(size)) => room = size.required_size,
             // Nothing more may be sent under these keys; the peer sees a truncated stream.
-            Err(EncryptError::EncryptExhausted) => return out.truncate(start),
+            Err(EncryptError::EncryptExhausted) => return,
+        }
+    }
+}
+
+fn end_out<D>(traffic: &mut WriteTraffic<'_, D>, aside: &mut Vec<u8>, out: &mut Vec<u8>) {
+    loop {
+        match traffic.queue_close_notify(aside) {
+            Ok(written) => return out.extend_from_slice(&aside[..written]),
+            Err(EncryptError::InsufficientSize(size)) => aside.resize(size.required_size, 0),
+            Err(EncryptError::EncryptExhausted) => return,
         }
     }
 }

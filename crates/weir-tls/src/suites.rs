@@ -1,12 +1,13 @@
 //! Versions, cipher suites and groups by the names that OpenSSL's users know.
 
-use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, ALL_KX_GROUPS, DEFAULT_KX_GROUPS, default_provider};
+use rustls::crypto::aws_lc_rs::{ALL_KX_GROUPS, DEFAULT_KX_GROUPS, default_provider};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::error::{Error, content};
 use crate::p521::SECP521R1;
+use crate::record_seal::all_suites;
 use crate::secrets::NotedRandom;
 
 /// The versions of TLS that are allowed (`ssl_protocols`).
@@ -47,7 +48,7 @@ pub(crate) fn provider(
 /// All suites, in the order of preference where nothing else is wanted: AES-128 first in TLS 1.2 costs a tenth less
 /// than AES-256 and is as good.
 pub fn default_suites() -> Vec<SupportedCipherSuite> {
-    ALL_CIPHER_SUITES.to_vec()
+    all_suites().to_vec()
 }
 
 /// The suites that an OpenSSL cipher list selects, those of TLS 1.3 before them: they are not affected by it.
@@ -93,7 +94,7 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
             LEGACY.iter().map(|suite| suite.name).collect::<Vec<_>>().join(":")
         )));
     }
-    let tls13 = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some()).copied();
+    let tls13 = all_suites().iter().filter(|suite| suite.tls13().is_some()).copied();
     Ok(tls13.chain(chosen.iter().filter_map(|legacy| by_number(legacy.number))).collect())
 }
 
@@ -157,7 +158,7 @@ fn tls13_number(name: &str) -> Option<u16> {
 }
 
 fn by_number(number: u16) -> Option<SupportedCipherSuite> {
-    ALL_CIPHER_SUITES.iter().copied().find(|suite| u16::from(suite.suite()) == number)
+    all_suites().iter().copied().find(|suite| u16::from(suite.suite()) == number)
 }
 
 /// A suite of TLS 1.2, with the words that select it in a cipher list.
