@@ -3,7 +3,7 @@
 //! Lines of fields separated by tabs. First `kind period duration time pid`, then `=` and a line of the process' memory map
 //! for each that holds code (a server that gave up root can't be looked at by its own user any more), then a line a stack: count, value, and
 //! frames outermost first, each a letter for its origin and the name, `%XX` for what would break a line; `@` and
-//! hexadecimal digits for an address.
+//! hexadecimal digits for an address, `?` after them for one that was guessed.
 
 use crate::control::protocol::{escape, unescape};
 use crate::stacks::{FrameOrigin, StackFrame, StackSet, StackWeight, WeightUnit};
@@ -41,6 +41,8 @@ pub enum RawFrame {
     Named(FrameOrigin, String),
     /// An address of the process.
     Address(u64),
+    /// An address that was looked for on the stack, where the chain of callers was broken.
+    Guessed(u64),
 }
 
 impl RawStacks {
@@ -60,6 +62,7 @@ impl RawStacks {
                         out.push_str(&format!("\t{}{}", letter(*origin), escape(name)));
                     }
                     RawFrame::Address(address) => out.push_str(&format!("\t@{address:x}")),
+                    RawFrame::Guessed(address) => out.push_str(&format!("\t@{address:x}?")),
                 }
             }
             out.push('\n');
@@ -114,6 +117,11 @@ impl RawStacks {
                 match frame {
                     RawFrame::Named(origin, name) => frames.push(StackFrame::new(*origin, name.clone())),
                     RawFrame::Address(address) => symbols.frames(*address, &mut frames),
+                    RawFrame::Guessed(address) => {
+                        let sure = frames.len();
+                        symbols.frames(*address, &mut frames);
+                        frames[sure..].iter_mut().for_each(|frame| frame.name.push_str(" ?"));
+                    }
                 }
             }
             stacks.add(frames, *weight);
@@ -124,7 +132,11 @@ impl RawStacks {
 
 fn frame(field: &str) -> Option<RawFrame> {
     if let Some(digits) = field.strip_prefix('@') {
-        return u64::from_str_radix(digits, 16).ok().map(RawFrame::Address);
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        return match digits.strip_suffix('?') {
+            Some(digits) => number(digits).map(RawFrame::Guessed),
+            None => number(digits).map(RawFrame::Address),
+        };
     }
     let origin = FrameOrigin::ALL.into_iter().find(|&origin| field.starts_with(letter(origin)))?;
     Some(RawFrame::Named(origin, unescape(&field[1..])))
@@ -160,7 +172,11 @@ mod tests {
             stacks: vec![
                 (
                     StackWeight { count: 1, value: 2 },
-                    vec![named(FrameOrigin::Route, "~ ^/a\tb\n%"), RawFrame::Address(0x7f00)],
+                    vec![
+                        named(FrameOrigin::Route, "~ ^/a\tb\n%"),
+                        RawFrame::Guessed(0x55),
+                        RawFrame::Address(0x7f00),
+                    ],
                 ),
                 (StackWeight { count: 3, value: 4 }, vec![]),
             ],
@@ -169,7 +185,7 @@ mod tests {
         let stacks = raw.resolve(&mut BareAddresses);
         assert_eq!(
             stacks.frames().iter().map(|frame| frame.name.as_str()).collect::<Vec<_>>(),
-            ["~ ^/a\tb\n%", "0x7f00"]
+            ["~ ^/a\tb\n%", "0x55 ?", "0x7f00"]
         );
         for wrong in [
             "",

@@ -18,6 +18,7 @@ unsafe extern "C" {
     fn weir_walk_is_trace(main: *mut RawState, address: u64) -> c_int;
     fn weir_walk_state(main: *mut RawState) -> c_int;
     fn weir_walk_frames(main: *mut RawState, step: *mut GuestStep) -> c_int;
+    fn weir_walk_boundary(main: *mut RawState, sp: u64) -> u64;
     fn weir_walk_lost(main: *mut RawState, step: *mut GuestStep) -> c_int;
 }
 
@@ -32,7 +33,14 @@ fn set() {
     unsafe { weir_walk_install(number) };
     let begin = &raw const lj_vm_asm_begin as u64;
     let length: u64 = env!("WEIR_LUA_VM_LENGTH").parse().expect("the build script wrote a number");
-    sampler::set_guest(StackGuest { code: begin..begin + length, is_compiled, frames, lost, state });
+    sampler::set_guest(StackGuest {
+        code: begin..begin + length,
+        is_compiled,
+        frames,
+        lost,
+        boundary,
+        state,
+    });
 }
 
 extern "C" fn is_compiled(address: u64) -> bool {
@@ -48,6 +56,11 @@ extern "C" fn frames(step: &mut GuestStep) -> i32 {
 extern "C" fn lost(step: &mut GuestStep) -> i32 {
     // SAFETY: the VM is open as long as it is lent, `step` is the caller's; the sampler catches faults of the search.
     lend::main().map_or(0, |main| unsafe { weir_walk_lost(main, step) })
+}
+
+extern "C" fn boundary(sp: u64) -> u64 {
+    // SAFETY: the VM is open as long as it is lent, and only read; the sampler catches faults.
+    lend::main().map_or(0, |main| unsafe { weir_walk_boundary(main, sp) })
 }
 
 extern "C" fn state() -> u8 {

@@ -157,11 +157,8 @@ static int snap_constant(GCtrace *T, SnapEntry *map, MSize count, BCReg slot, ui
   return 0;
 }
 
-/* Frames inlined into a trace, as its last snapshot before `ip` has them; then those of the real stack. */
-static void walk_trace(struct step *s, lua_State *L, GCtrace *T, uintptr_t ip) {
-  cTValue *base = tvref(G(L)->jit_base);
-  cTValue *bottom = tvref(L->stack), *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
-  if (!base || base <= bottom + 1 || base >= top || !T->nsnap) return;
+/* The last snapshot before `ip`. */
+static SnapNo snapshot_before(GCtrace *T, uintptr_t ip) {
   SnapNo low = 0, high = T->nsnap;
   uintptr_t offset = ip - (uintptr_t)T->mcode;
   while (low < high) {
@@ -169,7 +166,15 @@ static void walk_trace(struct step *s, lua_State *L, GCtrace *T, uintptr_t ip) {
     if (offset < T->snap[middle].mcofs) high = middle;
     else low = middle + 1;
   }
-  SnapShot *snap = &T->snap[high ? high - 1 : 0];
+  return high ? high - 1 : 0;
+}
+
+/* Frames inlined into a trace, as one of its snapshots has them; then those of the real stack. */
+static void walk_trace(struct step *s, lua_State *L, GCtrace *T, SnapNo number) {
+  cTValue *base = tvref(G(L)->jit_base);
+  cTValue *bottom = tvref(L->stack), *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  if (!base || base <= bottom + 1 || base >= top || number >= T->nsnap) return;
+  SnapShot *snap = &T->snap[number];
   SnapEntry *map = &T->snapmap[snap->mapofs];
   uint64_t pcbase;
   __builtin_memcpy(&pcbase, &map[snap->nent], sizeof pcbase);
@@ -229,6 +234,26 @@ static int leave(struct step *s, void *cframe) {
   return 1;
 }
 
+/* The Lua stack as the VM has left it to call C code, when nothing is known of the native stack below. */
+static int lost(struct step *s, global_State *g, lua_State *L) {
+  void *cframe = cframe_raw(L->cframe);
+  uintptr_t c = (uintptr_t)cframe;
+  if (!c || c < s->sp || c + CFRAME_SIZE > s->stack_end) return 0;
+  jit_State *J = G2J(g);
+  if (g->vmstate == ~LJ_VMST_EXIT && tvref(g->jit_base) && J->parent && J->parent < J->sizetrace) {
+    /* A trace is left, by which exit the VM has noted. */
+    GCtrace *T = (GCtrace *)gcref(J->trace[J->parent]);
+    if (T) {
+      walk_trace(s, L, T, (SnapNo)J->exitno);
+      return leave(s, cframe);
+    }
+  }
+  cTValue *compiled = tvref(g->jit_base), *base = compiled ? compiled : L->base;
+  const BCIns *pc = !compiled && is_base(L, base) ? pc_of(base, cframe_pc(cframe)) : NULL;
+  walk_stack(s, L, base - 1, pc, compiled ? WORD_JIT : WORD_LUA);
+  return leave(s, cframe);
+}
+
 /* Whether `ip` is in compiled Lua code of this VM. */
 int weir_walk_is_trace(lua_State *main, uint64_t ip) { return in_traces(L2J(main), (uintptr_t)ip); }
 
@@ -249,7 +274,7 @@ int weir_walk_frames(lua_State *main, struct step *s) {
   if (in_traces(G2J(g), ip)) {
     GCtrace *T = trace_at(G2J(g), ip);
     cTValue *base = tvref(g->jit_base);
-    if (T) walk_trace(s, L, T, ip);
+    if (T) walk_trace(s, L, T, snapshot_before(T, ip));
     else if (base) walk_stack(s, L, base - 1, NULL, WORD_JIT); /* an exit's stub */
     return leave(s, cframe_raw(L->cframe));
   }
@@ -271,23 +296,24 @@ int weir_walk_frames(lua_State *main, struct step *s) {
     walk_stack(s, L, L->base - 1, is_base(L, L->base) ? pc_of(L->base, pc) : NULL, WORD_LUA);
     return leave(s, cframe);
   }
-  cTValue *base = tvref(g->jit_base) ? tvref(g->jit_base) : L->base;
-  walk_stack(s, L, base - 1, NULL, WORD_LUA);
-  return leave(s, cframe_raw(L->cframe));
+  /* A call by ffi, which has a frame of its own. */
+  return lost(s, g, L);
+}
+
+/* Where the C frame of the code that runs now is, if that is not below `sp`; 0 outside of Lua. */
+uint64_t weir_walk_boundary(lua_State *main, uint64_t sp) {
+  global_State *g = G(main);
+  lua_State *L = gco2th(gcref(g->cur_L));
+  if (!is_thread(g, L)) return 0;
+  uint64_t c = (uint64_t)(uintptr_t)cframe_raw(L->cframe);
+  return c >= sp ? c : 0;
 }
 
 /* As weir_walk_frames where the native stack could not be followed to the VM. */
 int weir_walk_lost(lua_State *main, struct step *s) {
   global_State *g = G(main);
   lua_State *L = gco2th(gcref(g->cur_L));
-  if (!is_thread(g, L)) return 0;
-  void *cframe = cframe_raw(L->cframe);
-  uintptr_t c = (uintptr_t)cframe;
-  if (!c || c < s->sp || c + CFRAME_SIZE > s->stack_end) return 0;
-  cTValue *compiled = tvref(g->jit_base), *base = compiled ? compiled : L->base;
-  const BCIns *pc = !compiled && is_base(L, base) ? pc_of(base, cframe_pc(cframe)) : NULL;
-  walk_stack(s, L, base - 1, pc, compiled ? WORD_JIT : WORD_LUA);
-  return leave(s, cframe);
+  return is_thread(g, L) ? lost(s, g, L) : 0;
 }
 
 /* Puts the Lua frames of a coroutine that has yielded, or in which a C function runs that called this. */

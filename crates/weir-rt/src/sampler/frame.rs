@@ -9,6 +9,9 @@ pub enum StackFrame {
     /// An address in machine code: of callers, one byte before the address they return to, which lies inside the
     /// call. Below 2^48.
     Native(u64),
+    /// The same, where the chain of callers was broken and the address was looked for on the stack: it may be one that an
+    /// earlier call left there.
+    Guessed(u64),
     /// A line of a Lua function.
     Lua {
         /// The chunk's number among the [`names`](super::names); below 2^24.
@@ -28,6 +31,7 @@ impl StackFrame {
     pub const fn pack(self) -> u64 {
         match self {
             StackFrame::Native(address) => address & NATIVE,
+            StackFrame::Guessed(address) => GUESSED | address & NATIVE,
             StackFrame::Lua { chunk, line, jit } => {
                 let tag = if jit { LUA_JIT } else { LUA };
                 tag << TAG | (chunk as u64 & NAME) << 20 | line as u64 & LINE
@@ -46,6 +50,7 @@ impl StackFrame {
                 jit: word >> TAG == LUA_JIT,
             },
             BUILTIN => StackFrame::Builtin((word & NAME) as u32),
+            GUESS => StackFrame::Guessed(word & NATIVE),
             _ => StackFrame::Native(word & NATIVE),
         }
     }
@@ -55,7 +60,7 @@ impl StackFrame {
     pub fn lua_name(self) -> Option<String> {
         let unnamed = || "?".to_owned();
         match self {
-            StackFrame::Native(_) => None,
+            StackFrame::Native(_) | StackFrame::Guessed(_) => None,
             StackFrame::Builtin(number) => {
                 Some(names::name(number).unwrap_or_else(unnamed).replacen('_', ".", 1))
             }
@@ -74,6 +79,9 @@ const TAG: u32 = 60;
 const LUA: u64 = 1;
 const LUA_JIT: u64 = 2;
 const BUILTIN: u64 = 3;
+const GUESS: u64 = 5;
+/// What a guessed address has besides.
+pub(super) const GUESSED: u64 = GUESS << TAG;
 const NATIVE: u64 = (1 << 48) - 1;
 const NAME: u64 = (1 << 24) - 1;
 const LINE: u64 = (1 << 20) - 1;
@@ -86,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_survive_their_word(n in 0u64..1 << 48, chunk in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool) {
-            for frame in [StackFrame::Native(n), StackFrame::Lua { chunk, line, jit }, StackFrame::Builtin(chunk)] {
+            for frame in [StackFrame::Native(n), StackFrame::Guessed(n), StackFrame::Lua { chunk, line, jit }, StackFrame::Builtin(chunk)] {
                 prop_assert_eq!(StackFrame::unpack(frame.pack()), frame);
             }
         }
@@ -94,7 +102,7 @@ mod tests {
         #[test]
         fn lua_frames_have_names_and_native_ones_have_not(word: u64) {
             let frame = StackFrame::unpack(word);
-            prop_assert_eq!(frame.lua_name().is_none(), matches!(frame, StackFrame::Native(_)));
+            prop_assert_eq!(frame.lua_name().is_none(), matches!(frame, StackFrame::Native(_) | StackFrame::Guessed(_)));
         }
 
         #[test]

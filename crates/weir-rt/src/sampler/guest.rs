@@ -21,6 +21,9 @@ pub struct StackGuest {
     pub frames: extern "C" fn(step: &mut GuestStep) -> i32,
     /// The same where the native stack from `sp` on could not be followed.
     pub lost: extern "C" fn(step: &mut GuestStep) -> i32,
+    /// Where on the native stack the innermost C code is that has called the machine, if that is at `sp` or above; 0 where there
+    /// is none.
+    pub boundary: extern "C" fn(sp: u64) -> u64,
     /// What the machine does: [`StackSample::vm_state`](super::StackSample::vm_state).
     pub state: extern "C" fn() -> u8,
 }
@@ -114,6 +117,18 @@ impl GuestPassage {
 }
 
 impl InnerWalk for GuestPassage {
+    fn boundary(&self, sp: u64) -> Option<u64> {
+        let mut call = (GUEST.get()?.boundary, sp, 0u64);
+        extern "C" fn ask(argument: *mut c_void) {
+            // SAFETY: `call` above.
+            let call = unsafe { &mut *argument.cast::<(extern "C" fn(u64) -> u64, u64, u64)>() };
+            call.2 = (call.0)(call.1);
+        }
+        // SAFETY: `ask` is given what it expects, and owns nothing.
+        let ended = unsafe { guard::attempt(ask, (&raw mut call).cast()) };
+        (ended && (sp..self.stack_end).contains(&call.2)).then_some(call.2)
+    }
+
     fn owns(&self, address: u64, of_program: bool) -> bool {
         let Some(guest) = GUEST.get() else { return false };
         if of_program {

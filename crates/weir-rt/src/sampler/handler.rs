@@ -10,7 +10,8 @@ use super::guard;
 use super::guest::GuestPassage;
 use super::probe::{self, ThreadProbe};
 use super::ring::{SampleHeader, SampleSource};
-use super::walk::{self, WalkLimits, WalkRegisters};
+use super::unwind::{self, UnwindRule};
+use super::walk::{self, WalkLimits, WalkRegisters, WalkSource};
 use crate::clock;
 
 /// Makes SIGPROF ours; afterwards timers may be armed.
@@ -65,18 +66,31 @@ fn record(probe: &ThreadProbe, time: u64, info: &libc::siginfo_t, registers: Opt
     ring.push(&header, |emit| match registers {
         Some(registers) if probe.may_walk() => {
             let limits = WalkLimits { stack: probe.stack(), text: text() };
-            let load = |address| {
-                let word = guard::load(address);
-                if word.is_none() {
-                    probe.fault();
-                }
-                word
-            };
             let inner = GuestPassage { stack_end: limits.stack.end };
-            walk::walk(registers, &limits, &inner, load, emit);
+            walk::walk(registers, &limits, &inner, &OwnProcess { probe }, emit);
         }
         _ => {}
     });
+}
+
+/// The memory of this process.
+struct OwnProcess<'p> {
+    probe: &'p ThreadProbe,
+}
+
+impl WalkSource for OwnProcess<'_> {
+    #[inline]
+    fn load(&self, address: u64) -> Option<u64> {
+        let word = guard::load(address);
+        if word.is_none() {
+            self.probe.fault();
+        }
+        word
+    }
+
+    fn rule(&self, address: u64) -> Option<UnwindRule> {
+        unwind::rule_at(address)
+    }
 }
 
 /// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole; of one with a value

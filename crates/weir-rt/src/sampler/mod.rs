@@ -2,7 +2,8 @@
 //!
 //! A thread that [`attach`]es shows a [`ThreadProbe`]: where it is ([`CurrentWork`], written by the engine at its marks), since
 //! when its turn runs, and a ring of stack samples. A timer of the kernel on the thread's own CPU time sends it a
-//! signal; the handler walks the frame pointers, and through a [`StackGuest`] where one runs, and writes the ring. It
+//! signal; the handler walks the frame pointers, by [rules](UnwindTable) where libraries have none and through a [`StackGuest`]
+//! where one runs, and writes the ring. It
 //! allocates nothing, takes no lock, calls no unwinder and no function of the C library, and is not run at all while the
 //! thread sleeps. Another thread
 //! (`weir-engine`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
@@ -17,11 +18,13 @@ mod frame;
 pub(crate) mod guard;
 mod guest;
 mod handler;
+mod loaded;
 pub mod names;
 mod probe;
 mod ring;
 mod room;
 pub(crate) mod timers;
+mod unwind;
 mod walk;
 
 pub use alloc::{allocated, sample_allocations};
@@ -30,9 +33,11 @@ pub use doze::doze;
 pub(crate) use doze::rouse;
 pub use frame::StackFrame;
 pub use guest::{GuestStep, StackGuest, set_guest};
+pub use loaded::{LoadCounts, LoadedCode, load_counts, loaded_code};
 pub(crate) use probe::stack_of_thread;
 pub use probe::{AttachedThread, LongTurn, MAX_FAULTS, ThreadProbe, attach, probes};
 pub use ring::{SampleSource, StackSample};
+pub use unwind::{FrameBase, UnwindRule, UnwindTable, add_unwind_table};
 
 /// Where the calling thread is: its own cells when it is attached, cells that are never read otherwise.
 #[inline]

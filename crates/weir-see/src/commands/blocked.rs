@@ -62,15 +62,16 @@ fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn Symb
 }
 
 /// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
-/// it is in quotes.
+/// it is in quotes. Names of an `@ADDRESS?@`, which was guessed, end with a question mark.
 pub(crate) fn named(text: &str, symbols: &mut dyn SymbolSource) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('@') {
-        let address = after
-            .split_once('@')
-            .and_then(|(hex, behind)| Some((u64::from_str_radix(hex, 16).ok()?, behind)));
-        let Some((address, behind)) = address else {
+        let address = after.split_once('@').and_then(|(hex, behind)| {
+            let (hex, mark) = hex.strip_suffix('?').map_or((hex, ""), |hex| (hex, GUESS));
+            Some((u64::from_str_radix(hex, 16).ok()?, mark, behind))
+        });
+        let Some((address, mark, behind)) = address else {
             out.push_str(before);
             out.push('@');
             rest = after;
@@ -78,7 +79,7 @@ pub(crate) fn named(text: &str, symbols: &mut dyn SymbolSource) -> String {
         };
         let mut frames = Vec::new();
         symbols.frames(address, &mut frames);
-        let names: Vec<String> = frames.iter().rev().map(shown).collect();
+        let names: Vec<String> = frames.iter().rev().map(|frame| shown(frame) + mark).collect();
         match (before.strip_suffix('"'), behind.strip_prefix('"')) {
             (Some(before), Some(behind)) => {
                 out.push_str(before);
@@ -98,6 +99,9 @@ pub(crate) fn named(text: &str, symbols: &mut dyn SymbolSource) -> String {
     out.push_str(rest);
     out
 }
+
+/// After the name of a frame that was guessed.
+const GUESS: &str = " ?";
 
 fn shown(frame: &StackFrame) -> String {
     match (frame.file.is_empty(), frame.line) {
@@ -129,6 +133,7 @@ mod tests {
     fn addresses_become_names_where_they_stand() {
         assert_eq!(named("  x\n    @ab@\n", &mut Two), "  x\n    inner (a.rs:3)\n    0xab\n");
         assert_eq!(named(r#"["@ab@","b"]"#, &mut Two), r#"["inner (a.rs:3)","0xab","b"]"#);
+        assert_eq!(named("  @ab?@\n", &mut Two), "  inner (a.rs:3) ?\n    0xab ?\n");
         assert_eq!(named("a@b.c @1@", &mut BareAddresses), "a@b.c 0x1");
     }
 }

@@ -162,9 +162,14 @@ fn location(stall: &LoopStall) -> String {
     }
 }
 
-/// An address for the command to name.
+/// An address for the command to name, `?` with one that was guessed.
 pub(super) fn address(word: u64) -> String {
-    StackFrame::unpack(word).lua_name().unwrap_or_else(|| format!("@{word:x}@"))
+    let frame = StackFrame::unpack(word);
+    match frame {
+        StackFrame::Native(address) => format!("@{address:x}@"),
+        StackFrame::Guessed(address) => format!("@{address:x}?@"),
+        _ => frame.lua_name().unwrap_or_default(),
+    }
 }
 
 fn state(letter: u8) -> &'static str {

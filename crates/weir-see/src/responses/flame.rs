@@ -157,9 +157,10 @@ fn sampled(profile: &StackProfile, question: &ControlQuestion, what: &SampledGra
 fn sampled_frame(word: u64) -> RawFrame {
     let frame = Sampled::unpack(word);
     let jit = if matches!(frame, Sampled::Lua { jit: true, .. }) { " [jit]" } else { "" };
-    match frame.lua_name() {
-        Some(name) => RawFrame::Named(FrameOrigin::Lua, name + jit),
-        None => RawFrame::Address(word),
+    match frame {
+        Sampled::Native(address) => RawFrame::Address(address),
+        Sampled::Guessed(address) => RawFrame::Guessed(address),
+        _ => RawFrame::Named(FrameOrigin::Lua, frame.lua_name().unwrap_or_default() + jit),
     }
 }
 

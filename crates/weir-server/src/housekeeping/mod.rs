@@ -8,6 +8,7 @@
 //! loops sleep (their first turn wakes it).
 
 mod stacks;
+mod unwind;
 mod usage;
 mod watchdog;
 
@@ -217,6 +218,7 @@ impl HousekeepingHandle {
         if source == SampleSource::Asked {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        unwind::refresh();
         let hz = hz.clamp(1, MAX_HZ);
         let tally = lock(&self.shared.stacks).collect(source, hz, limit);
         let collection = StackCollection { shared: self.shared, tally };
@@ -242,6 +244,7 @@ impl HousekeepingHandle {
         let entries = self.shared.entries();
         let entry = entries.iter().find(|entry| entry.watched.worker == worker);
         let probe = entry.ok_or(io::ErrorKind::NotFound)?.watched.probe;
+        unwind::refresh();
         let (since, until) = (clock::ticks(), Instant::now() + limit);
         probe.ask()?;
         loop {
@@ -326,6 +329,7 @@ impl HousekeepingShared {
         weir_rt::process::set_timer_slack(SLACK_NS);
         let (mut second, mut minute) = (Instant::now(), Instant::now());
         let (mut before, mut drained) = (Instant::now(), Instant::now());
+        let mut idle = SETTLED;
         loop {
             let entries = self.entries();
             let settings = *lock(&self.settings);
@@ -342,6 +346,7 @@ impl HousekeepingShared {
             if second.elapsed() >= SECOND {
                 second = Instant::now();
                 clock::scale().recalibrate();
+                unwind::refresh();
                 if lock(&self.stacks).expire() {
                     [SampleSource::Cpu, SampleSource::Wall, SampleSource::Alloc]
                         .into_iter()
@@ -354,7 +359,11 @@ impl HousekeepingShared {
             }
             let collecting = lock(&self.stacks).is_collecting();
             match next.quiet && !collecting {
-                true => sampler::doze(IDLE, || entries.iter().all(|entry| !entry.is_busy())),
+                true => {
+                    sampler::doze(std::mem::replace(&mut idle, IDLE), || {
+                        entries.iter().all(|entry| !entry.is_busy())
+                    });
+                }
                 false if collecting => std::thread::sleep(next.wait.min(COLLECTING)),
                 false => std::thread::sleep(next.wait.min(full)),
             }
@@ -491,6 +500,8 @@ const HANDLED: Duration = Duration::from_micros(500);
 /// own is dear in a guest (15 µs measured, against 2 for the look).
 const SLACK_NS: u32 = 4_000_000;
 const SECOND: Duration = Duration::from_secs(1);
+/// How long after its start a server that has nothing to do reads how stacks go through its libraries.
+const SETTLED: Duration = SECOND;
 /// How long it sleeps while all loops do.
 const IDLE: Duration = Duration::from_secs(10);
 /// How often rings are emptied while samples are collected: at 10 kHz they are full after 45 ms.

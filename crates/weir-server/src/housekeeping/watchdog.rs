@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use weir_rt::clock;
-use weir_rt::sampler::{self, LongTurn, SitePlace};
+use weir_rt::sampler::{self, LongTurn, SampleSource, SitePlace};
 use weir_sys::probe;
 use weir_trace::{CpuSample, LoopStall, RequestId, Site, StallConnections};
 
+use super::unwind;
 use super::usage::InKernel;
 use super::{WatchedEntry, WatchedWorker};
 
@@ -50,6 +51,8 @@ struct FoundStall {
     start: u64,
     /// Known once it is over.
     end: Option<u64>,
+    /// The thread was asked for its stack: one that was sampled before, in the same turn, shows something else.
+    asked: bool,
     has_stack: bool,
 }
 
@@ -96,6 +99,7 @@ impl Watchdog {
         let found = self.workers.get_mut(&entry.serial).and_then(|seen| seen.stall.as_mut());
         if let Some(found) = found
             && !found.has_stack
+            && (!found.asked || sample.source == SampleSource::Asked)
             && sample.time >= found.start
             && found.end.is_none_or(|end| sample.time <= end)
         {
@@ -143,7 +147,7 @@ impl SeenWorker {
             }
             match &mut self.stall {
                 Some(found) if found.start == start => found.end = Some(end),
-                found => *found = Some(FoundStall { start, end: Some(end), has_stack: false }),
+                found => *found = Some(FoundStall { start, end: Some(end), asked: false, has_stack: false }),
             }
         });
         // The time first: if the turn is over in between, what we take for its length is shorter, not longer.
@@ -166,10 +170,12 @@ impl SeenWorker {
             stalls.add(LoopStall { start: since, duration: age, connections, ..LoopStall::default() });
             return BusyWorker { stalls: true, ..done };
         }
-        self.stall = Some(FoundStall { start: since, end: None, has_stack: false });
         stalls.add(LoopStall { connections, ..describe(entry, since, age) });
+        unwind::refresh();
         // One that ends at this moment needs no stack.
-        BusyWorker { due: None, asked: probe.ask().is_ok(), stalls: true }
+        let asked = probe.ask().is_ok();
+        self.stall = Some(FoundStall { start: since, end: None, asked, has_stack: false });
+        BusyWorker { due: None, asked, stalls: true }
     }
 
     /// Takes note of what is counted, and when the worker is in another turn than at the last look, of what was then.

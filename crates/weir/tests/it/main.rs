@@ -52,6 +52,7 @@ mod logs;
 mod lsp;
 mod lua_argument_errors;
 mod lua_balancer;
+mod lua_blocking_ways;
 mod lua_bodies;
 mod lua_cached_reads;
 mod lua_call_errors;

@@ -1,0 +1,222 @@
+//! Ways in which a script blocks the loop: each is reported with its file and line, whatever code the thread is in.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weir_test::{Server, both_drivers, wait_for};
+
+/// Name, and a script that blocks for a fifth of a second in the line that ends with `--!`.
+const WAYS: &[(&str, &str)] = &[
+    ("os_execute", "os.execute('sleep 0.2') --!"),
+    (
+        "popen_read",
+        "local pipe = io.popen('sleep 0.2; echo x')\nlocal text = pipe:read('*a') --!\npipe:close()",
+    ),
+    ("popen_close", "local pipe = io.popen('sleep 0.2')\npipe:close() --!"),
+    ("fifo_open", "local file = io.open(ngx.config.prefix() .. 'fifo') --!\nfile:close()"),
+    (
+        "read_much",
+        "local zero = io.open('/dev/zero')\nlocal file\nfor i = 1, 20 do zero:read(2^24) end --!\nzero:close()",
+    ),
+    (
+        "file_lines",
+        "local pipe = io.popen('sleep 0.2; echo x')\nfor line in pipe:lines() do ngx.say(line) end --!\npipe:close()",
+    ),
+    ("usleep", "jit.off()\nffi.C.usleep(200000) --!"),
+    ("usleep_compiled", "jit.on()\nfor i = 1, 400 do ffi.C.usleep(500) end --!"),
+    ("nanosleep", "local time = ffi.new('struct way_time', 0, 200000000)\nffi.C.nanosleep(time, nil) --!"),
+    ("poll", "ffi.C.poll(nil, 0, 200) --!"),
+    (
+        "clock",
+        "jit.off()\nlocal time, last = ffi.new('struct way_time'), ways.now() + 0.2\nrepeat for i = 1, 100 do ffi.C.clock_gettime(1, time) end until ways.now() > last --!",
+    ),
+    (
+        "clock_compiled",
+        "jit.on()\nlocal time, last = ffi.new('struct way_time'), ways.now() + 0.2\nrepeat for i = 1, 1000 do ffi.C.clock_gettime(1, time) end until ways.now() > last --!",
+    ),
+    (
+        "socket",
+        "local two, time = ffi.new('int[2]'), ffi.new('struct way_time', 0, 200000)\nassert(ffi.C.socketpair(1, 1, 0, two) == 0)\nffi.C.setsockopt(two[0], 1, 20, time, 16)\nffi.C.recv(two[0], ffi.new('char[8]'), 8, 0) --!\nffi.C.close(two[0]) ffi.C.close(two[1])",
+    ),
+    ("system", "ffi.C.system('sleep 0.2') --!"),
+    (
+        "names",
+        "local last = ways.now() + 0.2\nlocal list = ffi.new('void *[1]')\nrepeat ffi.C.getaddrinfo('127.0.0.1', '80', nil, list) ffi.C.freeaddrinfo(list[0]) until ways.now() > last --!",
+    ),
+    (
+        "memory",
+        "local room = ffi.new('char[?]', 2^18)\nlocal last = ways.now() + 0.2\nrepeat for i = 1, 50 do ffi.C.memset(room, 1, 2^18) end until ways.now() > last --!",
+    ),
+    (
+        "sort_by_library",
+        "local list = ffi.new('int[2]', 2, 1)\nlocal less = ffi.cast('int (*)(const int *, const int *)', function(a, b)\n    ffi.C.usleep(200000) --!\n    return a[0] - b[0]\nend)\nffi.C.qsort(list, 2, 4, less)\nless:free()",
+    ),
+    (
+        "loop",
+        "jit.off(true, true)\nlocal last, s = ways.now() + 0.2, 0\nrepeat for i = 1, 5000 do s = s + i % 7 end until ways.now() > last --!",
+    ),
+    (
+        "loop_compiled",
+        "jit.on()\nlocal last, s = ways.now() + 0.2, 0\nrepeat for i = 1, 50000 do s = s + i % 7 end until ways.now() > last --!",
+    ),
+    (
+        "pattern",
+        "local last = ways.now() + 0.2\nrepeat string.find(('a'):rep(60), 'a-a-a-a-b') until ways.now() > last --!",
+    ),
+    (
+        "sort",
+        "local list = {}\nfor i = 1, 20000 do list[i] = i * 7919 % 20011 end\nlocal last = ways.now() + 0.2\nrepeat table.sort(list, function(a, b) return a < b end) table.sort(list, function(a, b) return a > b end) until ways.now() > last --!",
+    ),
+    (
+        "concat",
+        "local list = {}\nfor i = 1, 10000 do list[i] = 'abc' end\nlocal last = ways.now() + 0.2\nrepeat local text = table.concat(list) until ways.now() > last --!",
+    ),
+    (
+        "rep_and_upper",
+        "local last = ways.now() + 0.2\nrepeat local text = ('abc'):rep(100000):upper() until ways.now() > last --!",
+    ),
+    (
+        "regex",
+        "local text = ('ab '):rep(10000)\nlocal last = ways.now() + 0.2\nrepeat ngx.re.gsub(text, '[a-z]+', 'x', 'jo') until ways.now() > last --!",
+    ),
+    (
+        "md5",
+        "local text = ('abc'):rep(30000)\nlocal last = ways.now() + 0.2\nrepeat for i = 1, 20 do ngx.md5(text) end until ways.now() > last --!",
+    ),
+    (
+        "base64",
+        "local text = ('abc'):rep(30000)\nlocal last = ways.now() + 0.2\nrepeat for i = 1, 20 do ngx.encode_base64(text) end until ways.now() > last --!",
+    ),
+    (
+        "garbage",
+        "local kept = {}\nfor i = 1, 50000 do kept[i] = { i } end\nlocal last = ways.now() + 0.2\nrepeat collectgarbage() until ways.now() > last --!",
+    ),
+    ("in_pcall", "pcall(function()\n    ffi.C.usleep(200000) --!\nend)"),
+    ("in_coroutine", "local inner = coroutine.wrap(function()\n    ffi.C.usleep(200000) --!\nend)\ninner()"),
+    (
+        "in_metamethod",
+        "local object = setmetatable({}, { __index = function()\n    ffi.C.usleep(200000) --!\nend })\nreturn object.key",
+    ),
+    ("in_gsub", "local text = ('abc'):gsub('b', function()\n    ffi.C.usleep(200000) --!\nend)"),
+    ("in_thread", "ngx.thread.wait(ngx.thread.spawn(function()\n    ffi.C.usleep(200000) --!\nend))"),
+    (
+        "in_loaded_text",
+        "local text = assert(loadstring('local ffi = ...\\nffi.C.usleep(200000)', '@in_loaded_text.lua'))\nlocal line_two = '--!'\ntext(ffi)",
+    ),
+];
+
+const WAYS_LUA: &str = "local ffi = require 'ffi'
+ffi.cdef [[
+    struct way_time { long s, ns; };
+    int usleep(unsigned);
+    int nanosleep(const struct way_time *, struct way_time *);
+    int poll(void *, unsigned long, int);
+    int clock_gettime(int, struct way_time *);
+    int socketpair(int, int, int, int *);
+    int setsockopt(int, int, int, const void *, unsigned);
+    long recv(int, void *, size_t, int);
+    int close(int);
+    int system(const char *);
+    int getaddrinfo(const char *, const char *, const void *, void **);
+    void freeaddrinfo(void *);
+    void *memset(void *, int, size_t);
+    void qsort(void *, size_t, size_t, int (*)(const int *, const int *));
+]]
+local time = ffi.new('struct way_time')
+local function now()
+    ffi.C.clock_gettime(1, time)
+    return tonumber(time.s) + tonumber(time.ns) / 1e9
+end
+return { now = now }";
+
+fn started(more: &str) -> Server {
+    let location =
+        |(name, _): &(&str, &str)| format!("location /{name}/ {{ content_by_lua_file {name}.lua; }}\n");
+    let locations: String = WAYS.iter().map(location).collect();
+    let conf = format!(
+        "worker_processes 1; events {{ }} profile_blocked 20ms;
+        http {{ lua_package_path '$prefix/?.lua;;'; keepalive_requests 1000;
+        server {{ listen 127.0.0.1:%%PORT%%; {locations} {more} }} }}"
+    );
+    let mut server = Server::builder(&conf).file("ways.lua", WAYS_LUA);
+    for (name, script) in WAYS {
+        let script = format!("local ffi, ways = require 'ffi', require 'ways' {script}\nngx.say('done')");
+        server = server
+            .file(&format!("{name}.lua"), script.replace("return object.key\n", "local _ = object.key\n"));
+    }
+    let server = server.start();
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    server
+}
+
+fn blocked(server: &Server, options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("blocked").args(options).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    let out = command.output().expect("the program runs");
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+/// The report of the last stall in `location` that has a stack.
+fn report(server: &Server, location: &str, options: &[&str]) -> Option<String> {
+    let all = blocked(server, options);
+    let begins: Vec<usize> = all.match_indices("worker 0 ").map(|(at, _)| at).collect();
+    let ends = begins.iter().skip(1).copied().chain([all.len()]);
+    let reports: Vec<&str> = begins.iter().zip(ends).map(|(from, to)| &all[*from..to]).collect();
+    reports
+        .into_iter()
+        .rfind(|report| report.contains(location) && report.contains("\n    "))
+        .map(str::to_owned)
+}
+
+/// Opens the other end after a while.
+fn write_later(fifo: PathBuf) -> JoinHandle<()> {
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        fs::write(fifo, "x").expect("the server reads");
+    })
+}
+
+const TRIES: usize = 4;
+
+both_drivers! {
+    /// Also in C libraries, and nothing is guessed there.
+    fn native_callers_have_their_names(driver) {
+        let server = started("");
+        server.get("/system/");
+        let seen = wait_for("a report", || report(&server, "location /system/", &[]));
+        let at = |name: &str| seen.find(name).unwrap_or_else(|| panic!("{name} is missing: {seen}"));
+        let order = ["wait4", "system.lua:1\n", "::ScriptRun::", "start_thread"].map(at);
+        assert!(order.is_sorted(), "{seen}");
+        assert!(!seen.contains(" ?\n"), "{seen}");
+    }
+
+    fn every_way_to_block_is_named_by_file_and_line(driver) {
+        let server = started("");
+        let mut client = server.client();
+        let mut wrong = Vec::new();
+        let fifo = server.dir().path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().expect("coreutils").success());
+        for (name, script) in WAYS {
+            let line = script.lines().position(|line| line.contains("--!")).expect("it is marked") + 1;
+            let place = format!("{name}.lua:{line}");
+            let mut seen = String::new();
+            // On a busy machine what comes before the line may take long enough to be found, too.
+            let found = (0..TRIES).any(|_| {
+                let writer = (*name == "fifo_open").then(|| write_later(fifo.clone()));
+                let response = client.get(&format!("/{name}/"));
+                assert_eq!(response.text(), if *name == "file_lines" { "x\ndone\n" } else { "done\n" }, "{name}");
+                writer.into_iter().for_each(|writer| writer.join().expect("it writes"));
+                seen = wait_for(name, || report(&server, &format!("location /{name}/"), &["--raw"]));
+                seen.contains(&place)
+            });
+            if !found {
+                wrong.push(format!("{place} is missing:\n{seen}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), WAYS.len(), wrong.join("\n"));
+    }
+}
