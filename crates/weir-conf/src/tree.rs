@@ -42,6 +42,11 @@ pub struct DirectiveLine {
 }
 
 impl DirectiveLine {
+    /// How many lines this is, with those in its braces.
+    pub fn count(&self) -> usize {
+        1 + self.block.iter().flat_map(|block| &block.lines).map(DirectiveLine::count).sum::<usize>()
+    }
+
     /// Name and arguments: what blocks such as `map` call their parameters.
     pub fn words(&self) -> impl Iterator<Item = &Word> {
         std::iter::once(&self.name).chain(&self.args)

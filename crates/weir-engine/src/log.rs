@@ -32,7 +32,7 @@ use weir_conf::Error;
 
 pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
-pub use file::{LogBuffering, LogFile};
+pub use file::{HeldLogs, LogBuffering, LogFile, hold};
 pub use given::{GivenFiles, give, opened, reopen_for};
 pub use level::LogLevel;
 pub use line::up_to;

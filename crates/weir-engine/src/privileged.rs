@@ -26,7 +26,8 @@ use weir_rt::process;
 pub struct BuildFindings {
     /// Contents by path, in bytes.
     pub files: HashMap<PathBuf, Vec<u8>>,
-    /// The addresses of names with `port`, in the system's order.
+    /// The addresses of names with `port`, in the system's order; none of a name that was not found, as a build may put up
+    /// with.
     pub names: HashMap<(String, u16), Vec<SocketAddr>>,
 }
 
@@ -102,17 +103,20 @@ pub fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
     let key = (name.to_owned(), port);
     if let Some(given) = mode().given.as_ref().and_then(|given| given.names.get(&key)) {
-        return Ok(given.clone());
+        return match given.is_empty() {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => Ok(given.clone()),
+        };
     }
     if NAMES_UNASKED.get() {
         return Ok(vec![SocketAddr::new(stand_in(name), port)]);
     }
     // Not below the lock: a name server may take its time.
-    let found: Vec<SocketAddr> = (name, port).to_socket_addrs()?.collect();
+    let found = (name, port).to_socket_addrs().map(Iterator::collect::<Vec<SocketAddr>>);
     if let Some(collected) = &mut mode().collected {
-        collected.names.insert(key, found.clone());
+        collected.names.insert(key, found.as_ref().map_or(Vec::new(), Clone::clone));
     }
-    Ok(found)
+    found
 }
 
 thread_local! {
@@ -229,6 +233,7 @@ mod tests {
         std::fs::write(&path, "key").expect("ours");
         let (content, collected) = collect(|| {
             look_up("localhost", 1).expect("every system knows it");
+            assert!(look_up("a.invalid", 1).is_err());
             read(&path).expect("there")
         });
         assert_eq!(content, b"key");
@@ -239,9 +244,12 @@ mod tests {
         let key = ("localhost".to_owned(), 1);
         assert!(collected.names[&key].iter().all(|at| at.ip().is_loopback()), "{:?}", collected.names);
         let address: SocketAddr = "192.0.2.1:1".parse().expect("an address");
-        let elsewhere = [(key, vec![address])].into();
+        let unknown = ("a.invalid".to_owned(), 1);
+        assert_eq!(collected.names[&unknown], [], "not asked again");
+        let elsewhere = [(key, vec![address]), (unknown, Vec::new())].into();
         let given = give(BuildFindings { names: elsewhere, ..collected });
         assert_eq!(look_up("localhost", 1).expect("given"), [address]);
+        assert_eq!(look_up("a.invalid", 1).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
         assert_eq!(read(&path).expect("given"), b"key");
         drop(given);
         assert!(read(&path).is_err());

@@ -12,6 +12,7 @@ mod bundle;
 mod cli;
 mod control;
 mod diff;
+mod inherited;
 mod installed;
 mod load;
 mod lua;

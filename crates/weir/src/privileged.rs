@@ -14,6 +14,8 @@ use weir_rt::process;
 use weir_rt::signal::{self, Signals};
 use weir_server::{AgentProcess, ServerOptions};
 
+use crate::inherited::{InheritedConf, UNBUILT};
+use crate::load::ConfLocation;
 use crate::run::{failed, lines, log_panics};
 use crate::server::FATAL;
 use crate::settings;
@@ -21,7 +23,9 @@ use crate::settings;
 /// What the master leaves to it.
 pub(crate) struct PrivilegedInheritance {
     /// Whose scripts it runs.
-    pub configuration: Arc<Configuration>,
+    pub configuration: InheritedConf,
+    /// Names and places that stay the same.
+    pub paths: ConfLocation,
     /// The way to the server.
     pub link: PrivilegedLink,
 }
@@ -50,7 +54,10 @@ impl PrivilegedLink {
 pub(crate) fn run(inheritance: PrivilegedInheritance) -> i32 {
     log::threaded(true);
     log_panics();
-    let code = match start(inheritance) {
+    let PrivilegedInheritance { configuration, paths, link } = inheritance;
+    let built = configuration.built(&paths);
+    let code = if built.is_ok() { FATAL } else { UNBUILT };
+    let code = match built.and_then(|configuration| start(configuration, link)) {
         Ok(process) => {
             process.wait();
             0
@@ -59,7 +66,7 @@ pub(crate) fn run(inheritance: PrivilegedInheritance) -> i32 {
             for error in errors {
                 log::cycle(LogLevel::Emerg, &error);
             }
-            FATAL
+            code
         }
     };
     weir_modules::otel::flush();
@@ -68,9 +75,7 @@ pub(crate) fn run(inheritance: PrivilegedInheritance) -> i32 {
     code
 }
 
-fn start(
-    PrivilegedInheritance { configuration, link }: PrivilegedInheritance,
-) -> Result<PrivilegedProcess, Vec<String>> {
+fn start(configuration: Arc<Configuration>, link: PrivilegedLink) -> Result<PrivilegedProcess, Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     settings::apply(&configuration.main);
     let gone = || {

@@ -17,6 +17,7 @@ use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{InheritedSockets, Server, ServerOptions, SocketPart};
 
 use crate::bundle::{BundledSocket, ConfBundle, MasterOrder, ServerReply, WantsAgent};
+use crate::inherited::{InheritedConf, UNBUILT};
 use crate::load::ConfLocation;
 use crate::run::{self, failed, lines};
 use crate::{control, settings, single};
@@ -24,7 +25,7 @@ use crate::{control, settings, single};
 /// What the master leaves to its child.
 pub(crate) struct ServerInheritance {
     /// The configuration to serve.
-    pub configuration: Arc<Configuration>,
+    pub configuration: InheritedConf,
     /// The listening sockets.
     pub sockets: InheritedSockets,
     /// The control socket; `None`: there is none.
@@ -38,12 +39,14 @@ pub(crate) struct ServerInheritance {
 }
 
 /// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
-/// time.
+/// time, [`UNBUILT`] one that may.
 pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     log::threaded(true);
     run::log_panics();
     let ServerInheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
-    let started = start(configuration, sockets, control, remains, &channel);
+    let built = configuration.built(&paths);
+    let code = if built.is_ok() { FATAL } else { UNBUILT };
+    let started = built.and_then(|configuration| start(configuration, sockets, control, remains, &channel));
     let failed = match started {
         Ok((server, admin, signals)) => {
             ServerProcess { server, admin, signals, channel, paths }.wait();
@@ -62,7 +65,7 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     // Last of all: a master that knows of the failure may end this process before it has logged why. One that is gone
     // has no process to notify.
     let _ = channel.send(&ServerReply::Failed(errors).encode(), &[]);
-    FATAL
+    code
 }
 
 /// Serves; `channel` is notified of it.

@@ -66,8 +66,9 @@ pub fn build_with(
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let configuration =
-        Configuration { main, addresses, shared, source: tree.source, prefix, agent: Default::default() };
+    let lines = tree.lines.iter().map(DirectiveLine::count).sum();
+    let (source, agent) = (tree.source, Default::default());
+    let configuration = Configuration { main, addresses, shared, source, lines, prefix, agent };
     (Ok(configuration), warnings)
 }
 

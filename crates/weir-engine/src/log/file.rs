@@ -289,6 +289,19 @@ pub(super) fn drain(limit: Duration) {
     }
 }
 
+/// Keeps all logs open that are open now, until the result is dropped: those of a configuration that is dropped and will
+/// be built again.
+pub fn hold() -> HeldLogs {
+    HeldLogs { _files: all() }
+}
+
+/// Logs that stay open while it lives; see [`hold`].
+#[derive(Default)]
+#[must_use = "the logs stay open while it lives"]
+pub struct HeldLogs {
+    _files: Vec<Arc<SharedLogFile>>,
+}
+
 /// All open logs, in the order in which they were opened.
 pub(super) fn all() -> Vec<Arc<SharedLogFile>> {
     table().iter().filter_map(Weak::upgrade).collect()

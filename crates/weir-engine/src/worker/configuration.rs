@@ -22,6 +22,8 @@ pub struct Configuration {
     pub(crate) shared: SharedValues,
     /// The files that were read (`-T`, places of late errors).
     pub source: ConfSource,
+    /// The directives and entries of blocks that it was built from; those of an included file count at each `include`.
+    pub lines: usize,
     /// Where relative paths begin (`-p`).
     pub prefix: PathBuf,
     /// See [`Configuration::want_agent`].
@@ -36,6 +38,15 @@ impl Configuration {
     /// blocks of a protocol are such a value.
     pub fn shared<T: 'static>(&self) -> Option<&T> {
         self.shared.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// Leaves nothing but the settings outside of blocks and of the process: for a master, which serves no request itself
+    /// and can build the whole again from the same texts. Logs of blocks are closed unless they are held
+    /// ([`log::hold`](crate::log::hold)).
+    pub fn drop_blocks(&mut self) {
+        self.addresses = Vec::new();
+        self.shared = SharedValues::new();
+        self.source = ConfSource::default();
     }
 
     /// Called by a module while the configuration is installed: a privileged agent process is needed beside the

@@ -11,6 +11,7 @@ use weir_see::remains::CrashRemains;
 
 use super::{FATAL, PendingReload, ServerSeed};
 use crate::bundle::{MasterOrder, ServerReply, WantsAgent};
+use crate::inherited::UNBUILT;
 use crate::server::{self, ServerInheritance};
 use crate::settings;
 
@@ -168,7 +169,7 @@ impl ServerSeed {
         let sockets = std::mem::take(&mut self.cycle.sockets);
         sockets.leave_files();
         ServerInheritance {
-            configuration: std::mem::take(&mut self.cycle.configuration),
+            configuration: self.cycle.bequeath(),
             sockets,
             control: self.control.take(),
             channel,
@@ -188,9 +189,10 @@ pub(super) struct RespawnTimer {
 }
 
 impl RespawnTimer {
-    /// `child` has died.
-    pub(super) fn after(&mut self, child: &MasterChild) {
-        self.failures = if child.started.elapsed() < SOON { self.failures + 1 } else { 0 };
+    /// `child` has died, in this way. One that could not build its configuration may have tried that for long.
+    pub(super) fn after(&mut self, child: &MasterChild, how: ProcessEnd) {
+        let soon = how == ProcessEnd::Exited(UNBUILT) || child.started.elapsed() < SOON;
+        self.failures = if soon { self.failures + 1 } else { 0 };
         let delay = delay(self.failures);
         if !delay.is_zero() {
             let (name, ms, times) = (child.name, delay.as_millis(), self.failures);

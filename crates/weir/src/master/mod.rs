@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_engine::Configuration;
-use weir_engine::log::{self, LogLevel};
+use weir_engine::log::{self, HeldLogs, LogLevel};
 use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_server::InheritedSockets;
 
 use crate::bundle::{MasterOrder, ReadFiles, ServerReply};
+use crate::inherited::InheritedConf;
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
 use crate::pid::PidFile;
@@ -55,6 +56,7 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
             configuration: Arc::new(start.configuration),
             sockets: start.sockets,
             record: start.record,
+            shed: None,
         },
         early: Vec::new(),
     };
@@ -92,6 +94,7 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
         log::cycle(LogLevel::Alert, &error);
     }
     master.employ(wants_agent);
+    master.hatching.cycle.shed_blocks();
     master.look_after();
     log::cycle(LogLevel::Notice, &"exit");
     Ok(())
@@ -140,9 +143,34 @@ struct ServerSeed {
 
 /// A configuration with what was opened for it.
 struct ConfCycle {
+    /// Of a large one, once it is served, the settings outside of blocks alone: [`ConfCycle::shed_blocks`].
     configuration: Arc<Configuration>,
     sockets: InheritedSockets,
     record: ReadFiles,
+    /// The logs of the blocks that are left out; `None` as long as the configuration is whole.
+    shed: Option<HeldLogs>,
+}
+
+impl ConfCycle {
+    /// A server has it: of a large configuration all is dropped that only serving needs, which is nearly all of its memory.
+    /// A later server, or agent, builds it from the same texts.
+    fn shed_blocks(&mut self) {
+        let large = self.configuration.lines >= LARGE && self.shed.is_none();
+        if let Some(configuration) = Arc::get_mut(&mut self.configuration).filter(|_| large) {
+            self.shed = Some(log::hold());
+            configuration.drop_blocks();
+            process::trim_memory();
+        }
+    }
+
+    /// In a child: the configuration, or what it is built from.
+    fn bequeath(&mut self) -> InheritedConf {
+        let configuration = std::mem::take(&mut self.configuration);
+        match self.shed.take() {
+            None => InheritedConf::Whole(configuration),
+            Some(logs) => InheritedConf::Texts(Box::new(std::mem::take(&mut self.record)), logs),
+        }
+    }
 }
 
 /// Where in its life the master is.
@@ -321,6 +349,7 @@ impl MasterProcess {
                 server.ready = true;
                 self.replaced();
                 self.employ(wants);
+                self.hatching.cycle.shed_blocks();
             }
             Some(ServerReply::Reloaded(result)) => self.reloaded(result),
             Some(ServerReply::Failed(reasons)) => server.reasons = reasons,
@@ -364,7 +393,7 @@ impl MasterProcess {
             return child::log_fatal(server.name, server.pid);
         }
         if !self.hand_over_again() {
-            self.respawn.after(server);
+            self.respawn.after(server, how);
         }
     }
 
@@ -385,6 +414,9 @@ impl MasterProcess {
     }
 }
 
+/// Lines of a configuration that the master does not keep: as many take some 25 MB and a quarter of a second, by which a
+/// server that has crashed is back later.
+const LARGE: usize = 20_000;
 /// How long the server may take to end at once before it is killed: a disk that does not take the last lines of a log
 /// is waited for as long.
 const PATIENCE: Duration = Duration::from_secs(6);

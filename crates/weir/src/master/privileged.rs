@@ -85,9 +85,10 @@ impl MasterProcess {
             }
             ForkSide::Child => {
                 drop(servers);
-                let configuration = self.hatching.cycle.configuration.clone();
+                let configuration = self.hatching.cycle.bequeath();
                 self.let_go();
-                let code = privileged::run(PrivilegedInheritance { configuration, link });
+                let paths = self.hatching.paths.clone();
+                let code = privileged::run(PrivilegedInheritance { configuration, paths, link });
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }
@@ -113,7 +114,7 @@ impl MasterProcess {
         if self.stage == MasterStage::Serving && self.server.is_some() {
             match how {
                 ProcessEnd::Exited(FATAL) => child::log_fatal(NAME, pid),
-                _ => self.agent.respawn.after(&agent),
+                _ => self.agent.respawn.after(&agent, how),
             }
         }
         true

@@ -119,8 +119,8 @@ impl MasterProcess {
         let sockets = run::open(&configuration, &self.hatching.cycle.sockets, |line| {
             log::cycle(LogLevel::Emerg, &line);
         })?;
-        let cycle =
-            ConfCycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };
+        let (configuration, record) = (Arc::new(configuration), recorder.finish(findings));
+        let cycle = ConfCycle { configuration, sockets, record, shed: None };
         Ok(NextConf { cycle, log })
     }
 
@@ -207,6 +207,7 @@ impl MasterProcess {
             log::set_main(next.log);
             self.settle();
             self.employ(wants_agent);
+            self.hatching.cycle.shed_blocks();
         });
         self.conclude(began, result);
     }

@@ -7,6 +7,7 @@ mod commands;
 mod logs;
 mod privileged;
 mod races;
+mod rebuild;
 mod reload;
 mod respawn;
 mod starts;
