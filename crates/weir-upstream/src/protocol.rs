@@ -1,13 +1,14 @@
 //! What speaks to a server: composes requests, reads heads, finds where a body ends.
 
 use std::any::Any;
+use std::rc::Rc;
 
 use weir_http::h1::ChunkedDecoder;
 use weir_http::hpack::{FieldIndexing, HpackEncoder};
 use weir_http::{Field, KnownField, Span};
 
 use crate::tls_client::SecureUpstream;
-use weir_engine::exchange::Exchange;
+use weir_engine::exchange::{Exchange, HeadMemo};
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 use weir_engine::text::Text;
@@ -226,6 +227,8 @@ pub struct IncomingHead {
     pub keep_alive: bool,
     /// True when the connection speaks another protocol from here on.
     pub upgraded: bool,
+    /// Where the client's head is stored, as the same one has come before; `None`: nowhere.
+    pub memo: Option<Rc<HeadMemo>>,
     /// What the protocol stores between two calls of [`UpstreamProtocol::head`]; `None` without any.
     pub state: Option<Box<dyn Any>>,
 }

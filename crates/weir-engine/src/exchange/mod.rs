@@ -12,6 +12,7 @@ mod content_type;
 pub(crate) mod family;
 mod fields;
 mod file_bytes;
+mod head_memo;
 pub mod known_heads;
 mod lasting;
 mod matching;
@@ -36,6 +37,8 @@ pub(crate) use common::FamilyState;
 pub(crate) use content_type::MediaTypeCache;
 use family::SubrequestFamily;
 pub use fields::FieldPattern;
+pub use head_memo::HeadMemo;
+pub(crate) use head_memo::MemoHead;
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 

@@ -1,7 +1,10 @@
 //! The response's head, while it is being made.
 
+use std::rc::Rc;
+
 use weir_http::KnownField;
 
+use super::head_memo::HeadMemo;
 use crate::body::ResponseBody;
 use crate::text::{Arena, Span, Text};
 
@@ -132,6 +135,8 @@ pub struct Response {
     pub date: Option<Text>,
     /// What is known of the head before its filters have seen it.
     pub(crate) ready: ReadyHead,
+    /// Where the head is stored with what it comes from; `None`: nowhere.
+    pub(crate) memo: Option<Rc<HeadMemo>>,
     /// What follows the head, until the engine takes it.
     pub(crate) body: ResponseBody,
 }
@@ -144,6 +149,8 @@ pub(crate) enum ReadyHead {
     Open,
     /// Other requests like this one will get the same: it can be stored for them.
     Alike,
+    /// It can be stored in [`Response::memo`].
+    Repeated,
     /// It is the one of this number, which was stored for requests like this: filters would leave it as it is.
     Known(u32),
 }
@@ -209,7 +216,7 @@ impl Response {
 
     /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
     pub fn clear_entity(&mut self) {
-        self.ready = ReadyHead::Open;
+        (self.ready, self.memo) = (ReadyHead::Open, None);
         self.content_length = None;
         self.open_length = false;
         self.last_modified = None;
@@ -302,9 +309,13 @@ impl Response {
             server,
             date,
             ready,
+            memo,
             body,
         } = self;
         *ready = ReadyHead::Open;
+        if memo.is_some() {
+            *memo = None;
+        }
         (*status, *err_status) = (0, 0);
         (*content_length, *last_modified, *content_offset, *ahead) = (None, None, 0, None);
         for text in [reason, content_type, charset, override_charset, location, server, date] {

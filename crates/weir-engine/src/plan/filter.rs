@@ -82,9 +82,9 @@ pub trait HeaderFilter {
         false
     }
 
-    /// Whether all whole files with the same head leave the filter with the same head, for requests that have neither
+    /// Whether all responses with the same head leave the filter with the same head, for requests that have neither
     /// conditions nor `Range`: it may add fields, and changes neither status, type, length, date nor body. Such a head is composed
-    /// once and the filter then not asked again ([`Exchange::recall_file`]).
+    /// once and the filter then not asked again ([`Exchange::recall_file`], [`Exchange::recall_head`]).
     fn is_fixed(&self) -> bool {
         false
     }

@@ -3,8 +3,10 @@
 //! A worker keeps [`PLACES`] of them, as HTTP/1 has them; of those of HTTP/2, which each connection writes differently, it keeps
 //! what they are made of, and gives it a number. Nothing is invalidated: a head is used again only where everything that it was
 //! made of is the same, compared as a few integers and short texts, which is a fifth of the instructions of composing
-//! it (measured: 150 against 720). That of a whole file may be known before it is made: [`ready`].
+//! it (measured: 150 against 720). That of a whole file may be known before it is made: [`ready`], and that of a
+//! response that comes again [`memo`].
 
+mod memo;
 mod ready;
 
 use std::rc::Rc;
@@ -66,7 +68,7 @@ impl HeadCache {
 
 /// Appends the head of `x.response`, from memory where it was composed before.
 pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
-    if ready::write(x, out) {
+    if memo::write(x, out) || ready::write(x, out) {
         return;
     }
     let Some(length) = plain(x) else { return encode::head(x, out) };
@@ -81,14 +83,16 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     }
     let start = out.len();
     encode::head(x, out);
-    *last = last.wrapping_add(1).max(1);
-    *place = keep(x, length, *last, &out[start..]);
+    *place = keep(x, length, another(last), &out[start..]);
 }
 
 /// A number for the head of `x.response`: the same for those that differ in nothing but their date, 0 for one that is made of
 /// more than [`HeadFacts`] has.
 pub(crate) fn number(x: &Exchange) -> u32 {
     if let ReadyHead::Known(number) = x.response.ready {
+        return number;
+    }
+    if let Some(number) = memo::number(x) {
         return number;
     }
     let Some(length) = plain(x) else { return 0 };
@@ -101,8 +105,14 @@ pub(crate) fn number(x: &Exchange) -> u32 {
         known.facts.learn(x);
         return known.number;
     }
+    let number = another(last);
+    *place = HeadFacts::of(x, length).map(|facts| Box::new(NumberedHead { facts, number }));
+    number
+}
+
+/// A number that no head has had.
+fn another(last: &mut u32) -> u32 {
     *last = last.wrapping_add(1).max(1);
-    *place = HeadFacts::of(x, length).map(|facts| Box::new(NumberedHead { facts, number: *last }));
     *last
 }
 
@@ -127,7 +137,7 @@ fn plain(x: &Exchange) -> Option<u64> {
     let Response { reason, charset, location, server, date, headers, .. } = &x.response;
     let rare = [reason, charset, location, server, date];
     // Of fields by other names many have a value of their own in each response, but for those of files.
-    let of_file = x.response.ready != ReadyHead::Open;
+    let of_file = matches!(x.response.ready, ReadyHead::Alike | ReadyHead::Known(_));
     let known = |name: &HeaderName| match name {
         HeaderName::Known(known) => *known != KnownField::Connection,
         HeaderName::Written(known, _) => of_file && *known != KnownField::Connection,
@@ -147,11 +157,17 @@ fn plain(x: &Exchange) -> Option<u64> {
 impl ComposedHead {
     #[inline]
     fn write(&self, x: &Exchange, out: &mut Vec<u8>) {
-        out.reserve(self.before.len() + self.after.len() + DATE);
-        out.extend_from_slice(&self.before);
-        x.worker.dates(|dates| out.extend_from_slice(dates.line()));
-        out.extend_from_slice(&self.after);
+        dated(x, &self.before, &self.after, out);
     }
+}
+
+/// Appends `before`, the date and `after`.
+#[inline]
+fn dated(x: &Exchange, before: &[u8], after: &[u8], out: &mut Vec<u8>) {
+    out.reserve(before.len() + after.len() + DATE);
+    out.extend_from_slice(before);
+    x.worker.dates(|dates| out.extend_from_slice(dates.line()));
+    out.extend_from_slice(after);
 }
 
 impl HeadFacts {
@@ -184,20 +200,6 @@ impl HeadFacts {
             return None;
         }
         let response = &x.response;
-        // What lies in the request's arena goes with it.
-        let lasting = |text: &Text| match text {
-            Text::Span(span) => Text::shared(x.arena.get(*span)),
-            constant => constant.clone(),
-        };
-        let name = |name: &HeaderName| match name {
-            HeaderName::Known(known) => HeaderName::Known(*known),
-            HeaderName::Written(known, text) => HeaderName::Written(*known, lasting(text)),
-            HeaderName::Other(text) => HeaderName::Other(lasting(text)),
-        };
-        let field = |header: &ResponseHeader| ResponseHeader {
-            name: name(&header.name),
-            value: lasting(&header.value),
-        };
         Some(HeadFacts {
             plan: x.plan.clone(),
             status: response.status,
@@ -205,19 +207,45 @@ impl HeadFacts {
             modified: response.last_modified,
             keep_alive: x.keep_alive,
             vary_encoding: response.vary_encoding,
-            kind: lasting(response.content_type.as_ref()?),
-            fields: response.headers.iter().map(field).collect(),
+            kind: lasting(x, response.content_type.as_ref()?),
+            fields: lasting_fields(x),
             file: ready::extension(x),
         })
     }
 }
 
-/// What is to be cached of `bytes`, which were just composed; the date is where `encode` writes it.
-fn keep(x: &Exchange, length: u64, number: u32, bytes: &[u8]) -> Option<Box<ComposedHead>> {
+/// A text that outlives the request: what lies in its arena goes with it.
+fn lasting(x: &Exchange, text: &Text) -> Text {
+    match text {
+        Text::Span(span) => Text::shared(x.arena.get(*span)),
+        constant => constant.clone(),
+    }
+}
+
+fn lasting_fields(x: &Exchange) -> Box<[ResponseHeader]> {
+    let name = |name: &HeaderName| match name {
+        HeaderName::Known(known) => HeaderName::Known(*known),
+        HeaderName::Written(known, text) => HeaderName::Written(*known, lasting(x, text)),
+        HeaderName::Other(text) => HeaderName::Other(lasting(x, text)),
+    };
+    let field = |header: &ResponseHeader| ResponseHeader {
+        name: name(&header.name),
+        value: lasting(x, &header.value),
+    };
+    x.response.headers.iter().map(field).collect()
+}
+
+/// `bytes`, which were just composed, up to their date and after it; the date is where `encode` writes it.
+fn around_date<'b>(x: &Exchange, bytes: &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
-    let (before, after) = bytes.split_at(at);
+    Some((bytes.get(..at)?, bytes.get(at + DATE..)?))
+}
+
+/// What is to be cached of `bytes`, which were just composed.
+fn keep(x: &Exchange, length: u64, number: u32, bytes: &[u8]) -> Option<Box<ComposedHead>> {
+    let (before, after) = around_date(x, bytes)?;
     let facts = HeadFacts::of(x, length)?;
-    Some(Box::new(ComposedHead { facts, number, before: before.into(), after: after.get(DATE..)?.into() }))
+    Some(Box::new(ComposedHead { facts, number, before: before.into(), after: after.into() }))
 }
 
 /// Bytes of the line `Date: ...`.

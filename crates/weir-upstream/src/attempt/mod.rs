@@ -442,7 +442,11 @@ impl Attempt {
             return Err(Box::new(received_head));
         }
         let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
-        headers::copy(x, &self.up, &received_head.incoming, HeaderOrigin::Server { keeps });
+        // What a cache has to do with may be cut and conditional.
+        let memo = received_head.incoming.memo.take().filter(|_| self.fetch.is_none());
+        if !memo.is_some_and(|memo| x.recall_head(&memo)) {
+            headers::copy(x, &self.up, &received_head.incoming, HeaderOrigin::Server { keeps });
+        }
         let keep = match (self.fetch.take(), judged) {
             _ if !headers::buffering(x, &self.up.settings, &received_head.incoming) => None,
             (Some(fetch), Some(judged)) => {

@@ -22,6 +22,7 @@ use super::key::CacheKey;
 use super::read::{self, ParsedCacheFile, RawCacheFile};
 use super::ticket::CacheTicket;
 use weir_engine::body::BodyBuf;
+use weir_engine::exchange::HeadMemo;
 use weir_engine::file::OpenFile;
 
 /// The responses of one cache that a worker has in memory.
@@ -75,6 +76,9 @@ pub(crate) struct CachedResponse {
     /// The turn in which the file was seen last.
     seen: Cell<u64>,
     modified: OnceCell<Option<i64>>,
+    /// It was served so often, as far as that is counted.
+    uses: Cell<u8>,
+    memo: OnceCell<Rc<HeadMemo>>,
 }
 
 /// What came of looking into a file.
@@ -211,6 +215,8 @@ impl CachedResponse {
             meta: raw.meta,
             seen: Cell::new(weir_rt::epoch()),
             modified: OnceCell::new(),
+            uses: Cell::new(0),
+            memo: OnceCell::new(),
         }
     }
 
@@ -222,7 +228,11 @@ impl CachedResponse {
     /// Bytes of memory, about.
     fn weight(&self) -> usize {
         let body = self.body.as_ref().map_or(0, |body| body.len());
-        size_of::<CachedResponse>() + self.text.len() + self.fields.len() * size_of::<Field>() + body
+        size_of::<CachedResponse>()
+            + MEMO
+            + 3 * self.text.len()
+            + self.fields.len() * size_of::<Field>()
+            + body
     }
 
     /// The fields, where the text begins at `base` of an arena.
@@ -245,6 +255,16 @@ impl CachedResponse {
     pub(crate) fn last_modified(&self) -> Option<i64> {
         let read = || weir_http::date::parse(self.field(KnownField::LastModified)?);
         *self.modified.get_or_init(|| if self.has_validators() { read() } else { None })
+    }
+
+    /// Where clients' heads are stored, once it has been served a few times; `None` before.
+    #[inline]
+    pub(crate) fn memo(&self) -> Option<&Rc<HeadMemo>> {
+        if self.uses.get() < SELDOM {
+            self.uses.set(self.uses.get() + 1);
+            return None;
+        }
+        Some(self.memo.get_or_init(Rc::default))
     }
 
     /// `ETag`, likewise.
@@ -350,5 +370,9 @@ impl HotCaches {
 
 const ENOENT: i32 = weir_rt::file::errno::ENOENT;
 const ENOTDIR: i32 = weir_rt::file::errno::ENOTDIR;
+/// A response that was served so often gets its head stored.
+const SELDOM: u8 = 2;
+/// Bytes of what is stored with such a head besides its texts, about.
+const MEMO: usize = 512;
 /// Memory that young responses may take before they become old; both together take twice that.
 const BYTES: usize = 16 << 20;

@@ -325,6 +325,10 @@ pub(crate) fn respond(
     let cached = &mut part(x).cached;
     cached.status = Some(status);
     cached.served = Some((response.clone(), base));
+    let body = if response.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) };
+    if response.memo().is_some_and(|memo| x.recall_head(memo)) {
+        return Some(x.respond(body));
+    }
     let mut fields = x.worker.fields.take();
     fields.extend(response.fields_at(base));
     // A status alone, as of a response that came without a line for it, says no more than the usual words, whose heads
@@ -345,7 +349,7 @@ pub(crate) fn respond(
     let mut fields = std::mem::take(&mut incoming.fields);
     fields.clear();
     x.worker.fields.replace(fields);
-    Some(x.respond(if response.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) }))
+    Some(x.respond(body))
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.

@@ -152,11 +152,17 @@ pub(crate) fn copy(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingH
         x.response.allow_ranges = true;
         x.response.single_range = origin != HeaderOrigin::Cache;
     }
-    let mut seen = 0;
+    let (mut seen, mut again) = (0, true);
     for (at, field) in incoming.fields.iter().enumerate() {
-        if !is_dropped(x, incoming, at, &mut seen) {
+        if is_dropped(x, incoming, at, &mut seen) {
+            again = false;
+        } else {
             take_field(x, up, field, origin);
         }
+    }
+    // What such fields come to is more than the head, or depends on more: variables, the log.
+    if !again || seen & JUDGED != 0 {
+        x.forget_head();
     }
     if up.protocol.speaks_for_server() {
         leave_out(x, up, seen);
@@ -204,7 +210,7 @@ fn is_again(field: &Field, seen: &mut u128) -> bool {
     again && SINGLE.contains(&field.known)
 }
 
-fn bit(known: KnownField) -> u128 {
+const fn bit(known: KnownField) -> u128 {
     1 << known as u8
 }
 
@@ -239,6 +245,12 @@ const SINGLE: [KnownField; 16] = [
     KnownField::XAccelBuffering,
     KnownField::XAccelCharset,
 ];
+/// Fields that are acted on or rewritten.
+const JUDGED: u128 = bit(KnownField::Location)
+    | bit(KnownField::Refresh)
+    | bit(KnownField::SetCookie)
+    | bit(KnownField::XAccelLimitRate)
+    | bit(KnownField::XAccelCharset);
 const _: () = assert!(KnownField::COUNT <= 128, "a bit for each name");
 
 fn take_field(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {

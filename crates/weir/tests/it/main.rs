@@ -9,7 +9,7 @@
 //! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
-//! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
+//! | `upstream` | `upstream_*`: `balancing`, `heads`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
@@ -135,6 +135,7 @@ mod trace_variables;
 mod tunnel;
 mod upstream_balancing;
 mod upstream_faults;
+mod upstream_heads;
 mod upstream_health;
 mod upstream_idle;
 mod upstream_members;

@@ -31,9 +31,10 @@ impl Exchange {
     }
 }
 
-/// Whether the head of a whole file is the same for all requests like that of `x`.
+/// Whether the head of a whole file, or of another response that is the same each time, is the same for all requests like
+/// that of `x`.
 #[inline]
-fn is_plain(x: &Exchange) -> bool {
+pub(super) fn is_plain(x: &Exchange) -> bool {
     let head = &x.request.head;
     x.plan.has_fixed_filters
         && head.method == Method::Get

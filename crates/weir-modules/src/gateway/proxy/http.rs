@@ -78,6 +78,7 @@ impl UpstreamProtocol for HttpPass {
         fields.reserve(FIELDS);
         let mut head = ResponseHead { fields, ..ResponseHead::default() };
         if self.known.recall(bytes, &mut head) {
+            incoming.memo = self.known.memo();
             return self.fill(x, bytes, head, incoming);
         }
         match head.parse(bytes, &limits) {

@@ -5,7 +5,9 @@
 //! of a head that was read are that head.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
+use weir_engine::exchange::HeadMemo;
 use weir_http::h1::{ResponseHead, StoreTurns};
 
 /// The last head of a location's responses that was stored.
@@ -18,6 +20,9 @@ struct StoredHead {
     bytes: Vec<u8>,
     head: ResponseHead,
     turns: StoreTurns,
+    /// It came again so often, as far as that is counted.
+    uses: u8,
+    memo: Option<Rc<HeadMemo>>,
 }
 
 impl KnownResponse {
@@ -30,7 +35,15 @@ impl KnownResponse {
         }
         head.copy_from(&stored.head);
         stored.turns.recalled();
+        stored.uses = stored.uses.saturating_add(1);
         true
+    }
+
+    /// Where clients' heads are stored that come of the head that was recalled last, once it came a few times; `None` before.
+    #[inline]
+    pub(super) fn memo(&self) -> Option<Rc<HeadMemo>> {
+        let mut stored = self.0.borrow_mut();
+        if stored.uses < SELDOM { None } else { Some(stored.memo.get_or_insert_default().clone()) }
     }
 
     /// Stores `head`, which `bytes` begin with and which is whole and good.
@@ -43,10 +56,13 @@ impl KnownResponse {
             stored.bytes.clear();
             stored.bytes.extend_from_slice(bytes);
             stored.head.copy_from(head);
+            (stored.uses, stored.memo) = (0, None);
         }
     }
 }
 
+/// A head that came so often gets the clients' head stored.
+const SELDOM: u8 = 3;
 /// Bytes of a head that is stored.
 const LONGEST: usize = 1024;
 
