@@ -284,14 +284,28 @@ impl FileHandle {
         }
     }
 
-    /// preadv2(2) of one piece with `RWF_NOWAIT`.
+    /// preadv2(2) of one piece with `RWF_NOWAIT`, or without it where the file system knows no such reads and has its
+    /// files in memory.
     ///
     /// # Safety
     /// `start` is writable for `len` bytes.
-    unsafe fn pread_nowait(&self, start: *mut u8, len: usize, offset: u64) -> io::Result<usize> {
-        let iov = libc::iovec { iov_base: start.cast(), iov_len: len };
+    pub(crate) unsafe fn pread_nowait(&self, start: *mut u8, len: usize, offset: u64) -> io::Result<usize> {
+        let (iov, offset) = (libc::iovec { iov_base: start.cast(), iov_len: len }, signed(offset)?);
         // SAFETY: one iovec, whose memory the caller vouches for.
-        check(unsafe { libc::preadv2(self.fd(), &iov, 1, signed(offset)?, libc::RWF_NOWAIT) })
+        let read = |flags| check(unsafe { libc::preadv2(self.fd(), &raw const iov, 1, offset, flags) });
+        match read(libc::RWF_NOWAIT) {
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) && self.is_in_memory() => read(0),
+            result => result,
+        }
+    }
+
+    /// Whether the file is of a file system in memory, which has no disk to wait for.
+    fn is_in_memory(&self) -> bool {
+        let mut stat = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: `stat` is writable, and whole after success.
+        let kind =
+            unsafe { (libc::fstatfs(self.fd(), stat.as_mut_ptr()) == 0).then(|| stat.assume_init().f_type) };
+        kind.is_some_and(|kind| IN_MEMORY.contains(&(kind as u32)))
     }
 
     /// Writes at `offset`; may write less than all.
@@ -438,12 +452,10 @@ impl FileHandle {
     }
 
     fn probe_byte(&self, offset: u64) -> bool {
-        let Ok(offset) = signed(offset) else { return false };
         let mut byte = 0u8;
-        let iov = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
-        // SAFETY: one iovec of one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system does not say, and
-        // then the response is no and a pool thread reads the file.
-        unsafe { libc::preadv2(self.fd(), &iov, 1, offset, libc::RWF_NOWAIT) == 1 }
+        // SAFETY: one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system does not say, and then the
+        // response is no and a pool thread reads the file.
+        unsafe { self.pread_nowait(&raw mut byte, 1, offset).is_ok_and(|n| n == 1) }
     }
 }
 
@@ -490,6 +502,8 @@ fn strerror(errno: i32) -> String {
     String::from_utf8_lossy(&text[..end]).into_owned()
 }
 
+/// tmpfs and ramfs, by the numbers of statfs(2).
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 /// Bytes between two probes of [`FileHandle::resident`]'s fallback; Linux reads ahead 128 KiB by default.
 const PROBE_STEP: u64 = 32 << 10;
 

@@ -165,14 +165,11 @@ pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
 
 /// Appends `len` bytes of `file` from `offset` to `to`, if the page cache has them all; otherwise leaves it alone.
 pub(crate) fn append_resident(file: &FileHandle, to: &mut Vec<u8>, offset: u64, len: usize) -> bool {
-    let Ok(offset) = libc::off_t::try_from(offset) else { return false };
     let old = to.len();
     to.reserve(len);
     let room = &mut to.spare_capacity_mut()[..len];
-    let piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: len };
-    // SAFETY: one piece: the `len` writable bytes after the vector's end.
-    let n = unsafe { libc::preadv2(file.fd(), &raw const piece, 1, offset, libc::RWF_NOWAIT) };
-    if n != len as isize {
+    // SAFETY: the `len` writable bytes after the vector's end.
+    if !unsafe { file.pread_nowait(room.as_mut_ptr().cast(), len, offset) }.is_ok_and(|n| n == len) {
         return false;
     }
     // SAFETY: all of `room` has just been written.

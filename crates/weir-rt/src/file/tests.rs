@@ -180,6 +180,26 @@ fn what_was_just_written_is_resident_to_its_end() {
     }
 }
 
+/// tmpfs knows no reads that may not wait, and has nothing to wait for.
+#[test]
+fn files_in_memory_are_resident() {
+    let name = CString::new("weir-test").expect("no NUL");
+    // SAFETY: a name that ends with NUL; the descriptor is nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC)) };
+    let file = FileHandle::from(fd);
+    assert_eq!(file.pwrite(&[7; 50_000], 0).expect("memory"), 50_000);
+    assert!(file.is_in_memory());
+    for (offset, len, expected) in
+        [(0, 50_000, true), (49_999, 1, true), (1, 50_000, false), (50_000, 1, false)]
+    {
+        assert_eq!(file.probe(offset, len), expected, "{len} at {offset}");
+        let mut bytes = b"before".to_vec();
+        assert_eq!(crate::sys::append_resident(&file, &mut bytes, offset, len as usize), expected);
+        assert_eq!(bytes.len() as u64, 6 + if expected { len } else { 0 });
+    }
+    assert!(!open(Path::new("/proc/self/status")).expect("on every Linux").is_in_memory());
+}
+
 #[test]
 fn residence_is_known_also_of_files_we_do_not_own() {
     let name = "file::tests::residence_is_known_also_of_files_we_do_not_own";
