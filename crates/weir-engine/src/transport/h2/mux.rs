@@ -292,6 +292,10 @@ impl H2Mux {
     pub fn begin(&self, key: StreamKey, request: StreamEnd) {
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
+            if slots.is_empty() {
+                // Many connections never have two streams at a time: four places would take 1 KB.
+                slots.reserve_exact(1);
+            }
             slots.resize_with(key.index() + 1, StreamSlot::default);
         }
         let slot = &mut slots[key.index()];

@@ -61,6 +61,10 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
             weir_rt::yield_now().await;
             continue;
         }
+        if mux.streams() == 0 {
+            // An idle connection holds none of the exchange's 2.5 KB: its next request takes one of the worker's.
+            give_back(mux, &mut spare);
+        }
         match wait(mux).await {
             TurnReason::Work => {}
             TurnReason::Received(buf) => wire.input.borrow_mut().push(buf),
@@ -71,9 +75,7 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
             }
         }
     }
-    if let Some(x) = spare.take() {
-        mux.worker.give_exchange(x);
-    }
+    give_back(mux, &mut spare);
     mux.end();
     request::scatter(mux);
     finish(mux).await;
@@ -192,6 +194,13 @@ async fn linger(wire: &ClientWire, ms: u64) {
 /// How much is read of a client that sends on: what was under way fits, and a client that floods is not served in this
 /// way, too.
 const LINGERING: usize = 1 << 20;
+
+/// Gives the spare exchange to the worker's other requests.
+fn give_back(mux: &H2Mux, spare: &mut Option<Box<Exchange>>) {
+    if let Some(x) = spare.take() {
+        mux.worker.give_exchange(x);
+    }
+}
 
 /// An exchange for the next request: the last one's, or another of the worker's.
 fn exchange(mux: &H2Mux, spare: &mut Option<Box<Exchange>>) -> Box<Exchange> {
