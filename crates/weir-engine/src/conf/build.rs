@@ -1,7 +1,7 @@
 //! From a tree of lines to a [`Configuration`]: directives to their modules, blocks inside blocks, inheritance.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl<'t> ConfigurationBuilder<'t> {
                 begin(confs.of_mut(at, module), line.name.span);
             }
         }
-        let mut locations = Vec::new();
+        let mut locations = SiblingLocations::default();
         let mut nested = Vec::new();
         for line in &block.lines {
             if line.name.is("location") {
@@ -206,7 +206,7 @@ impl<'t> ConfigurationBuilder<'t> {
         confs.get_mut::<ServerCoreConf>().accepts_connect = self.registry.take_accepts_connect();
         let mut words = DefaultHasher::new();
         line.hash_words(&mut words);
-        ServerConf { confs, locations, nested, words: words.finish() }
+        ServerConf { confs, locations: locations.confs, nested, words: words.finish() }
     }
 
     fn location(
@@ -214,7 +214,7 @@ impl<'t> ConfigurationBuilder<'t> {
         line: &'t DirectiveLine,
         block: &'t Block,
         outer: Option<&LocationMatcher>,
-        into: &mut Vec<LocationConf>,
+        into: &mut SiblingLocations,
     ) {
         let mut confs = ModuleConfs::like(&self.blank);
         let mut warnings = std::mem::take(&mut self.warnings);
@@ -236,7 +236,7 @@ impl<'t> ConfigurationBuilder<'t> {
             LocationMatcher::Regex(_) | LocationMatcher::Named(_) => None,
         };
         let around = self.registry.enter_location(path);
-        let mut locations = Vec::new();
+        let mut locations = SiblingLocations::default();
         let mut limit_except = None;
         let mut nested = Vec::new();
         for line in &block.lines {
@@ -251,7 +251,7 @@ impl<'t> ConfigurationBuilder<'t> {
             }
         }
         self.registry.enter_location(around);
-        into.push(LocationConf { matcher, confs, locations, limit_except, nested });
+        into.confs.push(LocationConf { matcher, confs, locations: locations.confs, limit_except, nested });
     }
 
     fn limit_except(&mut self, line: &'t DirectiveLine, block: &'t Block) -> Option<(u32, ModuleConfs)> {
@@ -416,12 +416,34 @@ fn matcher(cx: &mut LineCx<'_>) -> Result<LocationMatcher, Error> {
     }
 }
 
+/// The locations of one block.
+#[derive(Default)]
+struct SiblingLocations {
+    confs: Vec<LocationConf>,
+    /// What is taken: exact paths, prefixes, names. There may be very many of them.
+    exact: HashSet<Vec<u8>>,
+    prefixes: HashSet<Vec<u8>>,
+    named: HashSet<Vec<u8>>,
+}
+
+impl SiblingLocations {
+    /// Whether no other one has been for the same. Patterns are not compared.
+    fn take(&mut self, matcher: &LocationMatcher) -> bool {
+        match matcher {
+            LocationMatcher::Exact(path) => self.exact.insert(path.clone()),
+            LocationMatcher::Prefix(path, _) => self.prefixes.insert(path.clone()),
+            LocationMatcher::Named(name) => self.named.insert(name.clone()),
+            LocationMatcher::Regex(_) => true,
+        }
+    }
+}
+
 /// nginx's rules for a location beside and inside others.
 fn nested(
     cx: &LineCx<'_>,
     outer: Option<&LocationMatcher>,
     matcher: &LocationMatcher,
-    siblings: &[LocationConf],
+    siblings: &mut SiblingLocations,
 ) -> Result<(), Error> {
     let name = bare_name(matcher);
     let path_of = |m: &LocationMatcher| match m {
@@ -452,13 +474,7 @@ fn nested(
             return Err(cx.fail(format!("location \"{name}\" is outside location \"{outside}\"")));
         }
     }
-    let same = |m: &LocationMatcher| match (m, matcher) {
-        (LocationMatcher::Exact(a), LocationMatcher::Exact(b))
-        | (LocationMatcher::Named(a), LocationMatcher::Named(b)) => a == b,
-        (LocationMatcher::Prefix(a, _), LocationMatcher::Prefix(b, _)) => a == b,
-        _ => false,
-    };
-    if siblings.iter().any(|sibling| same(&sibling.matcher)) {
+    if !siblings.take(matcher) {
         return Err(cx.fail(format!("duplicate location \"{name}\"")));
     }
     Ok(())

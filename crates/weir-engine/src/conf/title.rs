@@ -1,7 +1,7 @@
 //! What servers and locations are called where their time is shown: as they are written, and where two servers have a
 //! location of one name, with the server's name before it, so that each has figures of its own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf};
@@ -12,6 +12,8 @@ pub(super) struct ServerTitles {
     shared: HashSet<String>,
     /// Names of locations that several servers have.
     several: HashSet<String>,
+    /// The index of each server's first address.
+    first: HashMap<usize, usize>,
 }
 
 /// The names of one server and its locations.
@@ -32,7 +34,13 @@ impl ServerTitles {
             }
         }
         let locations = configuration.servers().iter().map(|server| &server.locations[..]);
-        ServerTitles { shared, several: several(locations) }
+        let mut first = HashMap::new();
+        for (at, address) in configuration.addresses.iter().enumerate() {
+            for server in &address.servers {
+                first.entry(*server).or_insert(at);
+            }
+        }
+        ServerTitles { shared, several: several(locations), first }
     }
 
     /// Those of the server with this index in the file.
@@ -40,9 +48,23 @@ impl ServerTitles {
         let name = configuration.servers()[index].confs.get::<ServerCoreConf>().name();
         let name = String::from_utf8_lossy(name).into_owned();
         let alone = !self.shared.contains(&name);
-        let prefix =
-            if alone && !name.is_empty() { name.clone() } else { at_address(configuration, index, &name) };
+        let prefix = if alone && !name.is_empty() {
+            name.clone()
+        } else {
+            self.at_address(configuration, index, &name)
+        };
         ServerTitle { server: if alone { name } else { prefix.clone() }, prefix, several: &self.several }
+    }
+
+    /// `example.com:8080`: a server that shares its name with others, or has none, by its first address, too.
+    fn at_address(&self, configuration: &Configuration, index: usize, name: &str) -> String {
+        let Some(first) = self.first.get(&index) else { return name.to_owned() };
+        let address = &configuration.addresses[*first].addr;
+        match (name, address.port()) {
+            ("", _) => address.to_string(),
+            (_, Some(port)) => format!("{name}:{port}"),
+            (_, None) => format!("{name}@{address}"),
+        }
     }
 }
 
@@ -59,18 +81,6 @@ impl ServerTitle<'_> {
             () if name.starts_with('/') => format!("{}{name}", self.prefix),
             () => format!("{} {name}", self.prefix),
         }
-    }
-}
-
-/// `example.com:8080`: a server that shares its name with others, or has none, by its first address, too.
-fn at_address(configuration: &Configuration, index: usize, name: &str) -> String {
-    let address =
-        configuration.addresses.iter().find(|address| address.servers.binary_search(&index).is_ok());
-    let Some(address) = address else { return name.to_owned() };
-    match (name, address.addr.port()) {
-        ("", _) => address.addr.to_string(),
-        (_, Some(port)) => format!("{name}:{port}"),
-        (_, None) => format!("{name}@{}", address.addr),
     }
 }
 

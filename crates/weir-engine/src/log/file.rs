@@ -1,6 +1,7 @@
 //! An open log: a file, standard error, syslog or a socket, shared by all that log to it.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -40,7 +41,6 @@ impl LogFile {
     /// The errno of open(2).
     pub fn open(target: &LogTarget, buffering: Option<LogBuffering>) -> io::Result<LogFile> {
         let mut open = table();
-        open.retain(|file| file.strong_count() > 0);
         let given = given::find(target);
         let same = |file: &Arc<SharedLogFile>| {
             let is_it = |given: &FileHandle| file.is(given);
@@ -48,14 +48,14 @@ impl LogFile {
                 && file.buffering == buffering
                 && given.as_ref().map_or_else(|| file.is_there(), is_it)
         };
-        if let Some(file) = open.iter().filter_map(Weak::upgrade).find(same) {
+        if let Some(file) = open.alike(target).iter().filter_map(Weak::upgrade).find(same) {
             return Ok(LogFile(file));
         }
         let file = Arc::new(match given {
             Some(given) => SharedLogFile::new(target.clone(), buffering, LogOutput::File(Arc::new(given))),
             None => SharedLogFile::open(target.clone(), buffering)?,
         });
-        open.push(Arc::downgrade(&file));
+        open.add(&file);
         Ok(LogFile(file))
     }
 
@@ -304,7 +304,7 @@ pub struct HeldLogs {
 
 /// All open logs, in the order in which they were opened.
 pub(super) fn all() -> Vec<Arc<SharedLogFile>> {
-    table().iter().filter_map(Weak::upgrade).collect()
+    table().files.iter().filter_map(Weak::upgrade).collect()
 }
 
 fn same_file(path: &Path, handle: &FileHandle) -> bool {
@@ -332,10 +332,45 @@ fn memchr_count(bytes: &[u8]) -> u64 {
 }
 
 /// Every open log of the process, for [`reopen_all`] and to open each once.
-fn table() -> MutexGuard<'static, Vec<Weak<SharedLogFile>>> {
-    static OPEN: Mutex<Vec<Weak<SharedLogFile>>> = Mutex::new(Vec::new());
+fn table() -> MutexGuard<'static, OpenLogs> {
+    static OPEN: Mutex<OpenLogs> =
+        Mutex::new(OpenLogs { files: Vec::new(), by_target: BTreeMap::new(), room: 0 });
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Logs, also those that are closed by now.
+struct OpenLogs {
+    /// In the order in which they were opened.
+    files: Vec<Weak<SharedLogFile>>,
+    /// By the target as text: thousands of servers have a log each.
+    by_target: BTreeMap<String, Vec<Weak<SharedLogFile>>>,
+    /// How many there are before those that are closed are looked for.
+    room: usize,
+}
+
+impl OpenLogs {
+    /// Those whose target reads like `target`.
+    fn alike(&self, target: &LogTarget) -> &[Weak<SharedLogFile>] {
+        self.by_target.get(&target.to_string()).map_or(&[], Vec::as_slice)
+    }
+
+    fn add(&mut self, file: &Arc<SharedLogFile>) {
+        if self.files.len() >= self.room {
+            let open = |file: &Weak<SharedLogFile>| file.strong_count() > 0;
+            self.files.retain(open);
+            self.by_target.retain(|_, files| {
+                files.retain(open);
+                !files.is_empty()
+            });
+            self.room = 2 * self.files.len() + MOST_CLOSED;
+        }
+        self.files.push(Arc::downgrade(file));
+        self.by_target.entry(file.target.to_string()).or_default().push(Arc::downgrade(file));
+    }
+}
+
+/// So many closed logs may stay listed, or as many as were open.
+const MOST_CLOSED: usize = 16;
 
 /// Bad file descriptor.
 const EBADF: i32 = 9;

@@ -18,12 +18,16 @@ use super::{LogTarget, file, line};
 /// Out of descriptors.
 pub fn opened() -> io::Result<Vec<(PathBuf, OwnedFd)>> {
     let mut paths: Vec<(PathBuf, OwnedFd)> = Vec::new();
+    let mut places = HashMap::new();
     for file in file::all() {
         let Some((path, handle)) = file.handle() else { continue };
         let fd = OwnedFd::from(handle.try_clone()?);
-        match paths.iter_mut().find(|(known, _)| known == path) {
+        match places.insert(path.to_path_buf(), paths.len()) {
             // Opened again since it was renamed: the later one is where the path leads.
-            Some(known) => known.1 = fd,
+            Some(place) => {
+                paths[place].1 = fd;
+                places.insert(path.to_path_buf(), place);
+            }
             None => paths.push((path.to_path_buf(), fd)),
         }
     }

@@ -65,8 +65,10 @@ impl LocationSet {
         locations.single =
             locations.exact.keys().chain(locations.redirects.iter().map(|(path, _)| path)).collect();
         locations.prefixes.sort_by(|a, b| a.0.cmp(&b.0));
-        let paths = locations.prefixes.iter().enumerate();
-        locations.shorter = paths.map(|(at, _)| locations.longest_before(at)).collect();
+        for at in 0..locations.prefixes.len() {
+            let longest = locations.longest_before(at);
+            locations.shorter.push(longest);
+        }
         locations
     }
 
@@ -80,9 +82,15 @@ impl LocationSet {
         self.prefixes.is_empty() && self.patterns.is_empty() && self.exact.is_empty()
     }
 
+    /// The longest prefix that begins the one at `at`, for all before which it is known: the one before, or one that begins
+    /// that.
     fn longest_before(&self, at: usize) -> Option<u32> {
         let path = &self.prefixes[at].0;
-        self.prefixes[..at].iter().rposition(|(other, ..)| path.starts_with(other)).map(|i| i as u32)
+        let mut before = at.checked_sub(1)?;
+        while !path.starts_with(&self.prefixes[before].0) {
+            before = self.shorter[before]? as usize;
+        }
+        Some(before as u32)
     }
 
     /// The longest prefix of `uri`. Among sorted paths it is the last one not above `uri`, or one that begins it.
