@@ -428,6 +428,13 @@ pub(crate) fn record(x: &mut Exchange) {
                 end = Some(now);
             }
         }
+        x.shared.presence.end(end, || {
+            trace.take(tape);
+            trace
+        });
+        if let Some(part) = x.shared.presence.part_in_stall() {
+            trace.keep_as(part);
+        }
         recorder.finish_with(trace, tape, fill);
         if let Some(report) = report {
             trace.take(tape);
@@ -440,10 +447,6 @@ pub(crate) fn record(x: &mut Exchange) {
                 crate::trace::probes::ended(record, trace);
             }
         }
-        x.shared.presence.end(end, || {
-            trace.take(tape);
-            trace
-        });
     });
     x.recorded.set(false);
 }

@@ -51,6 +51,8 @@ struct RuleState {
 pub(crate) struct KeepJudgement {
     pub(crate) slow: bool,
     pub(crate) drawn: bool,
+    /// Its route retains slow ones at all.
+    pub(crate) slowest: bool,
 }
 
 impl KeepRules {
@@ -106,7 +108,7 @@ impl RuleState {
                 self.until_sample = self.rule.sample;
             }
         }
-        KeepJudgement { slow: total > self.bound, drawn }
+        KeepJudgement { slow: total > self.bound, drawn, slowest: self.rule.slow != SlowLimit::Never }
     }
 
     /// The 99th percentile of the requests since it was computed last: some microseconds, once in a thousand requests.
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(rules.judge(&record(2, 1), || &shared), None);
         assert_eq!(
             rules.judge(&record(1, u64::MAX), || &shared),
-            Some(KeepJudgement { slow: false, drawn: false })
+            Some(KeepJudgement { slow: false, drawn: false, slowest: false })
         );
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::event::TraceEvent;
+use crate::keep_reason::KeepReason;
 use crate::record::RequestRecord;
 use crate::trace::Trace;
 use crate::tree::TraceTree;
@@ -64,35 +65,6 @@ impl KeptRequest {
     #[must_use]
     pub fn tree(&self) -> TraceTree {
         self.folded.clone().unwrap_or_else(|| TraceTree::from_events(&self.events))
-    }
-}
-
-/// Why a tree was retained.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum KeepReason {
-    /// The request carried a signed trace header, or its location keeps all.
-    Asked,
-    /// A [`TraceWatch`] matched it.
-    Matched,
-    /// Its status was 500 or above.
-    Failed,
-    /// It took longer than the bound.
-    Slow,
-    /// The request was drawn at random.
-    Sampled,
-}
-
-impl KeepReason {
-    /// The word for it in exports.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            KeepReason::Asked => "asked",
-            KeepReason::Matched => "matched",
-            KeepReason::Failed => "failed",
-            KeepReason::Slow => "slow",
-            KeepReason::Sampled => "sampled",
-        }
     }
 }
 

@@ -4,66 +4,21 @@ use std::sync::Arc;
 
 use crate::average::{AverageCollector, AverageTree, AverageWatch};
 use crate::event::EventKind;
+use crate::keep_reason::KeepReason;
 use crate::keep_rules::{KeepRule, KeepRules};
-use crate::kept_request::{KeepReason, KeptRequest, TraceWatch};
+use crate::kept_request::{KeptRequest, TraceWatch};
+use crate::kept_requests::KeptRequests;
 use crate::live_counts::{LiveCounts, RecorderReader};
 use crate::model::{LoopStall, RequestId};
 use crate::record::RequestRecord;
+use crate::record_ring::RecordRing;
+use crate::recorder_settings::{RecorderSettings, TraceLevel};
 use crate::shape::{ChargeOutcome, ShapeTable};
 use crate::site::{ConnectionStep, Site};
 use crate::stalls::StallLog;
 use crate::tape::EventTape;
 use crate::trace::Trace;
 use crate::tree::TraceTree;
-
-/// How much of requests is recorded.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum TraceLevel {
-    /// Request records and counts by status only; no boundary is stamped.
-    Off,
-    /// One request in [`RecorderSettings::sample`] is recorded whole: histograms come from those, and their trees are
-    /// retained.
-    Sampled,
-    /// Every request is recorded: histograms of all, and the tree of any that turns out worth it is retained.
-    #[default]
-    Full,
-}
-
-/// A recorder's settings, in ticks where they are times.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecorderSettings {
-    /// How much is recorded.
-    pub level: TraceLevel,
-    /// One request in this many is drawn and its tree retained; 0 for none.
-    pub sample: u32,
-    /// Requests that took at least this many ticks are slow; `u64::MAX` for none.
-    pub slow: u64,
-    /// Number of trees retained; the oldest makes room.
-    pub kept: usize,
-    /// Number of request records retained; the oldest makes room.
-    pub records: usize,
-    /// Number of stalls retained; the oldest makes room.
-    pub stalls: usize,
-    /// Seed of the draw; workers take different ones.
-    pub seed: u64,
-}
-
-impl Default for RecorderSettings {
-    /// Every request recorded, one tree in 64 retained besides the failed ones, nothing slow: the bound depends on the
-    /// clock's ticks.
-    fn default() -> RecorderSettings {
-        RecorderSettings {
-            level: TraceLevel::Full,
-            sample: 64,
-            slow: u64::MAX,
-            kept: 256,
-            // Each request writes one: together they should not push other things out of the processor's cache (23 KB).
-            records: 64,
-            stalls: 64,
-            seed: 0x9E37_79B9_7F4A_7C15,
-        }
-    }
-}
 
 /// One worker's sink: histograms, records, retained trees, watches. Owned by the worker's thread, which alone writes;
 /// other threads look at the counts through [`Recorder::reader`] and get trees by asking the worker.
@@ -74,7 +29,7 @@ pub struct Recorder {
     shared: Arc<LiveCounts>,
     shapes: ShapeTable,
     records: RecordRing<RequestRecord>,
-    kept: RecordRing<KeptRequest>,
+    kept: KeptRequests,
     watches: Vec<TraceWatch>,
     averages: Vec<AverageCollector>,
     rules: KeepRules,
@@ -94,7 +49,7 @@ impl Recorder {
             shared: Arc::new(LiveCounts::new(worker)),
             shapes: ShapeTable::new(),
             records: RecordRing::new(settings.records),
-            kept: RecordRing::new(settings.kept),
+            kept: KeptRequests::new(&settings),
             watches: Vec::new(),
             averages: Vec::new(),
             rules: KeepRules::default(),
@@ -122,7 +77,7 @@ impl Recorder {
     /// Takes other settings from the next request on, and other rules, which [`RequestRecord::rule`] numbers from 1.
     /// What was retained stays, as far as there is room for it.
     pub fn configure(&mut self, settings: RecorderSettings, rules: impl IntoIterator<Item = KeepRule>) {
-        self.kept.resize(settings.kept);
+        self.kept.configure(&settings);
         self.records.resize(settings.records);
         self.stalls.set_room(settings.stalls);
         self.settings = settings;
@@ -228,9 +183,12 @@ impl Recorder {
             self.shapes.settle(&self.shared);
             &*self.shared
         };
-        if recorded && let Some(why) = worth(&self.settings, &mut self.rules, count, trace, record, matched) {
-            trace.take(tape);
-            self.kept.push(|slot| slot.set(why, record, trace), || KeptRequest::new(why, record, trace));
+        if recorded {
+            let (why, slowest) = worth(&self.settings, &mut self.rules, count, trace, record, matched);
+            if why.is_some() || slowest && self.kept.is_slowest(record) {
+                trace.take(tape);
+                self.kept.keep(why, record, trace);
+            }
         }
     }
 
@@ -285,9 +243,11 @@ impl Recorder {
         &self.stalls
     }
 
-    /// The retained trees, oldest first.
-    pub fn kept(&self) -> impl Iterator<Item = &KeptRequest> {
-        self.kept.iter()
+    /// The retained trees in the order in which their requests ended.
+    pub fn kept(&self) -> impl DoubleEndedIterator<Item = &KeptRequest> {
+        let mut all: Vec<&KeptRequest> = self.kept.iter().collect();
+        all.sort_by_key(|kept| kept.record().start + kept.record().total);
+        all.into_iter()
     }
 
     /// The retained tree of that request; `None` if it is not there any more.
@@ -389,7 +349,8 @@ fn count(shared: &LiveCounts, record: &RequestRecord, waited: Option<u64>) {
     }
 }
 
-/// Whether the tree of a request, which is recorded, is retained, and why.
+/// Whether the tree of a request, which is recorded, is retained, and why; whether being the slowest would be reason
+/// enough.
 #[inline]
 fn worth<'s>(
     settings: &RecorderSettings,
@@ -398,21 +359,22 @@ fn worth<'s>(
     trace: &Trace,
     record: &RequestRecord,
     matched: bool,
-) -> Option<KeepReason> {
+) -> (Option<KeepReason>, bool) {
     let full = settings.level == TraceLevel::Full;
-    let (slow, drawn) = match rules.judge(record, counted) {
+    let (slow, drawn, slowest) = match rules.judge(record, counted) {
         // Below the full level the draw decided whether the request is recorded at all.
-        Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }),
-        None => (record.total >= settings.slow, trace.is_sampled()),
+        Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }, judged.slowest),
+        None => (record.total >= settings.slow, trace.is_sampled(), true),
     };
-    match () {
-        () if trace.is_asked() => Some(KeepReason::Asked),
+    let why = match () {
+        () if trace.keep_reason().is_some() => trace.keep_reason(),
         () if matched => Some(KeepReason::Matched),
         () if full && record.status >= 500 => Some(KeepReason::Failed),
         () if full && slow => Some(KeepReason::Slow),
         () if drawn => Some(KeepReason::Sampled),
         () => None,
-    }
+    };
+    (why, slowest)
 }
 
 /// Adds the request to the averages that want it. Those that have all they want wait to be taken.
@@ -438,65 +400,4 @@ fn deliver(watches: &mut Vec<TraceWatch>, trace: &Trace, record: &RequestRecord)
     }
     watches.retain(|watch| watch.left() > 0);
     matched
-}
-
-/// The last `room` of something, the oldest overwritten in place.
-#[derive(Debug)]
-struct RecordRing<T> {
-    items: Vec<T>,
-    room: usize,
-    /// Of a full ring, the oldest: overwritten next.
-    next: usize,
-}
-
-impl<T> RecordRing<T> {
-    fn new(room: usize) -> RecordRing<T> {
-        RecordRing { items: Vec::new(), room, next: 0 }
-    }
-
-    #[inline]
-    fn push(&mut self, overwrite: impl FnOnce(&mut T), new: impl FnOnce() -> T) {
-        if self.items.len() < self.room {
-            self.items.push(new());
-        } else if let Some(slot) = self.items.get_mut(self.next) {
-            overwrite(slot);
-            self.next = if self.next + 1 == self.room { 0 } else { self.next + 1 };
-        }
-    }
-
-    /// The place for the next one, with an old one or an empty one in it; `None` without room.
-    #[inline]
-    fn next(&mut self) -> Option<&mut T>
-    where
-        T: Default,
-    {
-        if self.items.len() < self.room {
-            self.items.push(T::default());
-            return self.items.last_mut();
-        }
-        let at = self.next;
-        self.next = if at + 1 >= self.room { 0 } else { at + 1 };
-        self.items.get_mut(at)
-    }
-
-    fn newest(&self) -> Option<&T> {
-        match self.next {
-            0 => self.items.last(),
-            next => self.items.get(next - 1),
-        }
-    }
-
-    /// Changes the room; the newest stay.
-    fn resize(&mut self, room: usize) {
-        if room != self.room {
-            self.items.rotate_left(self.next);
-            self.items.drain(..self.items.len().saturating_sub(room));
-            (self.room, self.next) = (room, 0);
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &T> {
-        let (newer, older) = self.items.split_at(self.next);
-        older.iter().chain(newer)
-    }
 }

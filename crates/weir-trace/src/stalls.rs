@@ -60,15 +60,15 @@ impl StallLog {
     }
 
     /// Adds to the stall that lasted at `at`, if there is one, a request that was ready then, with the ticks it lost.
-    /// Of many victims the first are named.
-    pub fn victim(&self, at: u64, request: RequestId, ticks: u64) {
+    /// Of many victims the first are named. True for the first of a stall.
+    pub fn victim(&self, at: u64, request: RequestId, ticks: u64) -> bool {
         let mut inner = self.lock();
         let covers = |stall: &&mut LoopStall| stall.start <= at && at <= stall.start + stall.duration;
-        if let Some(stall) = inner.last.iter_mut().rev().find(covers)
-            && stall.victims.len() < VICTIMS
-        {
+        let Some(stall) = inner.last.iter_mut().rev().find(covers) else { return false };
+        if stall.victims.len() < VICTIMS {
             stall.victims.push((request, ticks));
         }
+        stall.victims.len() == 1
     }
 
     /// The state a panicking thread leaves is consistent: entries are pushed and joined in one step.
@@ -157,8 +157,9 @@ mod tests {
         let stalls = StallLog::new(2);
         (0..5).for_each(|n| stalls.add(LoopStall { start: n * 100, duration: 10, ..LoopStall::default() }));
         assert_eq!(stalls.list().iter().map(|stall| stall.start).collect::<Vec<_>>(), [300, 400]);
-        (0..100).for_each(|n| stalls.victim(305, RequestId(n), 5));
-        stalls.victim(350, RequestId(1), 5);
+        let firsts = (0..100).filter(|n| stalls.victim(305, RequestId(*n), 5));
+        assert_eq!(firsts.count(), 1);
+        assert!(!stalls.victim(350, RequestId(1), 5));
         assert_eq!((stalls.list()[0].victims.len(), stalls.list()[1].victims.len()), (VICTIMS, 0));
         assert_eq!(stalls.count(), 5);
     }

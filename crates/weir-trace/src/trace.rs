@@ -1,6 +1,7 @@
 //! One request's marks.
 
 use crate::event::{EventKind, TraceEvent};
+use crate::keep_reason::KeepReason;
 use crate::model::WaitKind;
 use crate::site::Site;
 use crate::tape::EventTape;
@@ -35,7 +36,8 @@ pub struct Trace {
     on: bool,
     suspended: bool,
     sampled: bool,
-    asked: bool,
+    /// It is to be retained, for this.
+    keep: Option<KeepReason>,
     wait_kind: WaitKind,
     len: usize,
     last: u64,
@@ -313,7 +315,20 @@ impl Trace {
 
     /// The tree is to be retained whatever happens: the request carried a signed trace header.
     pub fn keep(&mut self) {
-        self.asked = true;
+        self.keep = Some(KeepReason::Asked);
+    }
+
+    /// The tree is to be retained for `why`, unless there is a reason already.
+    #[cold]
+    pub fn keep_as(&mut self, why: KeepReason) {
+        self.keep.get_or_insert(why);
+    }
+
+    /// The reason to retain the tree that was given while it was recorded.
+    #[inline]
+    #[must_use]
+    pub(crate) fn keep_reason(&self) -> Option<KeepReason> {
+        self.keep
     }
 
     /// The request is over: what is open closes, recording stops, the totals are final.
@@ -339,7 +354,7 @@ impl Trace {
     /// Forgets everything but the memory; off afterwards.
     #[inline]
     pub fn clear(&mut self) {
-        (self.on, self.suspended, self.sampled, self.asked) = (false, false, false, false);
+        (self.on, self.suspended, self.sampled, self.keep) = (false, false, false, None);
         (self.len, self.last, self.start) = (0, 0, 0);
         self.wait_kind = WaitKind::Other;
         if self.wait > 0 {
@@ -367,7 +382,7 @@ impl Trace {
     /// True if [`keep`](Trace::keep) was called.
     #[must_use]
     pub fn is_asked(&self) -> bool {
-        self.asked
+        self.keep == Some(KeepReason::Asked)
     }
 
     /// True if the recorder drew this request.

@@ -83,7 +83,7 @@ fn kept(sites: &Sites) -> KeptRequest {
 }
 
 fn quiet(level: TraceLevel) -> RecorderSettings {
-    RecorderSettings { level, sample: 0, ..RecorderSettings::default() }
+    RecorderSettings { level, sample: 0, slowest: 0, ..RecorderSettings::default() }
 }
 
 #[test]
@@ -233,7 +233,8 @@ fn trees_are_kept_for_a_reason() {
 #[test]
 fn rings_forget_the_oldest() {
     let sites = sites();
-    let settings = RecorderSettings { sample: 1, kept: 3, records: 2, ..RecorderSettings::default() };
+    let settings =
+        RecorderSettings { sample: 1, kept: 3, slowest: 0, records: 2, ..RecorderSettings::default() };
     let mut recorder = Recorder::new(0, settings);
     (0..8).for_each(|id| one(&mut recorder, &sites, 200, id));
     assert_eq!(recorder.kept().map(|kept| kept.record().id.0).collect::<Vec<_>>(), [5, 6, 7]);
@@ -270,7 +271,8 @@ fn routes_have_rules_of_their_own() {
 #[test]
 fn a_smaller_ring_keeps_the_newest() {
     let sites = sites();
-    let settings = RecorderSettings { sample: 1, kept: 4, records: 4, ..RecorderSettings::default() };
+    let settings =
+        RecorderSettings { sample: 1, kept: 4, slowest: 0, records: 4, ..RecorderSettings::default() };
     let mut recorder = Recorder::new(0, settings);
     (0..6).for_each(|id| one(&mut recorder, &sites, 200, id));
     recorder.configure(RecorderSettings { kept: 2, records: 8, ..settings }, []);

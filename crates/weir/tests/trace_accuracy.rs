@@ -156,6 +156,33 @@ both_drivers! {
         assert_eq!(record.path.as_bytes(), b"/late");
         assert!(waited == record.receive_wait && took(waited) <= took(stall.duration) + TICK, "{:?}", took(waited));
         assert!(took(running.server.threads()[0].recorder.receive_waits().sum()) >= took(waited) - TICK);
+        let kept = running.on_worker(move |worker| {
+            let recorder = worker.recorder.borrow();
+            [seen.id, late].map(|id| recorder.find(id).map(|kept| kept.why()))
+        });
+        assert_eq!(kept, [Some(KeepReason::Blocker), Some(KeepReason::Waiter)], "whoever looks later finds both");
+    }
+
+    /// Nothing has to be configured for the worst request of a location to be there afterwards.
+    fn the_slowest_request_of_a_location_is_kept_among_thousands(driver) {
+        let locations = "location /a { } location /b { } location /quiet { trace slow=off sample=off; }";
+        let running = started(driver, "trace keep=10;", locations);
+        let mut client = running.client();
+        for target in ["/a?sleep=access&ms=150", "/b?sleep=access&ms=100", "/quiet?sleep=access&ms=100"] {
+            client.get(target);
+        }
+        for _ in 0..3 {
+            // A connection takes a thousand requests.
+            client = running.client();
+            (0..900).for_each(|n| drop(client.get(["/a", "/b", "/quiet"][n % 3])));
+        }
+        let kept = running.on_worker(|worker| -> Vec<(String, KeepReason)> {
+            let recorder = worker.recorder.borrow();
+            let slept = recorder.kept().filter(|kept| took(kept.record().total).as_millis() >= 100);
+            slept.map(|kept| (kept.record().path.to_string(), kept.why())).collect()
+        });
+        let slowest = |path: &str| kept.iter().any(|(kept, why)| kept == path && *why == KeepReason::Slowest);
+        assert!(slowest("/a") && slowest("/b") && !slowest("/quiet"), "{kept:?}");
     }
 
     /// Two that are ready at once: the second one's delay is the first one's doing.

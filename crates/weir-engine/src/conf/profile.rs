@@ -39,8 +39,10 @@ impl Module for Profile {
             .default("sample=1/64 slow=200ms")
             .doc(
                 "Traces that are retained: a random share of requests (`1/64`), and those slower \
-                 than a time or than the 99th percentile. In `http` also how many traces are \
-                 retained (1000) and how much is recorded.",
+                 than a time or than the 99th percentile. The slowest request of each location in \
+                 this minute and the one before is retained too, except with `slow=off`. So are \
+                 requests that blocked a worker, each with one that waited for it. In `http` also \
+                 how many traces are retained (1000; 0 for none) and how much is recorded.",
             )
             .example("trace sample=1/100 slow=p99 keep=5000;"),
         ProfileRow::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))

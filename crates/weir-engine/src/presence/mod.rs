@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use weir_http::TraceParent;
 use weir_rt::sampler::{self, SitePlace};
-use weir_trace::{ConnectionStep, FlightTicket, LoopRun, RequestId, Site, Trace, WaitKind};
+use weir_trace::{ConnectionStep, FlightTicket, KeepReason, LoopRun, RequestId, Site, Trace, WaitKind};
 
 pub(crate) use id::digits;
 pub(crate) use of_worker::WorkerPresences;
@@ -33,6 +33,8 @@ pub(crate) struct RequestPresence {
     queued: Cell<bool>,
     /// How long its bytes waited in the kernel, where that was asked.
     receive_wait: Cell<u64>,
+    /// Its part in a stall.
+    part: Cell<Option<KeepReason>>,
 }
 
 impl RequestPresence {
@@ -47,6 +49,7 @@ impl RequestPresence {
             since: Cell::new(0),
             queued: Cell::new(false),
             receive_wait: Cell::new(0),
+            part: Cell::new(None),
         }
     }
 
@@ -59,6 +62,7 @@ impl RequestPresence {
         self.since.set(now);
         self.queued.set(queued);
         self.receive_wait.set(0);
+        self.part.set(None);
     }
 
     /// Its bytes waited for `ticks` in the kernel, while a turn of the loop took too long.
@@ -66,7 +70,21 @@ impl RequestPresence {
     pub(crate) fn late(&self, ticks: u64) {
         self.receive_wait.set(ticks);
         if ticks > 0 {
-            self.present.victim(ticks, self.id.get());
+            self.takes_part(self.present.victim(ticks, self.id.get()));
+        }
+    }
+
+    /// Why it is worth retaining that the loop was blocked, if it has a part in that.
+    #[inline]
+    pub(crate) fn part_in_stall(&self) -> Option<KeepReason> {
+        self.part.get()
+    }
+
+    /// A request that blocked the loop and had to wait before is retained as the former.
+    #[inline]
+    fn takes_part(&self, part: Option<KeepReason>) {
+        if part.is_some() && self.part.get() != Some(KeepReason::Blocker) {
+            self.part.set(part);
         }
     }
 
@@ -177,7 +195,7 @@ impl RequestPresence {
     fn ran(&self, end: u64, longest_since: impl FnOnce(u64) -> Site) {
         let (start, queued) = (self.since.get(), self.queued.get());
         let run = LoopRun { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
-        self.present.ran(run, self.id.get(), || longest_since(start));
+        self.takes_part(self.present.ran(run, self.id.get(), || longest_since(start)));
     }
 }
 

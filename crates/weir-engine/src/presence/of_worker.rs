@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use weir_trace::{
-    CpuSample, KeepRule, LoopRun, LoopStall, PhaseMap, Recorder, RecorderSettings, RequestId, Site, StallLog,
-    WorkerNow,
+    CpuSample, KeepReason, KeepRule, LoopRun, LoopStall, PhaseMap, Recorder, RecorderSettings, RequestId,
+    Site, StallLog, WorkerNow,
 };
 
 use super::id::RequestIds;
@@ -78,16 +78,24 @@ impl WorkerPresences {
     }
 
     /// Accounts a stretch of the loop that a request had to itself; `site` says which place in it was the longest,
-    /// should it have been too long.
+    /// should it have been too long. Returns what part in a stall makes the request worth retaining.
     #[inline]
-    pub(crate) fn ran(&self, run: LoopRun, request: RequestId, site: impl FnOnce() -> Site) {
+    pub(crate) fn ran(
+        &self,
+        run: LoopRun,
+        request: RequestId,
+        site: impl FnOnce() -> Site,
+    ) -> Option<KeepReason> {
         self.now.ran(run);
+        let mut part = None;
         if self.stalled.get().0 != 0 && run.turn == self.stalled.get().0 {
-            self.victim(run.start.saturating_sub(run.turn), request);
+            part = self.victim(run.start.saturating_sub(run.turn), request);
         }
         if run.end.saturating_sub(run.start) > self.blocked.get() {
             self.stall(run, request, site());
+            part = Some(KeepReason::Blocker);
         }
+        part
     }
 
     /// Whether this is the turn after one with a stall, so that what begins now came meanwhile, perhaps; or a caller
@@ -116,13 +124,12 @@ impl WorkerPresences {
         self.accepts.get() % ACCEPTS == 1 || self.watchers.are_there()
     }
 
-    /// A request that begins now waited this long in the kernel because of the last stall.
+    /// A request that begins now waited this long in the kernel because of the last stall. The first one of each stall
+    /// is worth retaining.
     #[cold]
-    pub(crate) fn victim(&self, ticks: u64, request: RequestId) {
-        if self.stalled.get().0 == 0 {
-            return;
-        }
-        self.stalls.victim(self.stalled.get().1, request, ticks);
+    pub(crate) fn victim(&self, ticks: u64, request: RequestId) -> Option<KeepReason> {
+        let (turn, start) = self.stalled.get();
+        (turn != 0 && self.stalls.victim(start, request, ticks)).then_some(KeepReason::Waiter)
     }
 
     fn turn_after(&self) -> bool {

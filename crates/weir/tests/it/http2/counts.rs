@@ -80,6 +80,8 @@ pub(super) fn logged(server: &Server, number: usize) -> Came {
     let file = server.dir().path().join("sent.log");
     wait_for("the line of the request", || {
         let text = std::fs::read_to_string(&file).ok()?;
+        // What is being written may be there in part.
+        let text = &text[..=text.rfind('\n')?];
         let line = text.lines().find(|line| line.contains(&format!("?id={number} ")))?.to_owned();
         let mut words = line.split(' ').skip(1).map(|word| word.parse().expect("a number"));
         Some(Came { whole: words.next()?, body: words.next()? })
