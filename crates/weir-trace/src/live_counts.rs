@@ -133,12 +133,12 @@ pub struct StatusCounts {
     /// `classes[0]` is what has no status of 100 to 599, then 1xx to 5xx.
     pub classes: [u64; 6],
     /// Counts of [`StatusCounts::NAMED`], in that order.
-    pub named: [u64; 5],
+    pub named: [u64; StatusCounts::NAMED.len()],
 }
 
 impl StatusCounts {
     /// The statuses counted one by one: the client left, and the 5xx of a gateway.
-    pub const NAMED: [u16; 5] = [499, 501, 502, 503, 504];
+    pub const NAMED: [u16; 7] = [429, 499, 500, 501, 502, 503, 504];
 
     /// The number of all requests, those without a valid status included.
     #[must_use]
@@ -306,7 +306,7 @@ struct LiveRoute {
 #[derive(Debug, Default)]
 pub(crate) struct LiveStatus {
     classes: [AtomicU64; 6],
-    named: [AtomicU64; 5],
+    named: [AtomicU64; StatusCounts::NAMED.len()],
 }
 
 impl LiveStatus {
@@ -506,7 +506,7 @@ mod tests {
         [200, 204, 404, 499, 502, 502, 0, 999].into_iter().for_each(|s| status.count(s, 1));
         let read = status.read();
         assert_eq!(read.classes, [2, 0, 2, 0, 2, 2]);
-        assert_eq!(read.named, [1, 0, 2, 0, 0]);
+        assert_eq!(read.named, [0, 1, 0, 0, 2, 0, 0]);
         assert_eq!(read.total(), 8);
     }
 }

@@ -15,14 +15,23 @@ pub(super) fn show(
     question: &ControlQuestion,
 ) -> Result<QuestionOutcome, String> {
     let question = with_form(asked, question);
-    let mut shown = false;
+    let (mut shown, mut noted) = (false, false);
     let end = client(asked, locate)?.ask(&question, |kind, bytes| {
         shown |= kind == FrameKind::Out;
-        match kind {
-            FrameKind::Note => note(bytes),
-            _ => print(bytes),
+        if kind == FrameKind::Note {
+            noted = true;
+            return note(bytes);
         }
-    })?;
+        // What comes is not put after the note, in its line.
+        if std::mem::take(&mut noted) {
+            note(b"")?;
+        }
+        print(bytes)
+    });
+    if noted {
+        note(b"").map_err(|error| error.to_string())?;
+    }
+    let end = end?;
     if !shown && end == QuestionOutcome::Stopped {
         return Err("stopped before anything came".to_owned());
     }

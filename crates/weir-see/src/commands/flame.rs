@@ -42,6 +42,9 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
         }
         format = StackFormat::Json;
     }
+    if file.is_none() && !asked.has("--raw") && io::stdout().is_terminal() {
+        for_a_terminal(format)?;
+    }
     let raw = match asked.value("--from") {
         Some(from) => RawStacks::parse(&read(from).map_err(|error| format!("\"{from}\": {error}"))?)?,
         None => RawStacks::parse(&record(asked, locate)?)?,
@@ -52,12 +55,22 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     };
     match file {
         Some(path) => std::fs::write(path, &bytes).map_err(|error| format!("\"{path}\": {error}")),
-        None if format == StackFormat::Pprof && !asked.has("--raw") && io::stdout().is_terminal() => {
-            Err("a profile is no text: -o FILE.pprof or a pipe takes it".to_owned())
-        }
         None if io::stdout().is_terminal() => print(&bytes).map_err(|error| error.to_string()),
         None => io::stdout().lock().write_all(&bytes).map_err(|error| error.to_string()),
     }
+}
+
+/// Refuses, before anything is recorded, what nobody reads on a terminal.
+fn for_a_terminal(format: StackFormat) -> Result<(), String> {
+    let ending = match format {
+        StackFormat::Folded | StackFormat::Json => return Ok(()),
+        StackFormat::Svg => "svg",
+        StackFormat::Html => "html",
+        StackFormat::Pprof => "pprof",
+        StackFormat::Firefox => "firefox.json",
+        StackFormat::Speedscope => "speedscope.json",
+    };
+    Err(format!("this is for a file, not for a terminal: -o flame.{ending}, or -o folded for text"))
 }
 
 fn record(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<String, String> {

@@ -17,6 +17,7 @@ pub(super) const MATCH: CommandOption = CommandOption::new(
 pub(super) const TRACE: &[CommandOption] = &[
     MATCH,
     CommandOption::new("-n", "N", "number of requests (default: 1)"),
+    CommandOption::new("-t", "TIME", "give up when they have not come after TIME (default: 1h)"),
     CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
     CommandOption::new("--save", "FILE", "with --avg: write the mean to FILE, for weir diff"),
     CommandOption::new("--flow", "", "list every step in order, not a tree of sums"),
@@ -28,6 +29,9 @@ pub(super) const TRACE: &[CommandOption] = &[
 pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     if asked.has("--save") && !asked.has("--avg") {
         return Err("--save goes with --avg: what is saved is an average".to_owned());
+    }
+    if asked.has("-t") && ["--avg", "--sites", "--level"].iter().any(|option| asked.has(option)) {
+        return Err("-t goes with traces of single requests".to_owned());
     }
     let question = if asked.has("--sites") {
         ControlQuestion::new("sites")
@@ -41,7 +45,7 @@ pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
         question
     } else {
         let question = matching(asked, ControlQuestion::new("trace"))?;
-        let question = question.with("n", asked.value("-n").unwrap_or("1"));
+        let question = options(asked, question.with("n", asked.value("-n").unwrap_or("1")), &[("-t", "for")]);
         if asked.has("--flow") { question.with("flow", "") } else { question }
     };
     show(asked, locate, &question).map(drop)

@@ -11,11 +11,11 @@ use super::reply::ReplyFailure;
 use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
 use crate::source::{PATIENCE, ServerSource};
-use crate::table::{TableCell, TableColumn, TableReport};
+use crate::table::{TableCell, TableColumn, TableReport, time};
 
-/// Changes the level, if one is given, for the time that `for` says or for good. The response has a line for each
-/// worker, taken at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be
-/// compared under load.
+/// Changes the level, if one is given, for the time that `for` says or for good. The response says what the
+/// level means, and has a line for each worker, taken at that moment: its requests so far and the CPU time of its
+/// thread, so that levels can be compared under load.
 pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let wanted = question.value("set").map(named).transpose()?;
     let cpu = question.value("cpu").map(switch).transpose()?;
@@ -42,7 +42,8 @@ pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result
         said.answers.iter().for_each(|figures| report.row(figures.row()));
         return Ok(report.json());
     }
-    let mut text: String = said.answers.iter().map(RecordingFigures::line).collect();
+    let mut text = said.answers.first().map_or(String::new(), |figures| meaning(figures.level).to_owned());
+    text.extend(said.answers.iter().map(RecordingFigures::line));
     if said.stuck > 0 {
         text.push_str(&format!("{} workers are busy and follow when they can\n", said.stuck));
     }
@@ -66,7 +67,7 @@ impl RecordingFigures {
 
     fn line(&self) -> String {
         let RecordingFigures { worker, level, requests, cpu_ns } = self;
-        format!("worker {worker} level {level} requests {requests} cpu_ns {cpu_ns}\n")
+        format!("worker {worker}: level {level}, {requests} requests, {} of CPU time\n", time(*cpu_ns))
     }
 
     fn row(&self) -> [TableCell; 4] {
@@ -110,6 +111,17 @@ fn named(word: &str) -> Result<TraceLevel, String> {
         "1" | "sampled" => Ok(TraceLevel::Sampled),
         "2" | "full" => Ok(TraceLevel::Full),
         _ => Err("the level is off, sampled or full (0, 1, 2)".to_owned()),
+    }
+}
+
+/// What a level means, and how it is changed.
+fn meaning(level: &str) -> &'static str {
+    match level {
+        "off" => "Nothing is recorded but counts; weir profile level full records every request.\n",
+        "sampled" => {
+            "Some requests are recorded, chosen at random; weir profile level full records all of them.\n"
+        }
+        _ => "Every request is recorded; weir profile level off|sampled [--for 10m] records less.\n",
     }
 }
 

@@ -7,10 +7,10 @@ use weir_trace::{KeptRequest, SiteTable, TraceWatch, render};
 
 use super::reply::{ReplyFailure, ReplySink, STEP};
 use crate::control::protocol::ControlQuestion;
-use crate::filter::RequestFilter;
+use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{ServerSource, scale};
 
-/// Sends the trees of the next `n` requests that `match` takes, each as it ends.
+/// Sends the trees of the next `n` requests that `match` takes, each as it ends; those that came within `for`.
 pub(super) fn next(
     source: &ServerSource,
     question: &ControlQuestion,
@@ -22,7 +22,9 @@ pub(super) fn next(
     let asked = watch.clone();
     source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
     let show = shown(question);
-    let limit = Instant::now() + PATIENCE;
+    let patience = question.value("for").map(duration_ns).transpose()?.map_or(PATIENCE, Duration::from_nanos);
+    reply.note(&waiting(question.value("match"), count))?;
+    let limit = Instant::now() + patience;
     let mut seen = 0;
     while seen < count {
         match kept.recv_timeout(STEP) {
@@ -39,10 +41,24 @@ pub(super) fn next(
     }
     watch.cancel();
     // Some worker may have been about to deliver.
-    for kept in kept.try_iter().take(count - seen) {
+    for kept in kept.try_iter().take(count - seen).collect::<Vec<_>>() {
+        seen += 1;
         reply.out(show(&kept).as_bytes())?;
     }
+    if seen < count && !reply.is_stopped() {
+        let time = crate::table::time(patience.as_nanos() as u64);
+        return Err(ReplyFailure::Wrong(format!("{seen} of {count} requests ended within {time}")));
+    }
     Ok(())
+}
+
+/// What the command waits for, so that nobody takes it for stuck.
+fn waiting(filter: Option<&str>, count: usize) -> String {
+    let which = filter.map_or(String::new(), |filter| format!(" that match \"{filter}\""));
+    match count {
+        1 => format!("waiting for the next request{} (Ctrl-C ends)", which.replace(" match ", " matches ")),
+        count => format!("waiting for the next {count} requests{which} (Ctrl-C ends)"),
+    }
 }
 
 /// The form that is asked for.

@@ -285,11 +285,11 @@ both_drivers! {
             let help = says(&server, &[name, "--help"]);
             assert!(help.starts_with(&format!("usage: weir {name}")) && help.contains("--json"), "{help}");
         }
-        assert!(says(&server, &["profile"]).contains("worker 0 level full"));
+        assert!(says(&server, &["profile"]).contains("worker 0: level full, "));
         let json = says(&server, &["profile", "level", "--json"]);
         assert!(json.starts_with(r#"[{"worker":0,"level":"full","requests":"#), "{json}");
         assert!(says(&server, &["profile", "level", "sampled", "--for", "300ms"]).contains("level sampled"));
-        wait_for("the old level", || says(&server, &["profile"]).contains("worker 0 level full").then_some(()));
+        wait_for("the old level", || says(&server, &["profile"]).contains("worker 0: level full, ").then_some(()));
         for words in [&["top", "colours"][..], &["flame", "hot"], &["flame", "-o", "a.png"], &["trace", "--what"], &["reqs", "all"]] {
             let output = weir(&server, words);
             assert!(!output.status.success() && output.stderr.starts_with(b"weir: "), "{words:?} {output:?}");

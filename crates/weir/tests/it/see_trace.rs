@@ -5,7 +5,7 @@ use crate::support;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
-use weir_test::{Server, both_drivers, wait_for};
+use weir_test::{Server, both_drivers, require_program, wait_for};
 
 use support::get;
 
@@ -35,6 +35,16 @@ fn asks(server: &Server, words: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program runs")
+}
+
+/// What a terminal shows of a command with these words.
+fn on_a_terminal(server: &Server, words: &str) -> String {
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    let directory = server.dir().path().display();
+    let line = format!("{} {words} -c nginx.conf -p {directory}", env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
+    String::from_utf8_lossy(&command.output().expect("script runs").stdout).into_owned()
 }
 
 fn reported(mut child: Child) -> String {
@@ -233,7 +243,7 @@ both_drivers! {
         let mut recorded = |level: &str, requests: u64| {
             let said = tell(&server, &["--level", level]);
             let lines: Vec<&str> = said.lines().collect();
-            assert!(lines.len() == 2 && lines[1].starts_with(&format!("worker 1 level {level} requests ")), "{said}");
+            assert!(lines.len() == 3 && lines[2].starts_with(&format!("worker 1: level {level}, ")), "{said}");
             let before = counts(&server);
             client.send(get("/a.txt").repeat(requests as usize));
             (0..requests).for_each(|_| assert_eq!(client.response().status, 200));
@@ -248,6 +258,30 @@ both_drivers! {
         let sampled = recorded("sampled", 3200);
         assert!((10..150).contains(&sampled), "{sampled} of 3200");
         assert_eq!(recorded("full", 100), 100);
+    }
+
+    /// A command that waits says for what, and may be given a limit.
+    fn it_gives_up_when_nothing_comes(driver) {
+        let server = started();
+        let child = asks(&server, &["/never", "-t", "300ms", "-n", "2"]);
+        let output = child.wait_with_output().expect("our child");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        let Some(_) = require_program("script") else { return };
+        let shown = on_a_terminal(&server, "trace /never -t 300ms");
+        assert!(shown.contains("waiting for the next request that matches \"/never\" (Ctrl-C ends)"), "{shown}");
+        assert!(shown.contains("0 of 1 requests ended within 300.0 ms"), "{shown}");
+    }
+
+    /// What is for files is refused before anything is recorded.
+    fn no_terminal_is_flooded_with_svg(driver) {
+        let Some(_) = require_program("script") else { return };
+        let server = started();
+        for words in ["flame cpu -t 100s", "flame cpu -t 100s -o html", "flame cpu -t 100s -o pprof"] {
+            let shown = on_a_terminal(&server, words);
+            assert!(shown.contains("this is for a file, not for a terminal: -o flame."), "{shown}");
+        }
+        let shown = on_a_terminal(&server, "flame cpu -t 200ms -o folded");
+        assert!(!shown.contains("not for a terminal"), "{shown}");
     }
 
     fn what_it_cannot_do_it_says(driver) {

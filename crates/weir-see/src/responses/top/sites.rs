@@ -20,10 +20,13 @@ pub(super) fn routes(window: &TopWindow) -> TableReport {
             TableCell::text(place(&info)),
             TableCell::Rate(window.rate(requests)),
             TableCell::share(status.classes[4], requests),
-            TableCell::share(named(501), requests),
-            TableCell::share(named(502), requests),
-            TableCell::share(named(504), requests),
+            TableCell::share(named(429), requests),
+            TableCell::share(named(499), requests),
             TableCell::share(status.classes[5], requests),
+            TableCell::share(named(500), requests),
+            TableCell::share(named(502), requests),
+            TableCell::share(named(503), requests),
+            TableCell::share(named(504), requests),
             TableCell::Time(lately.total.quantile(0.5)),
             TableCell::Time(lately.total.quantile(0.99)),
             each(lately.run.sum, lately.run.count),
@@ -136,14 +139,17 @@ fn place(info: &SiteInfo) -> String {
     if info.location.is_empty() { "-".to_owned() } else { info.location.to_string() }
 }
 
-const ROUTES: [TableColumn; 12] = [
+const ROUTES: [TableColumn; 15] = [
     TableColumn("location", "location"),
     TableColumn("req/s", "requests_per_second"),
     TableColumn("4xx", "share_4xx"),
-    TableColumn("501", "share_501"),
-    TableColumn("502", "share_502"),
-    TableColumn("504", "share_504"),
+    TableColumn("429", "share_429"),
+    TableColumn("499", "share_499"),
     TableColumn("5xx", "share_5xx"),
+    TableColumn("500", "share_500"),
+    TableColumn("502", "share_502"),
+    TableColumn("503", "share_503"),
+    TableColumn("504", "share_504"),
     TableColumn("p50", "p50_ns"),
     TableColumn("p99", "p99_ns"),
     TableColumn("run/req", "run_ns"),
