@@ -155,7 +155,7 @@ both_drivers! {
     fn blocked_shows_the_one_that_blocks_as_long_as_it_does(driver) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let running = started(driver);
-        running.find(&["blocked", "--over", "50ms", "-n", "1000"], |said| {
+        running.find(&["blocked", "-v", "--over", "50ms", "-n", "1000"], |said| {
             let mut stalls = said.split("worker ").skip(1).filter(|stall| stall.contains("in content act, location /block"));
             stalls.any(|stall| {
                 let lasted = stall.split("was blocked for ").nth(1).and_then(|rest| rest.split(" ms").next());
@@ -164,7 +164,7 @@ both_drivers! {
             })
         });
         // On a busy machine any request may be stuck for want of a processor; that one for nothing else.
-        let said = running.says(&["blocked", "--over", "50ms", "-n", "1000"]);
+        let said = running.says(&["blocked", "-v", "--over", "50ms", "-n", "1000"]);
         let of_sleep = said.split("worker ").filter(|stall| stall.contains("location /sleep"));
         assert_eq!(of_sleep.filter(|stall| stall.contains("nanosleep")).count(), 0, "{said}");
     }

@@ -79,7 +79,7 @@ both_drivers! {
         assert!(Client::connect(server.admin).get("/reqs").text().contains(&id));
         // The watchdog looks every few milliseconds.
         let blocked = wait_for("the stall", || {
-            Some(server.says(&["blocked"])).filter(|text| text.contains("is blocked since"))
+            Some(server.says(&["blocked", "-v"])).filter(|text| text.contains("is blocked since"))
         });
         assert!(blocked.contains(&id) && blocked.contains("location /burn"), "{blocked}");
         drop(enough);

@@ -5,6 +5,7 @@ use super::help::CommandOption;
 use super::options::CommandLine;
 use super::questions::options;
 use super::selector::LocateSocket;
+use super::stall_summary::{StallLine, table};
 use crate::control::protocol::{ControlQuestion, FrameKind};
 use crate::raw_stacks::RawStacks;
 use crate::stacks::StackFrame;
@@ -15,6 +16,7 @@ pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("--over", "TIME", "only those of at least TIME"),
     CommandOption::new("-n", "N", "only the last N"),
     CommandOption::new("--follow", "", "go on with new ones until Ctrl-C"),
+    CommandOption::new("-v", "", "show each by itself, with its stack and the requests that waited"),
     RAW,
     CommandOption::new("--blame", "", "show which locations make others wait inside the loop"),
 ];
@@ -30,13 +32,46 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     if asked.has("--blame") {
         return super::control_calls::show(asked, locate, &ControlQuestion::new("blame")).map(drop);
     }
-    let mut symbols = symbols(asked, locate)?;
     let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
-    let question = with_form(asked, &options(asked, ControlQuestion::new("blocked"), &given));
+    let question = options(asked, ControlQuestion::new("blocked"), &given);
+    if !["-v", "--raw", "--json"].iter().any(|option| asked.has(option)) {
+        return summary(asked, locate, &question);
+    }
+    let mut symbols = symbols(asked, locate)?;
+    let question = with_form(asked, &question);
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
         FrameKind::Note => note(bytes),
         _ => print(named(&String::from_utf8_lossy(bytes), &mut *symbols).as_bytes()),
     })?;
+    Ok(())
+}
+
+/// A row for all equal stalls; with `--follow` a line for each as it comes.
+fn summary(asked: &CommandLine, locate: LocateSocket<'_>, question: &ControlQuestion) -> Result<(), String> {
+    let mut symbols = symbols(asked, locate)?;
+    let (mut stalls, mut rest, mut wrong) = (Vec::new(), String::new(), None);
+    let follow = asked.has("--follow");
+    client(asked, locate)?.ask(&question.clone().with("json", ""), |kind, bytes| {
+        if kind == FrameKind::Note {
+            return note(bytes);
+        }
+        rest.push_str(&String::from_utf8_lossy(bytes));
+        while let Some((line, after)) = rest.split_once('\n') {
+            match StallLine::parse(&named(line, &mut *symbols)) {
+                Ok(stall) if follow => print(stall.text().as_bytes())?,
+                Ok(stall) => stalls.push(stall),
+                Err(error) => wrong = Some(error),
+            }
+            rest = after.to_owned();
+        }
+        Ok(())
+    })?;
+    if let Some(error) = wrong {
+        return Err(format!("the server reports what is no stall: {error}"));
+    }
+    if !stalls.is_empty() {
+        print(table(&stalls).as_bytes()).map_err(|error| error.to_string())?;
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ mod options;
 mod questions;
 mod record;
 mod selector;
+mod stall_summary;
 mod table;
 mod top;
 mod visible;

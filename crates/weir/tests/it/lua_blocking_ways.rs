@@ -152,9 +152,10 @@ fn started(more: &str) -> Server {
     server
 }
 
-fn blocked(server: &Server, options: &[&str]) -> String {
+/// What the program prints, asking that server.
+fn weir(server: &Server, words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("blocked").args(options).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
     let out = command.output().expect("the program runs");
     assert!(out.status.success(), "{out:?}");
     String::from_utf8(out.stdout).expect("text")
@@ -162,7 +163,7 @@ fn blocked(server: &Server, options: &[&str]) -> String {
 
 /// The report of the last stall in `location` that has a stack.
 fn report(server: &Server, location: &str, options: &[&str]) -> Option<String> {
-    let all = blocked(server, options);
+    let all = weir(server, &[&["blocked", "-v"], options].concat());
     let begins: Vec<usize> = all.match_indices("worker 0 ").map(|(at, _)| at).collect();
     let ends = begins.iter().skip(1).copied().chain([all.len()]);
     let reports: Vec<&str> = begins.iter().zip(ends).map(|(from, to)| &all[*from..to]).collect();
@@ -192,6 +193,25 @@ both_drivers! {
         let order = ["wait4", "system.lua:1\n", "::ScriptRun::", "start_thread"].map(at);
         assert!(order.is_sorted(), "{seen}");
         assert!(!seen.contains(" ?\n"), "{seen}");
+    }
+
+    /// In one line: the function, the line of the script, how often.
+    fn equal_stalls_are_one_line(driver) {
+        let server = started("");
+        let (mut client, mut times) = (server.client(), 0);
+        let row = wait_for("two in a row", || {
+            times += 1;
+            client.get("/os_execute/");
+            let text = weir(&server, &["blocked"]);
+            let row = text.lines().find(|row| row.starts_with("/os_execute/ "))?.to_owned();
+            // What comes before the line may take long enough to be found, too, on a busy machine.
+            let counted = row.split("os_execute.lua:1").nth(1)?.split_whitespace().next()?.parse::<u32>().ok()?;
+            (counted >= 2).then_some(row)
+        });
+        assert!(row.contains("(wait4) at ") && row.contains("ms"), "{row}");
+        let id = row.split_whitespace().last().expect("a word").to_owned();
+        let explained = weir(&server, &["explain", &id]);
+        assert!(explained.contains("kept as blocker\n") && explained.contains("blocked its worker for "), "{explained}");
     }
 
     fn every_way_to_block_is_named_by_file_and_line(driver) {
