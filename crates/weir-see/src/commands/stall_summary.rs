@@ -9,6 +9,8 @@ use crate::table::{TableCell, TableColumn, TableReport, time};
 pub(super) struct StallLine {
     location: String,
     by: String,
+    /// What equal ones have in common: the line of the script where there is one, else all of `by`.
+    place: String,
     ns: u64,
     /// Nanoseconds since it ended; `None` while it lasts.
     ended: Option<u64>,
@@ -34,10 +36,16 @@ impl StallLine {
         let stack: Vec<&str> = list("stack").iter().filter_map(JsonValue::text).collect();
         let ongoing = json.field("ongoing").and_then(JsonValue::bool) == Some(true);
         let (ns, age) = (number("duration_ns")?, number("age_ns")?);
+        let by = cause(&stack, text("syscall"), text("site").unwrap_or("-"));
         let request = text("request").filter(|id| id.bytes().any(|digit| digit != b'0')).unwrap_or_default();
         Ok(StallLine {
             location: text("location").unwrap_or("-").to_owned(),
-            by: cause(&stack, text("syscall"), text("site").unwrap_or("-")),
+            place: stack
+                .iter()
+                .find(|frame| is_line_of_lua(frame))
+                .map_or(by.as_str(), |line| line)
+                .to_owned(),
+            by,
             ns,
             ended: (!ongoing).then(|| age.saturating_sub(ns)),
             waited: list("victims").len() as u64,
@@ -54,11 +62,13 @@ impl StallLine {
     }
 }
 
-/// The table of all stalls: those of one location and cause in one row, what took longest in sum first.
+/// The table of all stalls: those of one location and line in one row, what took longest in sum first. The function is
+/// that of the longest one: a line that computes is met in another one each time.
 pub(super) fn table(stalls: &[StallLine]) -> String {
     let mut rows: Vec<(StallLine, u64, u64)> = Vec::new();
     for stall in stalls {
-        let same = rows.iter_mut().find(|(row, ..)| (&row.location, &row.by) == (&stall.location, &stall.by));
+        let same =
+            rows.iter_mut().find(|(row, ..)| (&row.location, &row.place) == (&stall.location, &stall.place));
         let Some((row, times, total)) = same else {
             rows.push((stall.clone(), 1, stall.ns));
             continue;
@@ -67,7 +77,7 @@ pub(super) fn table(stalls: &[StallLine]) -> String {
         row.waited += stall.waited;
         row.ended = row.ended.zip(stall.ended).map(|(one, other)| one.min(other));
         if stall.ns > row.ns {
-            (row.ns, row.request) = (stall.ns, stall.request.clone());
+            (row.ns, row.request, row.by) = (stall.ns, stall.request.clone(), stall.by.clone());
         }
     }
     rows.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
@@ -166,8 +176,9 @@ mod tests {
     }
 
     fn line(location: &str, ns: u64, ended: bool, request: u8) -> String {
+        let called = if request == 1 { "nanosleep" } else { "usleep" };
         format!(
-            r#"{{"worker":0,"ongoing":{},"duration_ns":{ns},"age_ns":{},"site":"s","location":"{location}","request":"{request:032x}","wait_channel":"","stack":["usleep","a.lua:3"],"victims":[{{"request":"1","waited_ns":5}}]}}"#,
+            r#"{{"worker":0,"ongoing":{},"duration_ns":{ns},"age_ns":{},"site":"s","location":"{location}","request":"{request:032x}","wait_channel":"","stack":["{called}","a.lua:3"],"victims":[{{"request":"1","waited_ns":5}}]}}"#,
             !ended,
             ns + 1_000
         )

@@ -15,7 +15,8 @@ use crate::table::TableReport;
 
 use window::{TopSnapshot, TopWindow};
 
-/// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time.
+/// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time; so is one
+/// of a time in which there were no requests, for people.
 pub(super) fn respond(
     source: &ServerSource,
     question: &ControlQuestion,
@@ -34,7 +35,14 @@ pub(super) fn respond(
         let stopped = !pause(reply, every);
         let after = TopSnapshot::take(source);
         let window = TopWindow::between(&before, &after);
-        reply.out(shown(view, &window, json).as_bytes())?;
+        if window.is_idle() && !json && view != TopView::Workers {
+            let all = view.report(&TopWindow::of_all_time(source)).text();
+            let time = crate::table::time(every.as_nanos() as u64);
+            let note = format!("no request ended in the last {time}: this is all since the server began\n");
+            reply.out((all + &note + &warning()).as_bytes())?;
+        } else {
+            reply.out(shown(view, &window, json).as_bytes())?;
+        }
         if stopped {
             break;
         }

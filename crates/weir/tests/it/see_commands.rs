@@ -185,6 +185,18 @@ both_drivers! {
         });
     }
 
+    /// Nobody learns anything from an empty table.
+    fn an_idle_server_shows_all_time(driver) {
+        let server = started();
+        server.get("/");
+        let idle = "no request ended in the last 100.0 ms: this is all since the server began";
+        says_once(&server, &["top", "-b", "-d", "100ms"], |routes| {
+            routes.contains(idle) && cell(routes, "/", "4xx").is_some()
+        });
+        assert!(!says(&server, &["top", "workers", "-b", "-d", "100ms"]).contains("no request ended"));
+        assert!(!says(&server, &["top", "--json", "-d", "100ms"]).contains("no request ended"));
+    }
+
     fn queues_of_sockets(driver) {
         let server = started();
         loaded(&server, || {

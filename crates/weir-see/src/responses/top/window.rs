@@ -121,6 +121,11 @@ pub(super) struct SiteWindow {
 }
 
 impl TopWindow {
+    /// Whether no request ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.sites.iter().all(|(_, lately)| lately.status.total() == 0)
+    }
+
     /// From `before` to `after`.
     pub(super) fn between(before: &TopSnapshot, after: &TopSnapshot) -> TopWindow {
         let none = SiteTotals::default();
