@@ -47,7 +47,7 @@ pub use port::{free_listener, free_port, free_ports};
 pub use program::{require_program, skip};
 pub use response::{MalformedResponse, ReceivedPart, RequestKind, Response};
 pub use server::{ProcessExit, Server, TestServerBuilder, nginx};
-pub use wait::{DEADLINE, wait_for};
+pub use wait::{DEADLINE, read_some, wait_for};
 pub use weir_sys::process::{ServerSignal, limit_open_files, send_signal};
 
 /// Defines tests that run once per driver, as `NAME::io_uring` and `NAME::epoll`.

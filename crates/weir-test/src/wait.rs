@@ -1,5 +1,6 @@
 //! Waiting for a condition, up to a deadline.
 
+use std::io::{self, ErrorKind, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,20 @@ pub(crate) fn poll_until<T>(limit: Duration, mut condition: impl FnMut() -> Opti
 
 /// Between two looks: short beside a process start, long beside a look.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Reads what there is, as [`Read::read`] does, again where a signal interrupted that: the kernel never restarts a read
+/// that has a time limit, and other tests of the process send signals.
+///
+/// # Errors
+/// Those of reading but [`ErrorKind::Interrupted`].
+pub fn read_some(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

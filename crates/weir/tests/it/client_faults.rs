@@ -2,10 +2,10 @@
 
 use crate::support;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 
-use weir_test::{ConnectionEnd, DEADLINE, Server, both_drivers, wait_for};
+use weir_test::{ConnectionEnd, DEADLINE, Server, both_drivers, read_some, wait_for};
 
 use support::{final_log, get, settled, upload, wait_open_files};
 
@@ -237,7 +237,7 @@ both_drivers! {
             let mut piece = [0; 4096];
             // To the end of the connection, which has to be a FIN, or of the head.
             while close || !answer.windows(4).any(|end| end == b"\r\n\r\n") {
-                match stream.read(&mut piece).unwrap_or_else(|error| panic!("{path}: {error}")) {
+                match read_some(&mut stream, &mut piece).unwrap_or_else(|error| panic!("{path}: {error}")) {
                     0 => break,
                     count => answer.extend_from_slice(&piece[..count]),
                 }

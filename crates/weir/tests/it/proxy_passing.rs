@@ -3,14 +3,14 @@
 
 use crate::support;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_test::{Backend, Server, both_drivers, free_port, wait_for};
+use weir_test::{Backend, Server, both_drivers, free_port, read_some, wait_for};
 
 use support::{final_log, upload};
 
@@ -286,7 +286,7 @@ fn one_second(mut stream: TcpStream, closed: &AtomicBool) {
     stream.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
     let mut bytes = [0; 4096];
     loop {
-        match stream.read(&mut bytes) {
+        match read_some(&mut stream, &mut bytes) {
             Ok(0) => return closed.store(true, Ordering::SeqCst),
             Ok(_) => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("it reads"),
             Err(_) => return,

@@ -3,7 +3,7 @@
 
 use crate::support::tls as support;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber,
 };
 use support::{TlsClient, client};
-use weir_test::{NameReply, NameServer, Server, both_drivers, require_program, wait_for};
+use weir_test::{NameReply, NameServer, Server, both_drivers, read_some, require_program, wait_for};
 use weir_tls::{Certificate, certificate, key};
 
 /// An authority that is the responder for its certificates.
@@ -99,7 +99,7 @@ impl Responder {
     fn answer(&self, mut stream: TcpStream) {
         let mut head = Vec::new();
         let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+        while !head.ends_with(b"\r\n\r\n") && read_some(&mut stream, &mut byte).is_ok_and(|n| n > 0) {
             head.push(byte[0]);
         }
         let head = String::from_utf8_lossy(&head).into_owned();

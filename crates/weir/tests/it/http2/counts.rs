@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
 use weir_test::{
-    Backend, DEADLINE, Driver, FcgiApp, FcgiOut, Server, both_drivers, require_program, wait_for,
+    Backend, DEADLINE, Driver, FcgiApp, FcgiOut, Server, both_drivers, read_some, require_program, wait_for,
 };
 
 use super::attacks::frame;
@@ -294,7 +294,7 @@ impl Link {
     fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buffer.len() && !self.ended {
-            let read = self.socket.read(&mut buffer[done..]).expect("no reset, and in time");
+            let read = read_some(&mut self.socket, &mut buffer[done..]).expect("no reset, and in time");
             (done, self.ended) = (done + read, read == 0);
         }
         done

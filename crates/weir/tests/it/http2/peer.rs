@@ -1,7 +1,7 @@
 //! A server of HTTP/2 that does what the paths of requests say, and stores what it received.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -121,7 +121,7 @@ impl Link {
         let mut buf = [0; 65_536];
         loop {
             self.flush();
-            match self.socket.read(&mut buf) {
+            match weir_test::read_some(&mut self.socket, &mut buf) {
                 Ok(0) | Err(_) => return,
                 Ok(n) => input.extend_from_slice(&buf[..n]),
             }
