@@ -6,6 +6,7 @@
 //! served by [`try_serve`] alone, without a future: it then costs no allocation and no state outside the processor's
 //! registers. All pairs of this kind return [`Progress`].
 
+pub mod known;
 pub(crate) mod phases;
 mod redirects;
 mod standalone;
@@ -43,18 +44,27 @@ pub enum ServeWait {
 
 /// Serves `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`finish_serve`].
 pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
+    if let Some(served) = known::try_recalled(x) {
+        return served;
+    }
     let mut course = RequestCourse::default();
     // What nearly all requests come to is done here: the loop of `try_advance` moves what it
     // decides on, which costs a hundred instructions.
     let progress = match phases::try_phases(x, Phase::PostRead) {
-        Progress::Done(Verdict::Respond) => match output::try_respond(x) {
-            Progress::Done(ResponseEnd::Whole) => {
-                x.delivery.set(ResponseDelivery::Whole);
-                Progress::Done(())
+        Progress::Done(Verdict::Respond) => {
+            let body = known::wanted(x);
+            match output::try_respond(x) {
+                Progress::Done(ResponseEnd::Whole) => {
+                    x.delivery.set(ResponseDelivery::Whole);
+                    if let Some(body) = body {
+                        known::learn(x, body);
+                    }
+                    Progress::Done(())
+                }
+                Progress::Done(end) => try_advance(x, &mut course, NextStep::Responded(end)),
+                Progress::Wait(wait) => Progress::Wait(EngineWait::Response(wait)),
             }
-            Progress::Done(end) => try_advance(x, &mut course, NextStep::Responded(end)),
-            Progress::Wait(wait) => Progress::Wait(EngineWait::Response(wait)),
-        },
+        }
         Progress::Done(verdict) => try_advance(x, &mut course, NextStep::Judge(verdict)),
         Progress::Wait(wait) => Progress::Wait(EngineWait::Phases(wait)),
     };
@@ -407,6 +417,12 @@ fn too_late(x: &mut Exchange, status: u16) {
 
 /// Hands the trace to the worker's recorder.
 pub(crate) fn record(x: &mut Exchange) {
+    record_as(x, describe);
+}
+
+/// [`record`] with what `describe` says of the request, in the record of an earlier one.
+#[inline(always)]
+fn record_as(x: &mut Exchange, describe: impl FnOnce(&Exchange, &mut RequestRecord)) {
     let report = x.report();
     let fill = |record: &mut RequestRecord| describe(x, record);
     let mut recorder = x.worker.recorder.borrow_mut();
@@ -454,10 +470,14 @@ pub(crate) fn record(x: &mut Exchange) {
 /// What the record says of the request.
 #[inline]
 fn describe(x: &Exchange, record: &mut RequestRecord) {
-    record.status = x.response.status;
-    record.cause = x.cause;
-    record.route = x.route();
-    record.protocol = protocol(x.request.head.version);
+    record.clear();
+    describe_alike(x, record);
+    describe_own(x, record);
+}
+
+/// [`describe`], for what differs by request.
+#[inline]
+fn describe_own(x: &Exchange, record: &mut RequestRecord) {
     record.id = x.id();
     record.receive_wait = x.shared.presence.receive_wait();
     if x.nth == 1 {
@@ -466,8 +486,17 @@ fn describe(x: &Exchange, record: &mut RequestRecord) {
     let (seconds, ms) = weir_rt::unix_time();
     let age = weir_rt::now_ms().saturating_sub(x.start_ms);
     record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
-    record.bytes_in = x.request.head.len as u64 + x.body.received();
+}
+
+/// [`describe`], for what is alike for requests that have the same head and get the same response.
+#[inline(always)]
+fn describe_alike(x: &Exchange, record: &mut RequestRecord) {
+    record.status = x.response.status;
+    record.cause = x.cause;
+    record.route = x.route();
+    record.protocol = protocol(x.request.head.version);
     record.bytes_out = x.bytes_sent();
+    record.bytes_in = x.request.head.len as u64 + x.body.received();
     if x.request.head.method == Method::Get {
         record.method = GET;
     } else {

@@ -63,7 +63,7 @@ impl RequestRecord {
     /// Makes it an empty one, but for bytes of texts that are not visible: a whole new one would be made elsewhere and
     /// copied, for every request.
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         let RequestRecord { id, route, rule, status, worker, protocol, cause, waits, method, path, .. } =
             self;
         (*id, *route, *status, *worker) = Default::default();

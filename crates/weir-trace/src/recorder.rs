@@ -139,8 +139,8 @@ impl Recorder {
         self.finish_with(trace, &EventTape::new(), |slot| *slot = record);
     }
 
-    /// [`finish`](Recorder::finish) of a trace with its tape, and with a record that `fill` writes, from empty, in the
-    /// place where it is stored: it is too large to be handed on by value for every request. The trace takes the tape
+    /// [`finish`](Recorder::finish) of a trace with its tape, and with a record that `fill` writes, over an earlier one, in
+    /// the place where it is stored: it is too large to be handed on by value for every request. The trace takes the tape
     /// only if its tree is looked at.
     #[inline]
     pub fn finish_with(
@@ -154,7 +154,6 @@ impl Recorder {
             Some(slot) => slot,
             None => outside.insert(RequestRecord::default()),
         };
-        record.clear();
         fill(record);
         record.worker = self.worker;
         let recorded = trace.is_recorded() || !tape.is_empty();

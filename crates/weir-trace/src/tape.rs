@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crate::event::{EventKind, TraceEvent};
 use crate::model::WaitKind;
 use crate::site::Site;
+use crate::tape_pattern::TapePattern;
 
 /// The last events of a request, before its [`Trace`](crate::Trace) has them: what is written at a boundary, without
 /// borrowing anything. Each method is a few instructions, and says `false` where it would take more (no room, an interval
@@ -172,6 +173,38 @@ impl EventTape {
                 wait.set(TraceEvent::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks));
                 close.set(TraceEvent::unstamped(EventKind::End, site));
                 self.len.set(len + 3);
+                self.last.set(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What is on it from the last mark of `first` on, for [`replay`](EventTape::replay); `None` where that is more than marks, or
+    /// `second` is not among those after it.
+    #[must_use]
+    pub fn pattern(&self, first: Site, second: Site) -> Option<TapePattern> {
+        let events: Vec<TraceEvent> = self.events().iter().map(Cell::get).collect();
+        TapePattern::of(&events, first, second)
+    }
+
+    /// Writes the marks of `pattern`: the time up to `middle`, in ticks, is charged to its first site, that from there to
+    /// `now` to its other stamped one.
+    #[inline]
+    pub fn replay(&self, pattern: &TapePattern, middle: u64, now: u64) -> bool {
+        let (first, second) = (middle.wrapping_sub(self.last.get()), now.wrapping_sub(middle));
+        let (len, events) = (self.len.get(), pattern.events());
+        match self.events.get(len..len + events.len()) {
+            Some(slots) if first | second <= TraceEvent::MAX => {
+                slots.iter().zip(events).for_each(|(slot, event)| slot.set(*event));
+                let stamp = |at: usize, ticks: u64| {
+                    if let (Some(slot), Some(event)) = (slots.get(at), events.get(at)) {
+                        slot.set(TraceEvent(event.0 | ticks));
+                    }
+                };
+                stamp(0, first);
+                stamp(pattern.second(), second);
+                self.len.set(len + events.len());
                 self.last.set(now);
                 true
             }

@@ -5,6 +5,7 @@ use crate::keep_reason::KeepReason;
 use crate::model::WaitKind;
 use crate::site::Site;
 use crate::tape::EventTape;
+use crate::tape_pattern::TapePattern;
 use crate::tree::{TraceTree, TreeBuilder};
 
 /// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), owned by the exchange and used
@@ -188,6 +189,17 @@ impl Trace {
                     self.last = now;
                 }
                 _ => self.stamp(EventKind::End, site, now),
+            }
+        }
+    }
+
+    /// [`EventTape::replay`] where there is no room for it on the tape.
+    pub fn replay(&mut self, pattern: &TapePattern, middle: u64, now: u64) {
+        for (at, event) in pattern.events().iter().enumerate() {
+            match at {
+                0 => self.mark(event.site(), middle),
+                at if at == pattern.second() => self.mark(event.site(), now),
+                _ => self.pass(event.site()),
             }
         }
     }

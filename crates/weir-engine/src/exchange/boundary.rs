@@ -3,7 +3,8 @@
 //! Where nothing is recorded a boundary is a test and a jump where it is (`bench/icount/run --boundaries` counts
 //! them). All else is in [`SharedPart`](super::shared::SharedPart)'s part of them.
 
-use weir_trace::Site;
+use weir_rt::clock;
+use weir_trace::{Site, TapePattern};
 
 use super::Exchange;
 use crate::filter::HeaderEntry;
@@ -137,6 +138,20 @@ impl ExchangeTrace<'_> {
     pub(crate) fn pass_all(self, filters: &[HeaderEntry]) {
         if self.0.recorded.get() {
             self.0.shared.pass_all_on(filters);
+        }
+    }
+
+    /// The time since the last stamp, of the processor's counter or clock; 0 where boundaries are not recorded.
+    #[inline(always)]
+    pub(crate) fn now(self) -> u64 {
+        if self.0.recorded.get() { clock::ticks() } else { 0 }
+    }
+
+    /// The request did what another one had done whose marks are `pattern`, the first of them until `middle`.
+    #[inline(always)]
+    pub(crate) fn replay(self, pattern: &TapePattern, middle: u64) {
+        if self.0.recorded.get() {
+            self.0.shared.replay_on(pattern, middle);
         }
     }
 

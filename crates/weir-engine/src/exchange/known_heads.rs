@@ -7,11 +7,13 @@
 //! keep-alive are judged again ([`check_again`](crate::request_head::check_again)).
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use weir_http::h1::{HeadLimits, StoreTurns};
 use weir_http::{Method, Version};
 
-use super::{Exchange, Request};
+use super::{Exchange, KnownBody, KnownCourse, KnownFile, KnownResponse, Request};
+use crate::open_file::OpenFile;
 
 /// The heads that one worker keeps: that of a connection has the place that its number leads to.
 #[derive(Default)]
@@ -22,6 +24,39 @@ pub(crate) struct KnownHeads(RefCell<Vec<HeadPlace>>);
 struct HeadPlace {
     known: Option<Box<KnownHead>>,
     turns: StoreTurns,
+    response: PlaceResponse,
+}
+
+/// The response to the head of a place.
+enum PlaceResponse {
+    /// Not known; it is looked at whether it could be once the head has come so many times more.
+    Unknown(u8),
+    /// It is this one.
+    Known(Rc<KnownResponse>),
+}
+
+impl Default for PlaceResponse {
+    fn default() -> PlaceResponse {
+        PlaceResponse::Unknown(0)
+    }
+}
+
+impl HeadPlace {
+    /// What is known of the response to the next request with the head of this place.
+    #[inline]
+    fn course(&mut self) -> KnownCourse {
+        match &mut self.response {
+            PlaceResponse::Known(response) => KnownCourse::Response(response.clone()),
+            PlaceResponse::Unknown(times @ 1..) => {
+                *times -= 1;
+                KnownCourse::Open
+            }
+            PlaceResponse::Unknown(times) => {
+                *times = LATER;
+                KnownCourse::Wanted
+            }
+        }
+    }
 }
 
 /// A head and what was made of it.
@@ -44,7 +79,7 @@ impl KnownHeads {
 /// for [`check`](crate::request_head::check).
 #[inline]
 pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
-    let Exchange { server, connection, request, arena, .. } = x;
+    let Exchange { server, connection, request, arena, known: course, .. } = x;
     let mut places = server.caches.known.0.borrow_mut();
     let Some(place) = places.get_mut(place(connection.number)) else { return false };
     match &place.known {
@@ -52,10 +87,53 @@ pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
             arena.push(&known.bytes);
             request.copy_from(&known.request);
             place.turns.recalled();
+            *course = place.course();
             true
         }
         _ => false,
     }
+}
+
+/// The response to the head that `input` begins with, with the length of that head, where it is known
+/// from the sight of it.
+#[inline]
+pub(crate) fn find(x: &Exchange, input: &[u8]) -> Option<(Rc<KnownResponse>, usize)> {
+    let Exchange { server, connection, .. } = x;
+    let mut places = server.caches.known.0.borrow_mut();
+    let place = places.get_mut(place(connection.number))?;
+    let (Some(known), PlaceResponse::Known(response)) = (&place.known, &place.response) else { return None };
+    let fits = response.at_sight
+        && std::ptr::eq(response.hosts.as_ptr(), Rc::as_ptr(&*connection.hosts.borrow()))
+        && input.starts_with(&known.bytes)
+        && known.limits == server.settings.limits();
+    if !fits {
+        return None;
+    }
+    place.turns.recalled();
+    Some((response.clone(), known.bytes.len()))
+}
+
+/// Makes `x` the request of the head in its place, which [`find`] has found.
+pub(crate) fn fill(x: &mut Exchange) {
+    let Exchange { server, connection, request, arena, .. } = x;
+    let places = server.caches.known.0.borrow();
+    if let Some(HeadPlace { known: Some(known), .. }) = places.get(place(connection.number)) {
+        arena.push(&known.bytes);
+        request.copy_from(&known.request);
+    }
+}
+
+/// A file as it is stored with the response to another head, if it is the same.
+pub(crate) fn file_of_another(x: &Exchange, path: &[u8], file: &OpenFile) -> Option<Rc<KnownFile>> {
+    let places = x.server.caches.known.0.borrow();
+    let files = places.iter().filter_map(|place| match &place.response {
+        PlaceResponse::Known(response) => match &response.body {
+            KnownBody::File(file) => Some(file),
+            _ => None,
+        },
+        PlaceResponse::Unknown(_) => None,
+    });
+    files.into_iter().find(|known| known.is(path, file)).cloned()
 }
 
 /// Stores the head of `x`, which was just read and whose target and host were checked, if what was made of it follows from
@@ -77,6 +155,15 @@ fn keep_read(x: &Exchange) {
     let place = &mut places[place(x.connection.number)];
     if place.turns.stores() && is_plain(x) {
         place.known.get_or_insert_default().set(x);
+        place.response = PlaceResponse::default();
+    }
+}
+
+/// Stores the response to the head of `x`, which is in its place.
+pub(crate) fn keep_response(x: &Exchange, response: KnownResponse) {
+    let mut places = x.server.caches.known.0.borrow_mut();
+    if let Some(place) = places.get_mut(place(x.connection.number)) {
+        place.response = PlaceResponse::Known(Rc::new(response));
     }
 }
 
@@ -114,6 +201,8 @@ fn place(connection: u64) -> usize {
 const PLACES: usize = 32;
 /// Bytes of a head that is stored.
 const LONGEST: usize = 2048;
+/// A response that did not follow from its head is looked at again after so many more with that head.
+const LATER: u8 = 200;
 /// Fields of a head that is stored.
 const FIELDS: usize = 64;
 

@@ -14,6 +14,7 @@ mod fields;
 mod file_bytes;
 mod head_memo;
 pub mod known_heads;
+mod known_response;
 mod lasting;
 mod matching;
 mod part;
@@ -39,6 +40,7 @@ use family::SubrequestFamily;
 pub use fields::FieldPattern;
 pub use head_memo::HeadMemo;
 pub(crate) use head_memo::MemoHead;
+pub(crate) use known_response::{DatedHead, KnownBody, KnownCourse, KnownFields, KnownFile, KnownResponse};
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 
@@ -131,6 +133,11 @@ pub struct Exchange {
     pub(crate) recorded: Cell<bool>,
     /// True when no stamp was taken for the parser yet: it will be when the location is found.
     pub opening: bool,
+    /// What is known of its response because its head came before.
+    pub(crate) known: KnownCourse,
+    /// Its response was known at the sight of its head: the request was not made, and of the response there is but the status,
+    /// the length, and that it was sent.
+    pub(crate) untouched: bool,
     /// The handler that made the response: the time of reading its body is charged to it.
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
@@ -195,6 +202,8 @@ impl Exchange {
             refused: None,
             instead: None,
             opening: false,
+            known: KnownCourse::Open,
+            untouched: false,
             recorded: Cell::new(false),
             answered: Site::OTHER,
             cause: Cause::None,
@@ -228,7 +237,7 @@ impl Exchange {
             arena, request, response, connection: old_connection, server: old_server, plan, client,
             internal, add_uri_to_alias, uri_changed, valid_location, uri_changes,
             keep_alive, pipelined, tunnels, limit_rate, captures, variables,
-            answered_already, unfiltered, unmatched, refused, opening, answered, cause,
+            answered_already, unfiltered, unmatched, refused, opening, known, untouched, answered, cause,
             delivery, body_sent, busy, header_size,
             // The same for all requests of the exchange, or memory that is used again.
             worker: _, shared: _,
@@ -238,9 +247,15 @@ impl Exchange {
             body: _, body_filters: _, instead: _, states: _, lasting: _, own_lasting: _, part: _, common: _,
             family: _, role: _,
         } = self;
-        arena.reset();
-        request.clear();
-        response.clear();
+        if std::mem::take(untouched) {
+            (response.status, response.content_length, response.header_sent) = (0, None, false);
+        } else {
+            arena.reset();
+            request.clear();
+            response.clear();
+            captures.clear();
+            variables.clear();
+        }
         if !Rc::ptr_eq(old_connection, connection) {
             *old_connection = connection.clone();
         }
@@ -258,13 +273,14 @@ impl Exchange {
         *pipelined = false;
         *tunnels = false;
         *limit_rate = None;
-        captures.clear();
-        variables.clear();
         *answered_already = false;
         *unfiltered = false;
         unmatched.set(false);
         *refused = None;
         *opening = false;
+        if !matches!(known, KnownCourse::Open) {
+            *known = KnownCourse::Open;
+        }
         *answered = Site::OTHER;
         *cause = Cause::None;
         delivery.set(ResponseDelivery::Open);
@@ -276,6 +292,9 @@ impl Exchange {
     /// What few requests have: looked at when the exchange is released, so that it is not looked at when it is taken.
     #[inline]
     fn clear_rare(&mut self) {
+        if self.untouched {
+            return;
+        }
         self.body.clear();
         if !matches!(self.response.body, ResponseBody::Empty) {
             self.response.body = ResponseBody::Empty;

@@ -183,6 +183,25 @@ impl Response {
             && !flags.contains(&true)
     }
 
+    /// Whether it has nothing but a status, a type, a length, a date of its last change and fields.
+    pub(crate) fn is_of_head_alone(&self) -> bool {
+        let texts = [&self.reason, &self.override_charset, &self.location, &self.server, &self.date];
+        let flags = [
+            self.expect_trailers,
+            self.unframed,
+            self.not_modified,
+            self.open_length,
+            self.chunked,
+            self.header_only,
+        ];
+        self.err_status == 0
+            && self.written_type.is_none()
+            && self.memo.is_none()
+            && self.trailers.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && !flags.contains(&true)
+    }
+
     /// Adds a field after those of the same name.
     pub fn add(&mut self, known: KnownField, value: impl Into<Text>) {
         self.headers.push(ResponseHeader { name: HeaderName::Known(known), value: value.into() });

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_rt::clock;
-use weir_trace::{EventKind, EventTape, Site, Trace, TraceEvent, WaitKind};
+use weir_trace::{EventKind, EventTape, Site, TapePattern, Trace, TraceEvent, WaitKind};
 
 use crate::phase::LocalFuture;
 use crate::presence::RequestPresence;
@@ -60,6 +60,11 @@ impl SharedPart {
     pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace, &EventTape)) {
         finish(&mut self.trace.borrow_mut(), &self.tape);
         self.on.set(false);
+    }
+
+    /// What is on the tape from the last mark of `first` on, see [`EventTape::pattern`].
+    pub(crate) fn pattern(&self, first: Site, second: Site) -> Option<TapePattern> {
+        self.tape.pattern(first, second)
     }
 
     /// What was recorded so far.

@@ -84,6 +84,11 @@ impl Plan {
         &self.entries[self.first[at] as usize..self.first[at + 1] as usize]
     }
 
+    /// The handlers from the phase `from` on and before `to`, in order.
+    pub(crate) fn between(&self, from: Phase, to: Phase) -> &[HandlerEntry] {
+        &self.entries[self.first[from as usize] as usize..self.first[to as usize] as usize]
+    }
+
     /// Where the handlers of `phase` begin and end, for [`Plan::entry`].
     #[inline]
     pub(crate) fn range(&self, phase: Phase) -> (u16, u16) {

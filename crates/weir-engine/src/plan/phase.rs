@@ -120,6 +120,13 @@ pub trait Handler {
         nothing_to_wait_for(x)
     }
 
+    /// Whether what it does for `x` follows from the head of the request, the settings, and the file that the URI leads to: a
+    /// request with the same head gets the same as long as that file is the same, and the handler need not be asked again.
+    /// Called once the request has its response.
+    fn is_fixed(&self, _x: &Exchange) -> bool {
+        false
+    }
+
     /// What a rehearsal does in its place, see [`HandlerRehearsal`]. By default it is not asked.
     fn rehearsal(&self, _x: &mut Exchange) -> HandlerRehearsal {
         HandlerRehearsal::Unknown

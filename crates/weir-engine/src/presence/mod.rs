@@ -114,6 +114,13 @@ impl RequestPresence {
         self.ticket.set(self.present.now.enter(id, start, method, path));
     }
 
+    /// The request will be over before a look at those in flight could tell it from none.
+    #[inline]
+    pub(crate) fn pass(&self) {
+        self.set_parent(None);
+        sampler::current().set_request(self.id.get().0);
+    }
+
     /// The location is known.
     #[inline]
     pub(crate) fn routed(&self, route: Site) {

@@ -46,11 +46,17 @@ pub(crate) fn enter(x: &Exchange) {
         Some(parent) => TraceParent::parse(x.arena.get(parent)),
         None => None,
     };
+    enter_as(x, parent, x.arena.get(x.request.head.method_span), x.uri());
+}
+
+/// [`enter`] of a request with this parent, method and path.
+#[inline]
+pub(crate) fn enter_as(x: &Exchange, parent: Option<TraceParent>, method: &[u8], path: &[u8]) {
     let presence = &x.shared.presence;
     presence.set_parent(parent);
-    presence.enter(x.arena.get(x.request.head.method_span), x.uri());
+    presence.enter(method, path);
     if weir_sys::probe::traces_begin() {
-        probes::began(x.id(), x.uri());
+        probes::began(x.id(), path);
     }
     if !x.pipelined && x.worker.present.is_late() {
         let waited = received_before(x);
@@ -129,6 +135,7 @@ impl Worker {
 
 impl Exchange {
     /// The location was found.
+    #[inline(always)]
     pub(crate) fn routed(&self) {
         self.shared.presence.routed(self.plan.route);
         if !self.plan.profile && self.shared.is_on() {

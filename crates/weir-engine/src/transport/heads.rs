@@ -7,7 +7,7 @@
 //! response that comes again [`memo`].
 
 mod memo;
-mod ready;
+pub(crate) mod ready;
 
 use std::rc::Rc;
 
@@ -215,14 +215,14 @@ impl HeadFacts {
 }
 
 /// A text that outlives the request: what lies in its arena goes with it.
-fn lasting(x: &Exchange, text: &Text) -> Text {
+pub(crate) fn lasting(x: &Exchange, text: &Text) -> Text {
     match text {
         Text::Span(span) => Text::shared(x.arena.get(*span)),
         constant => constant.clone(),
     }
 }
 
-fn lasting_fields(x: &Exchange) -> Box<[ResponseHeader]> {
+pub(crate) fn lasting_fields(x: &Exchange) -> Box<[ResponseHeader]> {
     let name = |name: &HeaderName| match name {
         HeaderName::Known(known) => HeaderName::Known(*known),
         HeaderName::Written(known, text) => HeaderName::Written(*known, lasting(x, text)),

@@ -8,12 +8,13 @@ use super::ClientConnection;
 use crate::agent;
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
+use crate::settings::location::CoreSettings;
 use crate::worker::Worker;
 
 /// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
 /// location that ends keep-alive ends it for the ones that the request is redirected to.
 pub(crate) fn update(x: &mut Exchange) {
-    if x.keep_alive && !x.is_subrequest() && ends(x) {
+    if x.keep_alive && !x.is_subrequest() && ends(x, &x.plan.core, x.connection.requests.get()) {
         x.keep_alive = false;
     }
 }
@@ -58,11 +59,12 @@ pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) 
     }
 }
 
-fn ends(x: &Exchange) -> bool {
-    let core = &x.plan.core;
+/// Whether a location with these settings ends the connection after `x`, which is its `nth` request.
+#[inline(always)]
+pub(crate) fn ends(x: &Exchange, core: &CoreSettings, nth: u64) -> bool {
     let age = x.start_ms.saturating_sub(x.connection.started_ms);
     core.keepalive_timeout == 0
-        || x.connection.requests.get() >= core.keepalive_requests
+        || nth >= core.keepalive_requests
         || age > core.keepalive_time
         || (core.keepalive_disable_msie6 && x.request.head.method == Method::Post && agent::msie6(browser(x)))
         || (core.keepalive_disable_safari && agent::safari(browser(x)))

@@ -44,6 +44,10 @@ impl Handler for GifHandler {
         HandlerRehearsal::Ask
     }
 
+    fn is_fixed(&self, _x: &Exchange) -> bool {
+        true
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);

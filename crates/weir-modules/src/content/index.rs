@@ -75,6 +75,10 @@ impl Handler for IndexHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         self.find(x)
     }
+
+    fn is_fixed(&self, x: &Exchange) -> bool {
+        !x.uri().ends_with(b"/")
+    }
 }
 
 impl IndexHandler {

@@ -37,6 +37,10 @@ impl Handler for ServeFile {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         serve(x)
     }
+
+    fn is_fixed(&self, _x: &Exchange) -> bool {
+        true
+    }
 }
 
 fn serve(x: &mut Exchange) -> Verdict {

@@ -277,6 +277,11 @@ enum RequestWait {
 /// [`finish_request`].
 fn try_request(x: &mut Exchange, wire: &Rc<ClientWire>) -> Progress<IdleTimeout, RequestWait> {
     begin(x, wire);
+    match engine::known::try_at_sight(x, wire) {
+        Some(Progress::Done(())) => return try_keep(x, wire),
+        Some(Progress::Wait(wait)) => return Progress::Wait(RequestWait::Engine(wait)),
+        None => {}
+    }
     match head::try_request_head(x, wire) {
         Progress::Done(head) => try_serve(x, wire, head),
         Progress::Wait(()) => Progress::Wait(RequestWait::Head),

@@ -111,6 +111,15 @@ fn compare(server: &Server) {
                 let rest =
                     |method| format!("{method} /{at}/{path} HTTP/1.{version}\r\nHost: a\r\n{fields}\r\n");
                 let response = ask(server, &mut client, &rest("GET"));
+                // With a head that was read, that was recalled, and whose response was stored.
+                for again in 1..4 {
+                    assert_eq!(
+                        ask(server, &mut client, &rest("GET")),
+                        response,
+                        "{settings} {again} {}",
+                        rest("GET")
+                    );
+                }
                 // As in nginx a HEAD has neither parts nor a body to be changed.
                 let alike = ["sub_filter", "add_trailer"].iter().all(|setting| !settings.contains(setting));
                 if fields.is_empty() && alike {

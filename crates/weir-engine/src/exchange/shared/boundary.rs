@@ -4,7 +4,7 @@
 //! own, and split again: the common case ends in itself or in a call, so that it saves no registers.
 
 use weir_rt::clock;
-use weir_trace::{EventKind, Site};
+use weir_trace::{EventKind, Site, TapePattern};
 
 use super::SharedPart;
 use crate::filter::HeaderEntry;
@@ -130,6 +130,20 @@ impl SharedPart {
     #[inline(never)]
     fn pass_all_slowly(&self, filters: &[HeaderEntry]) {
         self.with_trace(|trace| filters.iter().for_each(|entry| trace.pass(entry.site)));
+    }
+
+    #[inline]
+    pub(in crate::exchange) fn replay_on(&self, pattern: &TapePattern, middle: u64) {
+        match clock::quick_ticks() {
+            Some(now) if self.tape.replay(pattern, middle, now) => {}
+            _ => self.replay_slowly(pattern, middle),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn replay_slowly(&self, pattern: &TapePattern, middle: u64) {
+        self.with_trace(|trace| trace.replay(pattern, middle, clock::ticks()));
     }
 
     #[inline(never)]

@@ -35,6 +35,12 @@ impl Exchange {
 /// that of `x`.
 #[inline]
 pub(super) fn is_plain(x: &Exchange) -> bool {
+    asks_plainly(x) && x.response.is_untouched()
+}
+
+/// [`is_plain`], as far as it depends on the request and its location.
+#[inline]
+pub(crate) fn asks_plainly(x: &Exchange) -> bool {
     let head = &x.request.head;
     x.plan.has_fixed_filters
         && head.method == Method::Get
@@ -44,7 +50,6 @@ pub(super) fn is_plain(x: &Exchange) -> bool {
         && !x.unfiltered
         && !x.unmatched.get()
         && !x.body.is_pending()
-        && x.response.is_untouched()
 }
 
 fn recall(x: &mut Exchange, file: &OpenFile, over_http2: bool) -> bool {

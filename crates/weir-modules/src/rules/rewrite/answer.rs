@@ -63,6 +63,11 @@ impl ReturnHandler {
 }
 
 impl ReturnHandler {
+    /// Whether all requests get the same.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self, ReturnHandler::Status(_) | ReturnHandler::Text(_, WorkerValue::Constant(_)))
+    }
+
     /// The response to `x`.
     pub(super) fn answer(&self, x: &mut Exchange) -> Verdict {
         match self {
@@ -98,6 +103,10 @@ impl Handler for ReturnHandler {
 
     fn handle(&self, x: &mut Exchange) -> Verdict {
         ReturnHandler::answer(self, x)
+    }
+
+    fn is_fixed(&self, _x: &Exchange) -> bool {
+        ReturnHandler::is_fixed(self)
     }
 }
 

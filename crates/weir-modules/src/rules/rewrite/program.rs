@@ -122,6 +122,11 @@ impl Handler for RewriteProgram {
         HandlerRehearsal::Ask
     }
 
+    /// A `return` that nothing comes before.
+    fn is_fixed(&self, _x: &Exchange) -> bool {
+        matches!(&*self.steps, [ProgramStep::Return(response), ..] if response.is_fixed())
+    }
+
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.run(x, &mut ProgramRun { log: self.log, quote: true }) {
             ProgramFlow::Next => Verdict::Declined,

@@ -1,0 +1,344 @@
+//! Responses that are known before their requests are looked at.
+//!
+//! A client that sends the same head again (a program that polls, a proxy, a benchmark) has it read once
+//! ([`known_heads`]); here it has its response made once, too, if that follows from the head, the configuration and a
+//! file: a file as it is, a constant text. Neither phases nor filters run for it the second time; what they would have
+//! left for the log, the trace and the counters is there. Which handlers and filters may be left out they say themselves
+//! ([`Handler::is_fixed`](crate::phase::Handler::is_fixed), [`HeaderFilter::is_fixed`](crate::filter::HeaderFilter::is_fixed));
+//! all others, scripts above all, are asked for every request.
+
+use std::rc::Rc;
+
+use weir_http::KnownField;
+use weir_sys::probe;
+use weir_trace::{ConnectionStep, RequestRecord, Site};
+
+use super::ServeWait;
+use crate::body::{BodyBuf, ResponseBody};
+use crate::exchange::{
+    DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownResponse, ReadyHead,
+    ResponseDelivery, known_heads,
+};
+use crate::file::{self, FileCache, FileStore, FoundPath, OpenFile};
+use crate::log::LogLevel;
+use crate::phase::Phase;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::settings::location::DisableSymlinks;
+use crate::transport::wire::{self, ClientWire};
+use crate::transport::{Transport, heads, is_paced, keepalive};
+
+/// Serves the request whose head the input of `wire` begins with, and logs it, if its response is known from the sight of that
+/// head. `x` is begun, and nothing was done for the request yet; `None`: nor was it now, and its head is to be read.
+#[inline]
+pub fn try_at_sight(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), ServeWait>> {
+    if x.connection.expects_tls || probe::traces_begin() {
+        return None;
+    }
+    let mut input = wire.input.borrow_mut();
+    let (known, length) = known_heads::find(x, input.bytes())?;
+    let nth = x.connection.requests.get() + 1;
+    let stays = known.keep_alive && keepalive::possible(x) && !keepalive::ends(x, &known.plan.core, nth);
+    if !(stays && known.fits(x)) {
+        return None;
+    }
+    if !std::ptr::eq(known.server.as_ptr(), Rc::as_ptr(&x.server)) {
+        x.server = known.server.upgrade()?;
+    }
+    let body = known.body_at_sight(x)?;
+    if known.is_logged {
+        known_heads::fill(x);
+    }
+    input.consume(length);
+    drop(input);
+    x.nth = nth;
+    x.connection.requests.set(nth);
+    x.worker.counters.requests.add(1);
+    x.worker.counters.writing.add(1);
+    known.serve(x, wire, body);
+    if known.is_logged {
+        return Some(super::try_end(x));
+    }
+    x.untouched = true;
+    super::record_as(x, |x, record| {
+        *record = known.record;
+        super::describe_own(x, record);
+    });
+    Some(Progress::Done(()))
+}
+
+/// Serves `x`, whose head was read or recalled, by what is known of its response, and logs it; `None`: nothing is, or not
+/// enough, and nothing was done.
+#[inline]
+pub(super) fn try_recalled(x: &mut Exchange) -> Option<Progress<(), ServeWait>> {
+    match std::mem::take(&mut x.known) {
+        KnownCourse::Response(known) => serve_recalled(x, &known),
+        course => {
+            x.known = course;
+            None
+        }
+    }
+}
+
+fn serve_recalled(x: &mut Exchange, known: &KnownResponse) -> Option<Progress<(), ServeWait>> {
+    let is_of = std::ptr::eq(known.server.as_ptr(), Rc::as_ptr(&x.server));
+    let stays = x.keep_alive && !keepalive::ends(x, &known.plan.core, x.nth);
+    if !is_of || stays != known.keep_alive {
+        return None;
+    }
+    let body = if known.fits(x) { known.body(x, KnownFile::look) } else { None };
+    let Some(body) = body else {
+        x.known = KnownCourse::Wanted;
+        return None;
+    };
+    let Transport::H1(wire) = &x.transport else { return None };
+    let wire = wire.clone();
+    known.serve(x, &wire, body);
+    Some(super::try_end(x))
+}
+
+/// The body that is all of `file`.
+#[inline]
+fn whole(file: Rc<OpenFile>) -> BodyBuf {
+    match file.body() {
+        Some(bytes) => BodyBuf::shared(bytes),
+        None => BodyBuf::File { offset: 0, len: file.size(), file },
+    }
+}
+
+impl KnownResponse {
+    /// Whether what is known of it is all that is wanted of `x`.
+    #[inline]
+    fn fits(&self, x: &Exchange) -> bool {
+        !x.connection.debug && (self.pattern.is_some() || !x.recorded.get())
+    }
+
+    /// [`body`](KnownResponse::body) of a request that is not among those in flight: it is, from here on, if something of it
+    /// may take time.
+    #[inline]
+    fn body_at_sight(&self, x: &Exchange) -> Option<BodyBuf> {
+        let presence = &x.shared.presence;
+        let mut entered = false;
+        let body = self.body(x, |file, files, cache| {
+            entered = true;
+            crate::trace::enter_as(x, None, self.record.method.as_bytes(), self.record.path.as_bytes());
+            file.look(files, cache)
+        });
+        match (entered, body.is_some()) {
+            (false, _) => presence.pass(),
+            (true, false) => presence.leave(),
+            (true, true) => {}
+        }
+        body
+    }
+
+    /// What is to be sent of it, at once; `None` if its file is not what it was, or the client has too much to take.
+    #[inline]
+    fn body(
+        &self,
+        x: &Exchange,
+        look: impl FnOnce(&KnownFile, &FileStore, Option<&FileCache>) -> Option<Rc<OpenFile>>,
+    ) -> Option<BodyBuf> {
+        let Transport::H1(wire) = &x.transport else { return None };
+        if !wire.takes(self.length) {
+            return None;
+        }
+        match &self.body {
+            KnownBody::Empty => Some(BodyBuf::Static(b"")),
+            KnownBody::Constant(constant) => Some(constant.clone()),
+            KnownBody::File(file) => {
+                let found = file
+                    .seen()
+                    .or_else(|| look(file, &x.worker.files, self.plan.core.open_file_cache.as_ref()));
+                found.map(whole)
+            }
+        }
+    }
+
+    /// Sends it, and leaves `x` as if its phases had run.
+    #[inline]
+    fn serve(&self, x: &mut Exchange, wire: &ClientWire, body: BodyBuf) {
+        // What was done so far is the parser's, as everywhere.
+        let parsed = x.trace().now();
+        x.trace().at(self.maker);
+        x.header_size = self.send(x, wire, body);
+        self.describe(x);
+        if let Some(pattern) = &self.pattern {
+            x.trace().replay(pattern, parsed);
+        }
+        x.trace().nowhere();
+    }
+
+    /// Hands it to the connection; the length of its head.
+    #[inline]
+    fn send(&self, x: &Exchange, wire: &ClientWire, body: BodyBuf) -> u64 {
+        let mut head = 0;
+        match body.memory() {
+            Some(bytes) if wire::is_copied(&body) => {
+                wire.compose(|out| head = self.head.write(&x.worker, out, bytes));
+            }
+            _ => {
+                wire.compose(|out| head = self.head.write(&x.worker, out, b""));
+                wire.queue(body);
+            }
+        }
+        head
+    }
+
+    /// Makes `x` what it would be had its phases run.
+    #[inline]
+    fn describe(&self, x: &mut Exchange) {
+        x.plan = self.plan.clone();
+        x.opening = false;
+        x.routed();
+        x.keep_alive = self.keep_alive;
+        x.answered = self.maker;
+        x.body_sent = self.length;
+        x.delivery.set(ResponseDelivery::Whole);
+        (x.response.status, x.response.content_length) = (self.status, Some(self.length));
+        x.response.header_sent = true;
+        if self.is_logged {
+            self.fields.describe(&mut x.response);
+        }
+    }
+}
+
+/// The body of the response that `x` is about to send, if it may become a known one: what is sent of it is taken away.
+#[inline]
+pub(super) fn wanted(x: &Exchange) -> Option<KnownBody> {
+    match x.known {
+        KnownCourse::Wanted => constant(&x.response.body),
+        _ => None,
+    }
+}
+
+#[cold]
+fn constant(body: &ResponseBody) -> Option<KnownBody> {
+    match body {
+        ResponseBody::Empty => Some(KnownBody::Empty),
+        ResponseBody::Whole(buf @ (BodyBuf::Static(_) | BodyBuf::Shared { .. })) => {
+            Some(KnownBody::Constant(buf.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// `x` has its response, with this body: if it follows from the head, it is stored for the next one.
+#[cold]
+pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
+    x.known = KnownCourse::Open;
+    if !follows(x) {
+        return;
+    }
+    let Some(body) = body_of(x, body) else { return };
+    if let Some(known) = known(x, body) {
+        known_heads::keep_response(x, known);
+    }
+}
+
+/// The body as it is to be stored: that of a file is looked for each time.
+fn body_of(x: &mut Exchange, sent: KnownBody) -> Option<KnownBody> {
+    match x.response.ready {
+        // What has a date may be bytes of a file, which is not the same each time.
+        ReadyHead::Open => {
+            let constant = !matches!(sent, KnownBody::Constant(BodyBuf::Shared { .. }));
+            return (constant || x.response.last_modified.is_none()).then_some(sent);
+        }
+        ReadyHead::Repeated => return None,
+        ReadyHead::Alike | ReadyHead::Known(_) => {}
+    }
+    let core = &x.plan.core;
+    let follows = matches!(core.disable_symlinks, DisableSymlinks::Off) && core.root.constant().is_some();
+    if !follows || x.add_uri_to_alias {
+        return None;
+    }
+    let path = file::map_uri(x).ok()?;
+    match file::lookup(x, path) {
+        Ok(FoundPath::File(file)) if x.response.content_length == Some(file.size()) => {
+            let path = path.bytes(&x.arena);
+            let known = known_heads::file_of_another(x, path, &file);
+            Some(KnownBody::File(known.unwrap_or_else(|| Rc::new(KnownFile::new(path, &file)))))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the response of `x` is the same for all requests with its head.
+fn follows(x: &Exchange) -> bool {
+    let head = &x.request.head;
+    let has_content = head.chunked || head.content_length.is_some_and(|length| length > 0);
+    heads::ready::asks_plainly(x)
+        && !has_content
+        && x.server.plan.is_empty_before(Phase::FindConfig)
+        && are_fixed(x, &x.plan)
+        && x.response.is_of_head_alone()
+        && x.body_filters.is_empty()
+        && x.family.is_none()
+        && x.captures.groups.is_empty()
+        && x.client.is_none()
+        && x.plan.core.post_action.is_none()
+        && !is_paced(x)
+        && !x.server.is_retired()
+        && !x.plan.core.error_log.enabled(LogLevel::Debug)
+}
+
+/// Whether all handlers of `plan` that were asked for the response of `x` are fixed.
+fn are_fixed(x: &Exchange, plan: &Plan) -> bool {
+    let own = plan.content.as_deref();
+    let end = if own.is_some() { Phase::Content } else { Phase::Log };
+    let entries = plan.between(Phase::Rewrite, end).iter().chain(own);
+    for entry in entries {
+        if !entry.handler.is_fixed(x) {
+            return false;
+        }
+        if entry.site == x.answered {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a request with the head of `x` need not be made to get its response: nothing else is looked at in it.
+fn is_sufficient(x: &Exchange) -> bool {
+    !x.plan.core.keepalive_disable_safari
+        && x.request.span(KnownField::Traceparent).is_none()
+        && !x.request.head.connection.upgrade
+        && x.args().is_empty()
+        && x.uri().len() <= PATH
+}
+
+fn known(x: &Exchange, body: KnownBody) -> Option<KnownResponse> {
+    let mut head = Vec::new();
+    heads::head(x, &mut head);
+    let head = DatedHead::new(&x.worker, head)?;
+    let mut record = RequestRecord::default();
+    super::describe_alike(x, &mut record);
+    let pattern = x.shared.pattern(Site::step(ConnectionStep::Parse), x.answered);
+    let response = &x.response;
+    let text = |text: &Option<crate::text::Text>| text.as_ref().map(|text| heads::lasting(x, text));
+    Some(KnownResponse {
+        hosts: Rc::downgrade(&x.connection.hosts.borrow()),
+        server: Rc::downgrade(&x.server),
+        plan: x.plan.clone(),
+        maker: x.answered,
+        keep_alive: x.keep_alive,
+        status: response.status,
+        length: response.content_length?,
+        body,
+        is_logged: !x.plan.phase(Phase::Log).is_empty(),
+        head,
+        at_sight: is_sufficient(x),
+        record,
+        fields: KnownFields {
+            modified: response.last_modified,
+            kind: text(&response.content_type),
+            charset: text(&response.charset),
+            vary_encoding: response.vary_encoding,
+            headers: heads::lasting_fields(x),
+        },
+        pattern,
+    })
+}
+
+/// Bytes of a path that a record has whole.
+const PATH: usize = 95;
