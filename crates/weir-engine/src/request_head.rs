@@ -6,8 +6,10 @@ use weir_http::{KnownField, Method, Span, Version, host, uri};
 use crate::exchange::Exchange;
 use crate::exchange::known_heads;
 use crate::log::LogLevel;
+use crate::plan::server::VirtualServer;
 use crate::regex::GivenUp;
 use crate::settings::server::{InvalidValues, has_control};
+use crate::transport::ClientConnection;
 use crate::transport::keepalive;
 use crate::transport::wire::ClientWire;
 
@@ -127,6 +129,10 @@ pub trait ClientJudge {
     /// # Errors
     /// The status that refuses it.
     fn check(x: &mut Exchange) -> Result<(), u16>;
+
+    /// Whether all clients of `connection` may have what `server` has, whatever they showed of themselves: neither
+    /// [`check`](ClientJudge::check) nor [`is_misdirected`](ClientJudge::is_misdirected) would refuse one.
+    fn is_open(connection: &ClientConnection, server: &VirtualServer) -> bool;
 
     /// Whether a server that the request's host names must not respond, since the handshake named another.
     fn is_misdirected(x: &Exchange) -> bool;

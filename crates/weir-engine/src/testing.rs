@@ -13,6 +13,7 @@ use crate::conf::{self, CORE_MODULES};
 use crate::exchange::Exchange;
 use crate::plan::hosts::AddressServers;
 use crate::plan::location;
+use crate::plan::server::VirtualServer;
 use crate::request_head::{self, ClientJudge};
 use crate::transport::ClientConnection;
 use crate::worker::Worker;
@@ -86,6 +87,10 @@ pub(crate) struct NoTls;
 impl ClientJudge for NoTls {
     fn check(_: &mut Exchange) -> Result<(), u16> {
         Ok(())
+    }
+
+    fn is_open(_: &ClientConnection, _: &VirtualServer) -> bool {
+        true
     }
 
     fn is_misdirected(_: &Exchange) -> bool {

@@ -10,20 +10,22 @@
 use std::rc::Rc;
 
 use weir_http::KnownField;
+use weir_http::h2::StreamEnd;
 use weir_sys::probe;
 use weir_trace::{ConnectionStep, RequestRecord, Site};
 
 use super::ServeWait;
 use crate::body::{BodyBuf, ResponseBody};
 use crate::exchange::{
-    DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownResponse, ReadyHead,
-    ResponseDelivery, known_heads,
+    DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse,
+    ReadyHead, ResponseDelivery, known_heads,
 };
 use crate::file::{self, FileCache, FileStore, FoundPath, OpenFile};
 use crate::log::LogLevel;
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::request_head::ClientJudge;
 use crate::settings::location::DisableSymlinks;
 use crate::transport::wire::{self, ClientWire};
 use crate::transport::{Transport, heads, is_paced, keepalive};
@@ -31,19 +33,12 @@ use crate::transport::{Transport, heads, is_paced, keepalive};
 /// Serves the request whose head the input of `wire` begins with, and logs it, if its response is known from the sight of that
 /// head. `x` is begun, and nothing was done for the request yet; `None`: nor was it now, and its head is to be read.
 #[inline]
-pub fn try_at_sight(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), ServeWait>> {
-    if x.connection.expects_tls || probe::traces_begin() {
-        return None;
-    }
+pub fn try_at_sight<J: ClientJudge>(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), ServeWait>> {
     let mut input = wire.input.borrow_mut();
     let (known, length) = known_heads::find(x, input.bytes())?;
     let nth = x.connection.requests.get() + 1;
-    let stays = known.keep_alive && keepalive::possible(x) && !keepalive::ends(x, &known.plan.core, nth);
-    if !(stays && known.fits(x)) {
+    if !known.keep_alive || !known.is_for::<J>(x, nth) {
         return None;
-    }
-    if !std::ptr::eq(known.server.as_ptr(), Rc::as_ptr(&x.server)) {
-        x.server = known.server.upgrade()?;
     }
     let body = known.body_at_sight(x)?;
     if known.is_logged {
@@ -53,18 +48,32 @@ pub fn try_at_sight(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), 
     drop(input);
     x.nth = nth;
     x.connection.requests.set(nth);
-    x.worker.counters.requests.add(1);
-    x.worker.counters.writing.add(1);
-    known.serve(x, wire, body);
-    if known.is_logged {
-        return Some(super::try_end(x));
+    Some(known.serve_at_sight(x, body))
+}
+
+/// [`try_at_sight`] for a stream of HTTP/2: the request whose header section was read last, and has no body where `end` says so,
+/// is served by what the one before it got, if that had the same section. The request is counted by its connection.
+#[inline]
+pub fn try_repeated<J: ClientJudge>(x: &mut Exchange, end: StreamEnd) -> Option<Progress<(), ServeWait>> {
+    let Transport::H2(stream) = &x.transport else { return None };
+    let section = stream.mux.h2.borrow().section_number();
+    let known = x.server.caches.sections.find(x.connection.number, section)?;
+    let is_whole = end == StreamEnd::Last && known.at_sight && !known.is_logged;
+    let same = std::ptr::eq(known.hosts.as_ptr(), Rc::as_ptr(&*x.connection.hosts.borrow()));
+    if !(is_whole && same && known.is_for::<J>(x, x.nth)) {
+        return None;
     }
-    x.untouched = true;
-    super::record_as(x, |x, record| {
-        *record = known.record;
-        super::describe_own(x, record);
-    });
-    Some(Progress::Done(()))
+    let body = known.body_at_sight(x)?;
+    Some(known.serve_at_sight(x, body))
+}
+
+/// What is known of the response to `x`, a request of HTTP/2 whose head was read, by the section of that.
+#[inline]
+pub fn recall_section(x: &mut Exchange) {
+    if let Transport::H2(stream) = &x.transport {
+        let section = stream.mux.h2.borrow().section_number();
+        x.known = x.server.caches.sections.course(x.connection.number, section);
+    }
 }
 
 /// Serves `x`, whose head was read or recalled, by what is known of its response, and logs it; `None`: nothing is, or not
@@ -91,9 +100,7 @@ fn serve_recalled(x: &mut Exchange, known: &KnownResponse) -> Option<Progress<()
         x.known = KnownCourse::Wanted;
         return None;
     };
-    let Transport::H1(wire) = &x.transport else { return None };
-    let wire = wire.clone();
-    known.serve(x, &wire, body);
+    known.serve(x, body);
     Some(super::try_end(x))
 }
 
@@ -107,6 +114,23 @@ fn whole(file: Rc<OpenFile>) -> BodyBuf {
 }
 
 impl KnownResponse {
+    /// Whether it is the response to `x`, the `nth` request of its connection, of which nothing was looked at but that its head
+    /// is that of this response. `x` has its server then.
+    #[inline]
+    fn is_for<J: ClientJudge>(&self, x: &mut Exchange, nth: u64) -> bool {
+        let stays = keepalive::possible(x) && !keepalive::ends(x, &self.plan.core, nth);
+        if self.keep_alive != stays || !self.fits(x) || probe::traces_begin() {
+            return false;
+        }
+        if !std::ptr::eq(self.server.as_ptr(), Rc::as_ptr(&x.server)) {
+            match self.server.upgrade() {
+                Some(server) => x.server = server,
+                None => return false,
+            }
+        }
+        J::is_open(&x.connection, &x.server)
+    }
+
     /// Whether what is known of it is all that is wanted of `x`.
     #[inline]
     fn fits(&self, x: &Exchange) -> bool {
@@ -139,8 +163,12 @@ impl KnownResponse {
         x: &Exchange,
         look: impl FnOnce(&KnownFile, &FileStore, Option<&FileCache>) -> Option<Rc<OpenFile>>,
     ) -> Option<BodyBuf> {
-        let Transport::H1(wire) = &x.transport else { return None };
-        if !wire.takes(self.length) {
+        let takes = match &x.transport {
+            Transport::H1(wire) => wire.takes(self.length),
+            Transport::H2(stream) => stream.takes_at_once(self.length, self.plan.core.http2_chunk_size),
+            _ => false,
+        };
+        if !takes {
             return None;
         }
         match &self.body {
@@ -155,34 +183,75 @@ impl KnownResponse {
         }
     }
 
+    /// Serves `x`, of which nothing was looked at, and logs it.
+    #[inline]
+    fn serve_at_sight(&self, x: &mut Exchange, body: BodyBuf) -> Progress<(), ServeWait> {
+        x.worker.counters.requests.add(1);
+        x.worker.counters.writing.add(1);
+        x.untouched = !self.is_logged;
+        self.serve(x, body);
+        if self.is_logged {
+            return super::try_end(x);
+        }
+        super::record_as(x, |x, record| {
+            *record = self.record;
+            if let Transport::H2(_) = x.transport {
+                record.bytes_out = x.bytes_sent();
+            }
+            super::describe_own(x, record);
+        });
+        Progress::Done(())
+    }
+
     /// Sends it, and leaves `x` as if its phases had run.
     #[inline]
-    fn serve(&self, x: &mut Exchange, wire: &ClientWire, body: BodyBuf) {
+    fn serve(&self, x: &mut Exchange, body: BodyBuf) {
         // What was done so far is the parser's, as everywhere.
         let parsed = x.trace().now();
         x.trace().at(self.maker);
-        x.header_size = self.send(x, wire, body);
         self.describe(x);
+        x.header_size = match &self.head {
+            KnownHeadForm::Dated(head) => self.send(x, head, body),
+            KnownHeadForm::Numbered(number) => self.send_on_stream(x, *number, body),
+        };
         if let Some(pattern) = &self.pattern {
             x.trace().replay(pattern, parsed);
         }
         x.trace().nowhere();
     }
 
-    /// Hands it to the connection; the length of its head.
+    /// Hands it to a connection of HTTP/1; the length of its head.
     #[inline]
-    fn send(&self, x: &Exchange, wire: &ClientWire, body: BodyBuf) -> u64 {
-        let mut head = 0;
+    fn send(&self, x: &Exchange, head: &DatedHead, body: BodyBuf) -> u64 {
+        let Transport::H1(wire) = &x.transport else { return 0 };
+        let mut length = 0;
         match body.memory() {
             Some(bytes) if wire::is_copied(&body) => {
-                wire.compose(|out| head = self.head.write(&x.worker, out, bytes));
+                wire.compose(|out| length = head.write(&x.worker, out, bytes));
             }
             _ => {
-                wire.compose(|out| head = self.head.write(&x.worker, out, b""));
+                wire.compose(|out| length = head.write(&x.worker, out, b""));
                 wire.queue(body);
             }
         }
-        head
+        length
+    }
+
+    /// Hands it to a stream of HTTP/2; the length of its head.
+    #[inline]
+    fn send_on_stream(&self, x: &mut Exchange, number: u32, body: BodyBuf) -> u64 {
+        let Transport::H2(stream) = &x.transport else { return 0 };
+        x.response.ready = ReadyHead::Known(number);
+        if !self.is_logged && !stream.has_sent(number) {
+            self.fields.describe(&mut x.response);
+            x.untouched = false;
+        }
+        let length = stream.head(x);
+        match self.length {
+            0 => stream.finish(),
+            _ => stream.whole(body),
+        }
+        length
     }
 
     /// Makes `x` what it would be had its phases run.
@@ -231,8 +300,11 @@ pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
         return;
     }
     let Some(body) = body_of(x, body) else { return };
-    if let Some(known) = known(x, body) {
-        known_heads::keep_response(x, known);
+    let Some(known) = known(x, body) else { return };
+    match &x.transport {
+        Transport::H1(_) => known_heads::keep_response(x, known),
+        Transport::H2(_) => x.server.caches.sections.keep(x.connection.number, known),
+        _ => {}
     }
 }
 
@@ -298,6 +370,19 @@ fn are_fixed(x: &Exchange, plan: &Plan) -> bool {
     false
 }
 
+/// The head of the response of `x`.
+fn form(x: &Exchange) -> Option<KnownHeadForm> {
+    match &x.transport {
+        Transport::H1(_) => {
+            let mut head = Vec::new();
+            heads::head(x, &mut head);
+            DatedHead::new(&x.worker, head).map(KnownHeadForm::Dated)
+        }
+        Transport::H2(_) => Some(heads::number(x)).filter(|number| *number > 0).map(KnownHeadForm::Numbered),
+        _ => None,
+    }
+}
+
 /// Whether a request with the head of `x` need not be made to get its response: nothing else is looked at in it.
 fn is_sufficient(x: &Exchange) -> bool {
     !x.plan.core.keepalive_disable_safari
@@ -308,9 +393,7 @@ fn is_sufficient(x: &Exchange) -> bool {
 }
 
 fn known(x: &Exchange, body: KnownBody) -> Option<KnownResponse> {
-    let mut head = Vec::new();
-    heads::head(x, &mut head);
-    let head = DatedHead::new(&x.worker, head)?;
+    let head = form(x)?;
     let mut record = RequestRecord::default();
     super::describe_alike(x, &mut record);
     let pattern = x.shared.pattern(Site::step(ConnectionStep::Parse), x.answered);

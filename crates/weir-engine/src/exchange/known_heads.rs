@@ -12,7 +12,7 @@ use std::rc::Rc;
 use weir_http::h1::{HeadLimits, StoreTurns};
 use weir_http::{Method, Version};
 
-use super::{Exchange, KnownBody, KnownCourse, KnownFile, KnownResponse, Request};
+use super::{Exchange, KnownBody, KnownFile, KnownResponse, Request, ResponsePlace};
 use crate::open_file::OpenFile;
 
 /// The heads that one worker keeps: that of a connection has the place that its number leads to.
@@ -24,39 +24,7 @@ pub(crate) struct KnownHeads(RefCell<Vec<HeadPlace>>);
 struct HeadPlace {
     known: Option<Box<KnownHead>>,
     turns: StoreTurns,
-    response: PlaceResponse,
-}
-
-/// The response to the head of a place.
-enum PlaceResponse {
-    /// Not known; it is looked at whether it could be once the head has come so many times more.
-    Unknown(u8),
-    /// It is this one.
-    Known(Rc<KnownResponse>),
-}
-
-impl Default for PlaceResponse {
-    fn default() -> PlaceResponse {
-        PlaceResponse::Unknown(0)
-    }
-}
-
-impl HeadPlace {
-    /// What is known of the response to the next request with the head of this place.
-    #[inline]
-    fn course(&mut self) -> KnownCourse {
-        match &mut self.response {
-            PlaceResponse::Known(response) => KnownCourse::Response(response.clone()),
-            PlaceResponse::Unknown(times @ 1..) => {
-                *times -= 1;
-                KnownCourse::Open
-            }
-            PlaceResponse::Unknown(times) => {
-                *times = LATER;
-                KnownCourse::Wanted
-            }
-        }
-    }
+    response: ResponsePlace,
 }
 
 /// A head and what was made of it.
@@ -87,7 +55,7 @@ pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
             arena.push(&known.bytes);
             request.copy_from(&known.request);
             place.turns.recalled();
-            *course = place.course();
+            *course = place.response.course();
             true
         }
         _ => false,
@@ -101,7 +69,7 @@ pub(crate) fn find(x: &Exchange, input: &[u8]) -> Option<(Rc<KnownResponse>, usi
     let Exchange { server, connection, .. } = x;
     let mut places = server.caches.known.0.borrow_mut();
     let place = places.get_mut(place(connection.number))?;
-    let (Some(known), PlaceResponse::Known(response)) = (&place.known, &place.response) else { return None };
+    let (Some(known), ResponsePlace::Known(response)) = (&place.known, &place.response) else { return None };
     let fits = response.at_sight
         && std::ptr::eq(response.hosts.as_ptr(), Rc::as_ptr(&*connection.hosts.borrow()))
         && input.starts_with(&known.bytes)
@@ -127,11 +95,11 @@ pub(crate) fn fill(x: &mut Exchange) {
 pub(crate) fn file_of_another(x: &Exchange, path: &[u8], file: &OpenFile) -> Option<Rc<KnownFile>> {
     let places = x.server.caches.known.0.borrow();
     let files = places.iter().filter_map(|place| match &place.response {
-        PlaceResponse::Known(response) => match &response.body {
+        ResponsePlace::Known(response) => match &response.body {
             KnownBody::File(file) => Some(file),
             _ => None,
         },
-        PlaceResponse::Unknown(_) => None,
+        ResponsePlace::Unknown(_) => None,
     });
     files.into_iter().find(|known| known.is(path, file)).cloned()
 }
@@ -155,7 +123,7 @@ fn keep_read(x: &Exchange) {
     let place = &mut places[place(x.connection.number)];
     if place.turns.stores() && is_plain(x) {
         place.known.get_or_insert_default().set(x);
-        place.response = PlaceResponse::default();
+        place.response = ResponsePlace::default();
     }
 }
 
@@ -163,7 +131,7 @@ fn keep_read(x: &Exchange) {
 pub(crate) fn keep_response(x: &Exchange, response: KnownResponse) {
     let mut places = x.server.caches.known.0.borrow_mut();
     if let Some(place) = places.get_mut(place(x.connection.number)) {
-        place.response = PlaceResponse::Known(Rc::new(response));
+        place.response = ResponsePlace::Known(Rc::new(response));
     }
 }
 
@@ -201,8 +169,6 @@ fn place(connection: u64) -> usize {
 const PLACES: usize = 32;
 /// Bytes of a head that is stored.
 const LONGEST: usize = 2048;
-/// A response that did not follow from its head is looked at again after so many more with that head.
-const LATER: u8 = 200;
 /// Fields of a head that is stored.
 const FIELDS: usize = 64;
 

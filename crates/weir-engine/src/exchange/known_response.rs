@@ -27,6 +27,94 @@ pub(crate) enum KnownCourse {
     Response(Rc<KnownResponse>),
 }
 
+/// Where the response to a head is stored, beside that head.
+pub(crate) enum ResponsePlace {
+    /// It is not known; it is looked at whether it could be once the head has come so many times more.
+    Unknown(u8),
+    /// It is this one.
+    Known(Rc<KnownResponse>),
+}
+
+impl Default for ResponsePlace {
+    fn default() -> ResponsePlace {
+        ResponsePlace::Unknown(0)
+    }
+}
+
+impl ResponsePlace {
+    /// What is known of the response to the next request with the head of this place.
+    #[inline]
+    pub(crate) fn course(&mut self) -> KnownCourse {
+        match self {
+            ResponsePlace::Known(response) => KnownCourse::Response(response.clone()),
+            ResponsePlace::Unknown(times @ 1..) => {
+                *times -= 1;
+                KnownCourse::Open
+            }
+            ResponsePlace::Unknown(times) => {
+                *times = LATER;
+                KnownCourse::Wanted
+            }
+        }
+    }
+}
+
+/// The responses to the header sections that came last on connections of HTTP/2. That of a connection has the place that its
+/// number leads to.
+#[derive(Default)]
+pub(crate) struct SectionResponses(RefCell<Vec<SectionPlace>>);
+
+/// The response to a section.
+#[derive(Default)]
+struct SectionPlace {
+    /// Its connection's number.
+    connection: u64,
+    /// Its own on that connection; 0 is that of none.
+    section: u64,
+    response: ResponsePlace,
+}
+
+impl SectionResponses {
+    /// The response to this section, if it is known.
+    #[inline]
+    pub(crate) fn find(&self, connection: u64, section: u64) -> Option<Rc<KnownResponse>> {
+        let places = self.0.borrow();
+        let place = places.get(connection as usize % SECTIONS)?;
+        match &place.response {
+            ResponsePlace::Known(response) if (place.connection, place.section) == (connection, section) => {
+                Some(response.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known of the response to a request with this section. One that has not come before it is not looked at.
+    pub(crate) fn course(&self, connection: u64, section: u64) -> KnownCourse {
+        let mut places = self.0.borrow_mut();
+        if places.is_empty() {
+            places.resize_with(SECTIONS, SectionPlace::default);
+        }
+        let place = &mut places[connection as usize % SECTIONS];
+        if (place.connection, place.section) != (connection, section) {
+            *place = SectionPlace { connection, section, response: ResponsePlace::default() };
+            return KnownCourse::Open;
+        }
+        place.response.course()
+    }
+
+    /// Stores the response to the section of this connection that was looked at last.
+    pub(crate) fn keep(&self, connection: u64, response: KnownResponse) {
+        if let Some(place) = self.0.borrow_mut().get_mut(connection as usize % SECTIONS) {
+            place.response = ResponsePlace::Known(Rc::new(response));
+        }
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        self.0.replace(Vec::new());
+    }
+}
+
 /// A response that is stored with the head it is the response to. Nothing is invalidated when files change: they are looked
 /// at for each request, as always.
 pub(crate) struct KnownResponse {
@@ -45,7 +133,7 @@ pub(crate) struct KnownResponse {
     pub(crate) body: KnownBody,
     /// Handlers of the log phase see it.
     pub(crate) is_logged: bool,
-    pub(crate) head: DatedHead,
+    pub(crate) head: KnownHeadForm,
     /// Whether it follows from the head before that is made a request.
     pub(crate) at_sight: bool,
     /// The request's record, but for what differs by request.
@@ -54,6 +142,14 @@ pub(crate) struct KnownResponse {
     pub(crate) fields: KnownFields,
     /// What it leaves on its tape; `None`: of the request it was made for nothing was recorded.
     pub(crate) pattern: Option<TapePattern>,
+}
+
+/// How the head of a [`KnownResponse`] is written.
+pub(crate) enum KnownHeadForm {
+    /// In HTTP/1.
+    Dated(DatedHead),
+    /// In HTTP/2: its number among the heads of the worker.
+    Numbered(u32),
 }
 
 /// The bytes of a head, with the date of a second.
@@ -169,6 +265,11 @@ impl KnownFile {
         }
     }
 }
+
+/// Sections whose responses a worker keeps.
+const SECTIONS: usize = 32;
+/// A response that did not follow from its head is looked at again after so many more with that head.
+const LATER: u8 = 200;
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,10 @@ use family::SubrequestFamily;
 pub use fields::FieldPattern;
 pub use head_memo::HeadMemo;
 pub(crate) use head_memo::MemoHead;
-pub(crate) use known_response::{DatedHead, KnownBody, KnownCourse, KnownFields, KnownFile, KnownResponse};
+pub(crate) use known_response::{
+    DatedHead, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse, ResponsePlace,
+    SectionResponses,
+};
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 
@@ -249,6 +252,7 @@ impl Exchange {
         } = self;
         if std::mem::take(untouched) {
             (response.status, response.content_length, response.header_sent) = (0, None, false);
+            response.ready = ReadyHead::Open;
         } else {
             arena.reset();
             request.clear();

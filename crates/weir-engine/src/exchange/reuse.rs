@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::known_heads::KnownHeads;
-use super::{Exchange, MediaTypeCache};
+use super::{Exchange, MediaTypeCache, SectionResponses};
 use crate::plan::server::VirtualServer;
 use crate::transport::ClientConnection;
 use crate::transport::heads::HeadCache;
@@ -20,6 +20,8 @@ pub(crate) struct RequestCaches {
     free: RefCell<Vec<Box<Exchange>>>,
     /// Heads of requests, read before.
     pub(crate) known: KnownHeads,
+    /// Responses to header sections of HTTP/2 that came before.
+    pub(crate) sections: SectionResponses,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<HeadCache>,
     /// Media types that were looked up.
@@ -42,6 +44,7 @@ impl WorkerPart for WorkerRequests {
     fn switched(&self, _worker: &Worker) {
         self.0.free.borrow_mut().clear();
         self.0.known.clear();
+        self.0.sections.clear();
         self.0.heads.borrow_mut().clear();
         self.0.kinds.borrow_mut().clear();
     }
@@ -73,6 +76,7 @@ impl Worker {
         let caches = RequestCaches::of(self);
         caches.free.borrow_mut().truncate(QUIET_EXCHANGES);
         caches.known.clear();
+        caches.sections.clear();
     }
 
     /// Takes an exchange back whose request is over, for others.

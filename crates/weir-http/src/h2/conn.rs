@@ -202,6 +202,11 @@ impl H2Connection {
         self.block_len
     }
 
+    /// What writes header sections.
+    pub fn encoder(&self) -> &HpackEncoder {
+        &self.encoder
+    }
+
     /// The number of streams that are not released.
     pub fn streams(&self) -> usize {
         self.store.len()

@@ -30,9 +30,16 @@ pub(super) struct ReadBlock {
     changes: u32,
     /// The message was read as a request's.
     request: bool,
+    /// How many blocks were not the one before them.
+    version: u64,
 }
 
 impl H2Connection {
+    /// The number of what the last header section says: two of one number say the same.
+    pub fn section_number(&self) -> u64 {
+        self.read.version
+    }
+
     /// Which frame or header block has come in part, where one has: the same number as long as it is the same. `input` is
     /// what was not taken.
     pub fn partial_frame(&self, input: &[u8]) -> Option<u64> {
@@ -132,6 +139,7 @@ impl H2Connection {
         }
         read.bytes.clear();
         read.request = false;
+        read.version += 1;
         match self.decoder.decode(block, self.config.headers, &mut self.section) {
             Ok(()) => {}
             Err(hpack::HpackError::TooLarge) => return Err(H2Abuse::Headers.failure()),

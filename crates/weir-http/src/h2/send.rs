@@ -167,6 +167,15 @@ impl H2Connection {
         true
     }
 
+    /// Whether [`data_at_once`](H2Connection::data_at_once) would write the frame of so many bytes, of which at most `chunk` may
+    /// go in one.
+    #[inline]
+    pub fn takes_at_once(&self, key: StreamKey, bytes: u64, chunk: u32) -> bool {
+        let Some(stream) = self.store.get(key).filter(|stream| stream.state.sends()) else { return false };
+        let limit = u64::from(self.remote.max_frame.min(chunk.max(1))).min(self.send.room());
+        bytes <= limit && bytes <= stream.send.room() && stream.pending == 0 && self.queue.first().is_none()
+    }
+
     /// Sets how many bytes of a stream's content may go in one frame (`http2_chunk_size`).
     pub fn set_chunk(&mut self, key: StreamKey, bytes: u32) {
         if let Some(stream) = self.store.get_mut(key) {

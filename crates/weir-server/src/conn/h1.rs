@@ -11,6 +11,7 @@ use weir_rt::RecvOutcome;
 
 use super::head;
 use super::parked;
+use crate::tls::accepted::TlsJudge;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
@@ -277,7 +278,7 @@ enum RequestWait {
 /// [`finish_request`].
 fn try_request(x: &mut Exchange, wire: &Rc<ClientWire>) -> Progress<IdleTimeout, RequestWait> {
     begin(x, wire);
-    match engine::known::try_at_sight(x, wire) {
+    match engine::known::try_at_sight::<TlsJudge>(x, wire) {
         Some(Progress::Done(())) => return try_keep(x, wire),
         Some(Progress::Wait(wait)) => return Progress::Wait(RequestWait::Engine(wait)),
         None => {}

@@ -13,6 +13,7 @@ use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::server::VirtualServer;
 use weir_engine::request_head::ClientJudge;
+use weir_engine::transport::ClientConnection;
 use weir_engine::transport::tls::ConnectionTls;
 
 /// Judges by what the request's server wants of clients.
@@ -22,6 +23,11 @@ impl ClientJudge for TlsJudge {
     #[inline(always)]
     fn check(x: &mut Exchange) -> Result<(), u16> {
         check(x)
+    }
+
+    #[inline(always)]
+    fn is_open(connection: &ClientConnection, server: &VirtualServer) -> bool {
+        !connection.expects_tls || (connection.is_tls() && !client_policy(server).asks())
     }
 
     fn is_misdirected(x: &Exchange) -> bool {

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use weir_test::{Client, Response, Server, both_drivers, wait_for};
 
+use crate::http2::client::{Answer, Client as Http2Client};
+use crate::support::tls::{TlsClient, authority, client, own};
+
 /// Locations, each `/N/...` or what it says itself, with a path to ask for.
 const LOCATIONS: &[(&str, &str)] = &[
     ("location /0/ { return 200 text; }", "/0/"),
@@ -95,7 +98,7 @@ fn conf(more: &str) -> String {
     format!(
         "http {{ keepalive_requests 1000000; limit_req_zone a zone=z:1m rate=1000r/s; log_format f '{FORMAT}';
         access_log access.log f; {more}
-        server {{ listen 127.0.0.1:%%PORT%%; {locations} }} }}"
+        server {{ listen 127.0.0.1:%%PORT%%; http2 on; {locations} }} }}"
     )
 }
 
@@ -136,6 +139,30 @@ fn ask(server: &Server, path: &str, alike: bool) -> Vec<Option<(Vec<String>, Vec
         response.map(|response| settled(&response))
     };
     (0..TIMES).map(one).collect()
+}
+
+/// A response by HTTP/2: status, fields, body, and whether its stream was reset.
+type StreamResponse = (u16, Vec<(String, String)>, Vec<u8>, bool);
+
+/// [`settled`] of a response by HTTP/2.
+fn settled_fields(answer: &Answer) -> StreamResponse {
+    let passing = ["date", "set-cookie", "expires", "cache-control", "x-a"];
+    let fields = answer.fields.iter().filter(|(name, _)| !passing.contains(&name.as_str()));
+    (answer.status, fields.cloned().collect(), answer.body.clone(), answer.reset.is_some())
+}
+
+/// [`ask`] by HTTP/2. The first sections put fields into the table, so that the later ones are the same bytes.
+fn ask_http2(server: &Server, path: &str, alike: bool) -> Vec<StreamResponse> {
+    let mut client = Http2Client::connect(server.addr(0));
+    let one = |number: usize| {
+        if client.closed || client.goaway.is_some() {
+            client = Http2Client::connect(server.addr(0));
+        }
+        let number = if alike { "0".to_owned() } else { number.to_string() };
+        let key = client.open("GET", path, &[("x-n", &number)], None);
+        settled_fields(&client.answer(key))
+    };
+    (0..TIMES + 2).map(one).collect()
 }
 
 /// The lines of the access log once there are so many for this path.
@@ -184,6 +211,88 @@ both_drivers! {
             seen.dedup();
             assert!(seen.len() == 1 || own.contains(path) || ["/10", "/49/a.txt"].contains(path), "{location}: {seen:#?}");
         }
+    }
+
+    /// The same by HTTP/2.
+    fn a_section_that_comes_again_gets_what_another_one_gets(driver) {
+        for log in ["", "access_log off;"] {
+            let server = started(&conf("").replace("access_log access.log f;", log));
+            // Without a response there is none to compare.
+            for (location, path) in LOCATIONS.iter().filter(|(_, path)| *path != "/7") {
+                let (alike, unlike) = (ask_http2(&server, path, true), ask_http2(&server, path, false));
+                if !["/5", "/27", "/63"].contains(path) {
+                    assert_eq!(alike, unlike, "{location}");
+                    assert!(alike.iter().all(|response| *response == alike[0]), "{location}");
+                }
+            }
+        }
+    }
+
+    /// Bodies, resets and other sections between equal ones: each stream has its own response.
+    fn streams_among_equal_ones_have_their_own_responses(driver) {
+        let server = started(&conf("").replace("access_log access.log f;", "access_log off;"));
+        let mut client = Http2Client::connect(server.addr(0));
+        for _ in 0..20 {
+            let first: Vec<_> = (0..5).map(|_| client.get("/34/a.txt")).collect();
+            let other = client.get("/57/10k.bin");
+            let post = client.open("POST", "/34/a.txt", &[], Some(b"abc"));
+            let with_body = client.open("GET", "/34/a.txt", &[], Some(b"abc"));
+            let head = client.open("HEAD", "/34/a.txt", &[], None);
+            let given_up = client.get("/34/a.txt");
+            client.reset(given_up);
+            let last: Vec<_> = (0..5).map(|_| client.get("/34/a.txt")).collect();
+            for key in first.into_iter().chain(last) {
+                assert_eq!(client.answer(key).text(), "hello\n");
+            }
+            assert_eq!(client.answer(other).body.len(), 10_000);
+            assert_eq!(client.answer(post).status, 405);
+            assert_eq!(client.answer(with_body).text(), "hello\n");
+            let head = client.answer(head);
+            assert_eq!((head.field("content-length"), head.text().as_str()), (Some("6"), ""));
+        }
+        // A client that takes nothing at first gets it later.
+        let mut slow = Http2Client::with_window(server.addr(0), 0);
+        slow.reads = false;
+        let keys: Vec<_> = (0..6).map(|_| slow.get("/34/a.txt")).collect();
+        slow.until("heads", |client| keys.iter().all(|key| client.answers[key].status == 200));
+        assert!(keys.iter().all(|key| slow.answers[key].body.is_empty()));
+    }
+
+    /// What a client with a certificate has asked for is no one else's.
+    fn a_client_without_a_certificate_has_no_other_s_response(driver) {
+        let (ca, own) = (authority("ca"), own("a"));
+        let server = Server::builder(
+            "http { ssl_certificate own.crt; ssl_certificate_key own.key; access_log off;
+            server { listen 127.0.0.1:%%PORT%% ssl; server_name a; ssl_client_certificate ca.crt; ssl_verify_client on;
+                location = /a { return 200 secret; } }
+            server { listen 127.0.0.1:%%PORT%% ssl; server_name b; location = /a { return 200 open; } } }",
+        );
+        let server = server
+            .file("own.crt", &own.certificate).file("own.key", &own.key).file("ca.crt", &ca.certificate).start();
+        let request = |host: &str| format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let ask = |client: &mut TlsClient, host: &str| {
+            client.send(request(host).as_bytes());
+            client.response()
+        };
+        let trusted = client(true, Some(ca.issue("client").shown()));
+        let nothing = client(true, None);
+        let mut with = TlsClient::connect(server.addr(0), "a", &trusted);
+        for _ in 0..6 {
+            assert_eq!(ask(&mut with, "a").text(), "secret");
+        }
+        // Heads are stored by the number of their connection: these have all places.
+        for _ in 0..40 {
+            let mut without = TlsClient::connect(server.addr(0), "a", &nothing);
+            assert_eq!(ask(&mut without, "a").status, 400);
+            let mut open = TlsClient::connect(server.addr(0), "b", &nothing);
+            assert_eq!((ask(&mut open, "b").text(), ask(&mut open, "b").text()), ("open".to_owned(), "open".to_owned()));
+            assert_eq!((ask(&mut open, "b").text(), ask(&mut open, "a").status), ("open".to_owned(), 421));
+            let mut plain = server.client();
+            assert_eq!(plain.request(request("a")).status, 400);
+            let mut plain = server.client();
+            assert_eq!(plain.request(request("b")).status, 400);
+        }
+        assert_eq!(ask(&mut with, "a").text(), "secret");
     }
 
     /// What depends on the request is made for each.

@@ -36,6 +36,15 @@ impl SentBlock {
     }
 }
 
+impl SentBlocks {
+    /// Whether the head of this number is in it, with the date of now and for `coder` as it is.
+    #[inline]
+    pub(super) fn has(&self, number: u32, coder: &HpackEncoder) -> bool {
+        let (second, _) = weir_rt::unix_time();
+        self.0[number as usize % BLOCKS].is(number, coder.changes(), second)
+    }
+}
+
 /// Writes the head of `x.response`, as it is in `blocks` if it is there.
 pub(super) fn head(x: &Exchange, blocks: &mut SentBlocks, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     let number = heads::number(x);

@@ -86,6 +86,18 @@ impl H2Stream {
         self.section(StreamEnd::last_if(end), |coder, out| encode::head(x, &mut blocks, coder, out))
     }
 
+    /// Whether all that [`head`](H2Stream::head) has to know of a response is the number of its head: it was sent before.
+    #[inline]
+    pub(crate) fn has_sent(&self, number: u32) -> bool {
+        self.mux.blocks.borrow().has(number, self.mux.h2.borrow().encoder())
+    }
+
+    /// Whether all of a body of so many bytes can be sent at once after a head, as [`whole`](H2Stream::whole) does.
+    #[inline]
+    pub(crate) fn takes_at_once(&self, bytes: u64, chunk: u32) -> bool {
+        !self.is_faulty() && self.mux.h2.borrow().takes_at_once(self.key, bytes, chunk)
+    }
+
     /// Composes the head of an interim response.
     pub fn interim<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
         self.section(StreamEnd::More, |coder, out| encode::interim(status, fields, coder, out));

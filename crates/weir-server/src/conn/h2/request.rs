@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 
 use super::{exchange, head};
+use crate::tls::accepted::TlsJudge;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
@@ -40,8 +41,18 @@ fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end
     mux.begin(key, end);
     let mut x = exchange(mux, spare);
     begin(&mut x, mux, key);
-    let (head, fault) = head::read(&mut x, mux, end);
     count(&mut x, mux);
+    match engine::known::try_repeated::<TlsJudge>(&mut x, end) {
+        Some(Progress::Done(())) => {
+            over(mux, key, &x);
+            *spare = Some(x);
+            return;
+        }
+        Some(Progress::Wait(wait)) => return later(mux, key, x, StreamTask::Serve(wait)),
+        None => {}
+    }
+    let (head, fault) = head::read(&mut x, mux, end);
+    engine::known::recall_section(&mut x);
     if let Some(code) = fault {
         mux.slots.borrow_mut()[key.index()].fault = Some(code);
     }
