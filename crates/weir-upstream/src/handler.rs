@@ -37,6 +37,11 @@ pub trait PassTarget: 'static {
         None
     }
 
+    /// Whether all requests go to the same place.
+    fn is_fixed(&self) -> bool {
+        false
+    }
+
     /// Where `x` would go, as far as that is known without asking a resolver: for rehearsals.
     ///
     /// # Errors
@@ -144,7 +149,11 @@ impl<T: PassTarget> Handler for PassHandler<T> {
         if let Err(verdict) = self.target.aim(x) {
             return verdict;
         }
-        caching.respond_from_memory(x, &self.upstream).unwrap_or(Verdict::Wait)
+        caching.respond_from_memory(x, &self.upstream, self.target.is_fixed()).unwrap_or(Verdict::Wait)
+    }
+
+    fn is_fixed(&self, x: &Exchange) -> bool {
+        x.is_sourced()
     }
 
     fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {

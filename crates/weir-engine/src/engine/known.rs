@@ -20,7 +20,7 @@ use crate::exchange::{
     DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse,
     ReadyHead, ResponseDelivery, known_heads,
 };
-use crate::file::{self, FileCache, FileStore, FoundPath, OpenFile};
+use crate::file::{self, FoundPath, OpenFile};
 use crate::log::LogLevel;
 use crate::phase::Phase;
 use crate::plan::Plan;
@@ -95,7 +95,7 @@ fn serve_recalled(x: &mut Exchange, known: &KnownResponse) -> Option<Progress<()
     if !is_of || stays != known.keep_alive {
         return None;
     }
-    let body = if known.fits(x) { known.body(x, KnownFile::look) } else { None };
+    let body = if known.fits(x) { known.body(x, || ()) } else { None };
     let Some(body) = body else {
         x.known = KnownCourse::Wanted;
         return None;
@@ -143,10 +143,9 @@ impl KnownResponse {
     fn body_at_sight(&self, x: &Exchange) -> Option<BodyBuf> {
         let presence = &x.shared.presence;
         let mut entered = false;
-        let body = self.body(x, |file, files, cache| {
+        let body = self.body(x, || {
             entered = true;
             crate::trace::enter_as(x, None, self.record.method.as_bytes(), self.record.path.as_bytes());
-            file.look(files, cache)
         });
         match (entered, body.is_some()) {
             (false, _) => presence.pass(),
@@ -156,31 +155,36 @@ impl KnownResponse {
         body
     }
 
-    /// What is to be sent of it, at once; `None` if its file is not what it was, or the client has too much to take.
+    /// What is to be sent of it, at once; `None` if it is not what it was, or the client has too much to take. `enter` is called
+    /// before anything that a slow disk could hold up.
     #[inline]
-    fn body(
-        &self,
-        x: &Exchange,
-        look: impl FnOnce(&KnownFile, &FileStore, Option<&FileCache>) -> Option<Rc<OpenFile>>,
-    ) -> Option<BodyBuf> {
-        let takes = match &x.transport {
-            Transport::H1(wire) => wire.takes(self.length),
-            Transport::H2(stream) => stream.takes_at_once(self.length, self.plan.core.http2_chunk_size),
-            _ => false,
+    fn body(&self, x: &Exchange, enter: impl FnOnce()) -> Option<BodyBuf> {
+        let (takes, from_file) = match &x.transport {
+            Transport::H1(wire) => (wire.takes(self.length), true),
+            Transport::H2(stream) => {
+                (stream.takes_at_once(self.length, self.plan.core.http2_chunk_size), false)
+            }
+            _ => (false, false),
         };
         if !takes {
             return None;
         }
-        match &self.body {
-            KnownBody::Empty => Some(BodyBuf::Static(b"")),
-            KnownBody::Constant(constant) => Some(constant.clone()),
-            KnownBody::File(file) => {
-                let found = file
-                    .seen()
-                    .or_else(|| look(file, &x.worker.files, self.plan.core.open_file_cache.as_ref()));
-                found.map(whole)
+        let body = match &self.body {
+            KnownBody::Empty => BodyBuf::Static(b""),
+            KnownBody::Constant(constant) => constant.clone(),
+            KnownBody::Source(source) => {
+                enter();
+                source.body()?
             }
-        }
+            KnownBody::File(file) => match file.seen() {
+                Some(file) => whole(file),
+                None => {
+                    enter();
+                    whole(file.look(&x.worker.files, self.plan.core.open_file_cache.as_ref())?)
+                }
+            },
+        };
+        (from_file || body.memory().is_some()).then_some(body)
     }
 
     /// Serves `x`, of which nothing was looked at, and logs it.
@@ -275,9 +279,10 @@ impl KnownResponse {
 /// The body of the response that `x` is about to send, if it may become a known one: what is sent of it is taken away.
 #[inline]
 pub(super) fn wanted(x: &Exchange) -> Option<KnownBody> {
-    match x.known {
+    match &x.known {
         KnownCourse::Wanted => constant(&x.response.body),
-        _ => None,
+        KnownCourse::Sourced(source) => Some(KnownBody::Source(source.clone())),
+        KnownCourse::Open | KnownCourse::Response(_) => None,
     }
 }
 
@@ -295,8 +300,9 @@ fn constant(body: &ResponseBody) -> Option<KnownBody> {
 /// `x` has its response, with this body: if it follows from the head, it is stored for the next one.
 #[cold]
 pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
+    let follows = follows(x);
     x.known = KnownCourse::Open;
-    if !follows(x) {
+    if !follows {
         return;
     }
     let Some(body) = body_of(x, body) else { return };
@@ -311,12 +317,18 @@ pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
 /// The body as it is to be stored: that of a file is looked for each time.
 fn body_of(x: &mut Exchange, sent: KnownBody) -> Option<KnownBody> {
     match x.response.ready {
+        // What a log would say of the source is not stored.
+        _ if matches!(sent, KnownBody::Source(_)) => {
+            return x.plan.phase(Phase::Log).is_empty().then_some(sent);
+        }
         // What has a date may be bytes of a file, which is not the same each time.
         ReadyHead::Open => {
             let constant = !matches!(sent, KnownBody::Constant(BodyBuf::Shared { .. }));
             return (constant || x.response.last_modified.is_none()).then_some(sent);
         }
+        // A head that a server or a cache has given.
         ReadyHead::Repeated => return None,
+        ReadyHead::Known(_) if x.response.memo.is_some() => return None,
         ReadyHead::Alike | ReadyHead::Known(_) => {}
     }
     let core = &x.plan.core;
@@ -335,7 +347,7 @@ fn body_of(x: &mut Exchange, sent: KnownBody) -> Option<KnownBody> {
     }
 }
 
-/// Whether the response of `x` is the same for all requests with its head.
+/// Whether the response of `x` is the same for all requests with its head, as far as it is not its source's.
 fn follows(x: &Exchange) -> bool {
     let head = &x.request.head;
     let has_content = head.chunked || head.content_length.is_some_and(|length| length > 0);

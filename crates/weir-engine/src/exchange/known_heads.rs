@@ -99,7 +99,7 @@ pub(crate) fn file_of_another(x: &Exchange, path: &[u8], file: &OpenFile) -> Opt
             KnownBody::File(file) => Some(file),
             _ => None,
         },
-        ResponsePlace::Unknown(_) => None,
+        ResponsePlace::Unknown { .. } => None,
     });
     files.into_iter().find(|known| known.is(path, file)).cloned()
 }

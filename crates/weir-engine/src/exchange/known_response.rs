@@ -6,13 +6,14 @@ use std::rc::{Rc, Weak};
 use weir_rt::file::SymlinkPolicy;
 use weir_trace::{RequestRecord, Site, TapePattern};
 
+use super::Exchange;
 use super::response::{Response, ResponseHeader};
 use crate::body::BodyBuf;
 use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile};
 use crate::plan::Plan;
 use crate::plan::hosts::AddressServers;
 use crate::plan::server::VirtualServer;
-use crate::text::Text;
+use crate::text::{Arena, Text};
 use crate::worker::Worker;
 
 /// What is known of a request's response because its head came before.
@@ -23,21 +24,46 @@ pub(crate) enum KnownCourse {
     Open,
     /// Nothing yet: if the response turns out to follow from the head it is to be stored with it.
     Wanted,
+    /// Nothing yet; the response follows from the head as long as this source is there.
+    Sourced(Rc<dyn ResponseSource>),
     /// It will be this one, unless the file has changed.
     Response(Rc<KnownResponse>),
 }
 
+/// What a response was made of that may change or go at any time. It is asked for each request.
+pub trait ResponseSource {
+    /// The body of the response; `None` if another one is to be made.
+    fn body(&self) -> Option<BodyBuf>;
+}
+
+impl Exchange {
+    /// Says that the response follows from the request's head as long as `source` gives its body, for a handler that has a
+    /// response at hand which it would give to the next request like this one, too.
+    #[inline]
+    pub fn comes_from(&mut self, source: impl FnOnce(&Arena) -> Rc<dyn ResponseSource>) {
+        if let KnownCourse::Wanted = self.known {
+            self.known = KnownCourse::Sourced(source(&self.arena));
+        }
+    }
+
+    /// Whether a handler has called [`comes_from`](Exchange::comes_from).
+    pub fn is_sourced(&self) -> bool {
+        matches!(self.known, KnownCourse::Sourced(_))
+    }
+}
+
 /// Where the response to a head is stored, beside that head.
 pub(crate) enum ResponsePlace {
-    /// It is not known; it is looked at whether it could be once the head has come so many times more.
-    Unknown(u8),
+    /// It is not known; it is looked at whether it could be once the head has come `times` times more, and if not, once it has come
+    /// `after` times after that.
+    Unknown { times: u8, after: u8 },
     /// It is this one.
     Known(Rc<KnownResponse>),
 }
 
 impl Default for ResponsePlace {
     fn default() -> ResponsePlace {
-        ResponsePlace::Unknown(0)
+        ResponsePlace::Unknown { times: 0, after: 1 }
     }
 }
 
@@ -47,12 +73,12 @@ impl ResponsePlace {
     pub(crate) fn course(&mut self) -> KnownCourse {
         match self {
             ResponsePlace::Known(response) => KnownCourse::Response(response.clone()),
-            ResponsePlace::Unknown(times @ 1..) => {
+            ResponsePlace::Unknown { times: times @ 1.., .. } => {
                 *times -= 1;
                 KnownCourse::Open
             }
-            ResponsePlace::Unknown(times) => {
-                *times = LATER;
+            ResponsePlace::Unknown { times, after } => {
+                (*times, *after) = (*after, (2 * *after + 1).min(LATEST));
                 KnownCourse::Wanted
             }
         }
@@ -216,6 +242,8 @@ pub(crate) enum KnownBody {
     Constant(BodyBuf),
     /// All of a file.
     File(Rc<KnownFile>),
+    /// What this source gives.
+    Source(Rc<dyn ResponseSource>),
 }
 
 /// A file as it was when its response was stored.
@@ -268,8 +296,8 @@ impl KnownFile {
 
 /// Sections whose responses a worker keeps.
 const SECTIONS: usize = 32;
-/// A response that did not follow from its head is looked at again after so many more with that head.
-const LATER: u8 = 200;
+/// A response that never followed from its head is looked at once in so many with that head.
+const LATEST: u8 = 127;
 
 #[cfg(test)]
 mod tests {

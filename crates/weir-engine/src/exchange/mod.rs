@@ -40,6 +40,7 @@ use family::SubrequestFamily;
 pub use fields::FieldPattern;
 pub use head_memo::HeadMemo;
 pub(crate) use head_memo::MemoHead;
+pub use known_response::ResponseSource;
 pub(crate) use known_response::{
     DatedHead, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse, ResponsePlace,
     SectionResponses,

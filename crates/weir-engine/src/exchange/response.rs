@@ -196,7 +196,6 @@ impl Response {
         ];
         self.err_status == 0
             && self.written_type.is_none()
-            && self.memo.is_none()
             && self.trailers.is_empty()
             && texts.iter().all(|text| text.is_none())
             && !flags.contains(&true)

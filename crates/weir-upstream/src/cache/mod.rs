@@ -18,6 +18,7 @@
 mod body;
 pub mod head;
 pub mod hot;
+pub(crate) mod hot_source;
 mod index;
 pub mod keeper;
 mod key;

@@ -23,6 +23,7 @@ use weir_http::{KnownField, Method};
 use weir_trace::WaitKind;
 
 use crate::cache::hot::{CachedResponse, HotCache, HotLookup};
+use crate::cache::hot_source::HotSource;
 use crate::cache::{
     CacheIndex, CacheKey, CacheLookupResult, CacheTicket, CacheTurn, CacheZones, place, variant,
 };
@@ -81,8 +82,14 @@ impl CacheLookup {
         CacheLookup { settings: settings.clone(), fixed }
     }
 
-    /// Responds to `x` from this worker's memory; `None`: what it needs is not there.
-    pub(crate) fn respond_from_memory(&self, x: &mut Exchange, up: &UpstreamLocation) -> Option<Verdict> {
+    /// Responds to `x` from this worker's memory; `None`: what it needs is not there. `is_fixed`: all requests go to the same
+    /// place, so that the key is that of all requests with this head, unless the configuration makes keys itself.
+    pub(crate) fn respond_from_memory(
+        &self,
+        x: &mut Exchange,
+        up: &UpstreamLocation,
+        is_fixed: bool,
+    ) -> Option<Verdict> {
         let (_, hot) = self.fixed.as_ref()?;
         if !self.is_for(x) || !self.settings.purge.is_empty() || x.state_if::<HandedOver>().is_some() {
             return None;
@@ -97,7 +104,15 @@ impl CacheLookup {
             return None;
         }
         part(x).cached.whole = true;
-        respond(x, up, hot, &response, CacheStatus::Hit)
+        let verdict = respond(x, up, hot, &response, CacheStatus::Hit)?;
+        if is_fixed
+            && self.settings.key.is_none()
+            && self.settings.bypass.is_empty()
+            && response.vary.is_empty()
+        {
+            x.comes_from(|arena| Rc::new(HotSource::new(hot, arena.get(key).into(), &response)));
+        }
+        Some(verdict)
     }
 
     /// Of a response that depends on fields of requests the variant for `x`, if it is in memory.

@@ -82,6 +82,18 @@ const LOCATIONS: &[(&str, &str)] = &[
     ("location /61/ { alias html/; default_type ''; types { } }", "/61/a.txt"),
     ("location = /62 { echo hello; }", "/62"),
     ("location = /63 { stub_status; }", "/63"),
+    (
+        "location = /65 { proxy_pass http://127.0.0.1:%%PORT%%/34/a.txt?cached; proxy_cache c; proxy_cache_valid 1h; }",
+        "/65",
+    ),
+    (
+        "location = /66 { proxy_pass http://127.0.0.1:%%PORT%%/34/a.txt?cached; proxy_cache c; proxy_cache_valid 1h; proxy_cache_key $http_x_n; }",
+        "/66",
+    ),
+    (
+        "location = /67 { proxy_pass http://127.0.0.1:%%PORT%%/34/a.txt?cached; proxy_cache c; proxy_cache_valid 1h; proxy_cache_bypass $arg_no; access_log off; add_header X-Cache yes; }",
+        "/67",
+    ),
     ("location = /64 { proxy_pass http://127.0.0.1:%%PORT%%/34/a.txt?proxied; }", "/64"),
 ];
 
@@ -96,7 +108,7 @@ const FORMAT: &str = "$status|$request|$request_method|$uri|$args|$document_uri|
 fn conf(more: &str) -> String {
     let locations: String = LOCATIONS.iter().map(|(location, _)| format!("{location}\n")).collect();
     format!(
-        "http {{ keepalive_requests 1000000; limit_req_zone a zone=z:1m rate=1000r/s; log_format f '{FORMAT}';
+        "http {{ keepalive_requests 1000000; limit_req_zone a zone=z:1m rate=1000r/s; proxy_cache_path cache keys_zone=c:1m; log_format f '{FORMAT}';
         access_log access.log f; {more}
         server {{ listen 127.0.0.1:%%PORT%%; http2 on; {locations} }} }}"
     )
@@ -202,14 +214,14 @@ both_drivers! {
                 assert!(alike.iter().all(|response| *response == alike[0]), "{location}");
             }
         }
-        let logged = |path: &str| !["/7", "/45/a.txt"].contains(&path);
+        let logged = |path: &str| !["/7", "/45/a.txt", "/67"].contains(&path);
         for (location, path) in LOCATIONS.iter().filter(|(_, path)| logged(path)) {
             let lines = log_lines(&server, path, 2 * TIMES);
             let mut seen: Vec<&str> =
                 lines.iter().filter_map(|line| line.rsplit_once('|')).map(|(line, _)| line).collect();
             assert_eq!(seen.len(), 2 * TIMES, "{location}");
             seen.dedup();
-            assert!(seen.len() == 1 || own.contains(path) || ["/10", "/49/a.txt"].contains(path), "{location}: {seen:#?}");
+            assert!(seen.len() == 1 || own.contains(path) || ["/10", "/49/a.txt", "/65", "/66"].contains(path), "{location}: {seen:#?}");
         }
     }
 
@@ -378,6 +390,50 @@ both_drivers! {
                 assert_eq!(client.response().text(), "text");
             }
             assert_eq!(client.response().text(), "hello\n");
+        }
+    }
+
+    /// A cached response is looked for in its cache for each request.
+    fn a_cached_response_that_goes_is_seen(driver) {
+        let visits = weir_test::Backend::start(|visit| {
+            while visit.head().is_some() {
+                let text = "Cache-Control: max-age=2\r\n";
+                visit.send(format!("HTTP/1.1 200 OK\r\n{text}Content-Length: 5\r\n\r\nhello"));
+            }
+        });
+        let server = Server::start(&format!(
+            "http {{ access_log off; keepalive_requests 100000000; proxy_cache_path cache keys_zone=c:1m;
+            server {{ listen 127.0.0.1:%%PORT%%; http2 on;
+                location / {{ proxy_pass http://127.0.0.1:{}; proxy_cache c; proxy_cache_purge $http_purge; }}
+                location /own/ {{ proxy_pass http://127.0.0.1:{}; proxy_cache c; proxy_cache_valid 1h; }} }} }}",
+            visits.port(), visits.port()
+        ));
+        let head = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut client = server.client();
+        let mut streams = Http2Client::connect(server.addr(0));
+        for path in ["/a", "/own/a"] {
+            let before = visits.heads();
+            for _ in 0..20 {
+                assert_eq!(client.request(head(path)).text(), "hello");
+                assert_eq!(streams.fetch(path).text(), "hello");
+            }
+            // The response may have become too old meanwhile.
+            assert!(visits.heads() - before < 10, "{path}: {}", visits.heads() - before);
+            // It becomes too old: the server is asked again.
+            let asked = visits.heads();
+            wait_for("a new fetch", || {
+                assert_eq!(client.request(head(path)).text(), "hello");
+                (visits.heads() > asked).then_some(())
+            });
+            // Who removes the files is heard at once.
+            for _ in 0..3 {
+                repeat(&mut client, &head(path), 10);
+                let asked = visits.heads();
+                fs::remove_dir_all(server.dir().path().join("cache")).expect("it is there");
+                fs::create_dir(server.dir().path().join("cache")).expect("it is not there");
+                assert_eq!(client.request(head(path)).text(), "hello");
+                assert!(visits.heads() > asked, "{path}");
+            }
         }
     }
 

@@ -199,6 +199,10 @@ impl ProxyTarget {
 }
 
 impl weir_upstream::PassTarget for ProxyTarget {
+    fn is_fixed(&self) -> bool {
+        matches!(self, ProxyTarget::Fixed { .. })
+    }
+
     /// As there; the [`PassGoal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
