@@ -18,7 +18,7 @@ use super::ServeWait;
 use crate::body::{BodyBuf, ResponseBody};
 use crate::exchange::{
     DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse,
-    ReadyHead, ResponseDelivery, known_heads,
+    ReadyHead, ResponseDelivery, ResponseSource, known_heads,
 };
 use crate::file::{self, FoundPath, OpenFile};
 use crate::log::LogLevel;
@@ -27,8 +27,25 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::request_head::ClientJudge;
 use crate::settings::location::DisableSymlinks;
+use crate::text::Arena;
 use crate::transport::wire::{self, ClientWire};
 use crate::transport::{Transport, heads, is_paced, keepalive};
+
+impl Exchange {
+    /// Says that the response follows from the request's head as long as `source` gives its body, for a handler that has a
+    /// response at hand which it would give to the next request like this one, too.
+    #[inline]
+    pub fn comes_from(&mut self, source: impl FnOnce(&Arena) -> Rc<dyn ResponseSource>) {
+        if let KnownCourse::Wanted = self.known {
+            self.known = KnownCourse::Sourced(source(&self.arena));
+        }
+    }
+
+    /// Whether a handler has called [`comes_from`](Exchange::comes_from).
+    pub fn is_sourced(&self) -> bool {
+        matches!(self.known, KnownCourse::Sourced(_))
+    }
+}
 
 /// Serves the request whose head the input of `wire` begins with, and logs it, if its response is known from the sight of that
 /// head. `x` is begun, and nothing was done for the request yet; `None`: nor was it now, and its head is to be read.
@@ -92,7 +109,7 @@ pub(super) fn try_recalled(x: &mut Exchange) -> Option<Progress<(), ServeWait>> 
 fn serve_recalled(x: &mut Exchange, known: &KnownResponse) -> Option<Progress<(), ServeWait>> {
     let is_of = std::ptr::eq(known.server.as_ptr(), Rc::as_ptr(&x.server));
     let stays = x.keep_alive && !keepalive::ends(x, &known.plan.core, x.nth);
-    if !is_of || stays != known.keep_alive {
+    if !is_of || stays != known.keep_alive || !known.is_taken(x) {
         return None;
     }
     let body = if known.fits(x) { known.body(x, || ()) } else { None };
@@ -115,20 +132,23 @@ fn whole(file: Rc<OpenFile>) -> BodyBuf {
 
 impl KnownResponse {
     /// Whether it is the response to `x`, the `nth` request of its connection, of which nothing was looked at but that its head
-    /// is that of this response. `x` has its server then.
+    /// is that of this response. If so, `x` has its server.
     #[inline]
     fn is_for<J: ClientJudge>(&self, x: &mut Exchange, nth: u64) -> bool {
         let stays = keepalive::possible(x) && !keepalive::ends(x, &self.plan.core, nth);
-        if self.keep_alive != stays || !self.fits(x) || probe::traces_begin() {
+        if self.keep_alive != stays || !self.fits(x) || probe::traces_begin() || !self.is_taken(x) {
             return false;
         }
-        if !std::ptr::eq(self.server.as_ptr(), Rc::as_ptr(&x.server)) {
-            match self.server.upgrade() {
-                Some(server) => x.server = server,
-                None => return false,
-            }
+        if std::ptr::eq(self.server.as_ptr(), Rc::as_ptr(&x.server)) {
+            return J::is_open(&x.connection, &x.server);
         }
-        J::is_open(&x.connection, &x.server)
+        match self.server.upgrade().filter(|server| J::is_open(&x.connection, server)) {
+            Some(server) => {
+                x.server = server;
+                true
+            }
+            None => false,
+        }
     }
 
     /// Whether what is known of it is all that is wanted of `x`.
@@ -155,20 +175,10 @@ impl KnownResponse {
         body
     }
 
-    /// What is to be sent of it, at once; `None` if it is not what it was, or the client has too much to take. `enter` is called
-    /// before anything that a slow disk could hold up.
+    /// What is to be sent of it, at once; `None` if it is not what it was. `enter` is called before anything that a slow disk could
+    /// hold up.
     #[inline]
     fn body(&self, x: &Exchange, enter: impl FnOnce()) -> Option<BodyBuf> {
-        let (takes, from_file) = match &x.transport {
-            Transport::H1(wire) => (wire.takes(self.length), true),
-            Transport::H2(stream) => {
-                (stream.takes_at_once(self.length, self.plan.core.http2_chunk_size), false)
-            }
-            _ => (false, false),
-        };
-        if !takes {
-            return None;
-        }
         let body = match &self.body {
             KnownBody::Empty => BodyBuf::Static(b""),
             KnownBody::Constant(constant) => constant.clone(),
@@ -184,7 +194,17 @@ impl KnownResponse {
                 }
             },
         };
-        (from_file || body.memory().is_some()).then_some(body)
+        (body.memory().is_some() || matches!(x.transport, Transport::H1(_))).then_some(body)
+    }
+
+    /// Whether the client takes it at once.
+    #[inline]
+    fn is_taken(&self, x: &Exchange) -> bool {
+        match &x.transport {
+            Transport::H1(wire) => wire.takes(self.length),
+            Transport::H2(stream) => stream.takes_at_once(self.length, self.plan.core.http2_chunk_size),
+            _ => false,
+        }
     }
 
     /// Serves `x`, of which nothing was looked at, and logs it.
@@ -302,7 +322,7 @@ fn constant(body: &ResponseBody) -> Option<KnownBody> {
 pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
     let follows = follows(x);
     x.known = KnownCourse::Open;
-    if !follows {
+    if !follows || !may_go_at_once(x) {
         return;
     }
     let Some(body) = body_of(x, body) else { return };
@@ -312,6 +332,15 @@ pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
         Transport::H2(_) => x.server.caches.sections.keep(x.connection.number, known),
         _ => {}
     }
+}
+
+/// Whether a response like that of `x` ever goes out at once: one of several frames of HTTP/2 does not.
+fn may_go_at_once(x: &Exchange) -> bool {
+    let most = match &x.transport {
+        Transport::H2(_) => u64::from(x.plan.core.http2_chunk_size),
+        _ => wire::HIGH,
+    };
+    x.response.content_length.is_some_and(|length| length <= most)
 }
 
 /// The body as it is to be stored: that of a file is looked for each time.

@@ -36,6 +36,11 @@ struct KnownHead {
 }
 
 impl KnownHeads {
+    /// How many of them have a response.
+    pub(crate) fn responses(&self) -> usize {
+        self.0.borrow().iter().filter(|place| place.response.is_known()).count()
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.0.replace(Vec::new());

@@ -6,14 +6,13 @@ use std::rc::{Rc, Weak};
 use weir_rt::file::SymlinkPolicy;
 use weir_trace::{RequestRecord, Site, TapePattern};
 
-use super::Exchange;
 use super::response::{Response, ResponseHeader};
 use crate::body::BodyBuf;
 use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile};
 use crate::plan::Plan;
 use crate::plan::hosts::AddressServers;
 use crate::plan::server::VirtualServer;
-use crate::text::{Arena, Text};
+use crate::text::Text;
 use crate::worker::Worker;
 
 /// What is known of a request's response because its head came before.
@@ -36,22 +35,6 @@ pub trait ResponseSource {
     fn body(&self) -> Option<BodyBuf>;
 }
 
-impl Exchange {
-    /// Says that the response follows from the request's head as long as `source` gives its body, for a handler that has a
-    /// response at hand which it would give to the next request like this one, too.
-    #[inline]
-    pub fn comes_from(&mut self, source: impl FnOnce(&Arena) -> Rc<dyn ResponseSource>) {
-        if let KnownCourse::Wanted = self.known {
-            self.known = KnownCourse::Sourced(source(&self.arena));
-        }
-    }
-
-    /// Whether a handler has called [`comes_from`](Exchange::comes_from).
-    pub fn is_sourced(&self) -> bool {
-        matches!(self.known, KnownCourse::Sourced(_))
-    }
-}
-
 /// Where the response to a head is stored, beside that head.
 pub(crate) enum ResponsePlace {
     /// It is not known; it is looked at whether it could be once the head has come `times` times more, and if not, once it has come
@@ -68,6 +51,10 @@ impl Default for ResponsePlace {
 }
 
 impl ResponsePlace {
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self, ResponsePlace::Known(_))
+    }
+
     /// What is known of the response to the next request with the head of this place.
     #[inline]
     pub(crate) fn course(&mut self) -> KnownCourse {
@@ -101,6 +88,11 @@ struct SectionPlace {
 }
 
 impl SectionResponses {
+    /// How many there are.
+    pub(crate) fn responses(&self) -> usize {
+        self.0.borrow().iter().filter(|place| place.response.is_known()).count()
+    }
+
     /// The response to this section, if it is known.
     #[inline]
     pub(crate) fn find(&self, connection: u64, section: u64) -> Option<Rc<KnownResponse>> {

@@ -71,8 +71,15 @@ impl Worker {
         }
     }
 
+    /// How many responses are stored with the heads of their requests, and given to others with the same head without
+    /// making them.
+    pub fn known_responses(&self) -> usize {
+        let caches = RequestCaches::of(self);
+        caches.known.responses() + caches.sections.responses()
+    }
+
     /// Lets go of exchanges that only many requests at once need, and of the heads that clients may send again.
-    pub(crate) fn trim_exchanges(&self) {
+    pub fn trim_exchanges(&self) {
         let caches = RequestCaches::of(self);
         caches.free.borrow_mut().truncate(QUIET_EXCHANGES);
         caches.known.clear();

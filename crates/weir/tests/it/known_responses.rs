@@ -4,9 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use weir_test::{Client, Response, Server, both_drivers, wait_for};
+use weir::modules::MODULES;
+use weir_test::{Client, Response, Server, TempDir, both_drivers, wait_for};
 
 use crate::http2::client::{Answer, Client as Http2Client};
+use crate::support::inside::Running;
 use crate::support::tls::{TlsClient, authority, client, own};
 
 /// Locations, each `/N/...` or what it says itself, with a path to ask for.
@@ -223,6 +225,64 @@ both_drivers! {
             seen.dedup();
             assert!(seen.len() == 1 || own.contains(path) || ["/10", "/49/a.txt", "/65", "/66"].contains(path), "{location}: {seen:#?}");
         }
+    }
+
+    /// Which responses are stored, and given without making them: what the other tests compare is not one way with itself.
+    fn responses_that_follow_from_their_heads_are_stored(driver) {
+        // Not 503 and other pages, charsets, captures; `return` comes before `deny`, as in nginx.
+        let stored = [
+            "/0/", "/1", "/3", "/15", "/17", "/21", "/34/a.txt", "/40/a.txt?x", "/41/a.txt", "/44/a.txt", "/45/a.txt",
+            "/46/a.txt", "/60/a.txt",
+        ];
+        // What several frames or fields of other names make has no number, and a connection of HTTP/1 that ends no next request.
+        let (of_http1, of_http2) = (["/9", "/57/10k.bin", "/61/a.txt"], ["/24"]);
+        let mut wrong = Vec::new();
+        for http2 in [false, true] {
+            let text = conf("").replace("127.0.0.1:%%PORT%%;", "%%ADDRESS%%;").replace("access_log access.log f;", "access_log off;");
+            let text = text.replace("%%PORT%%", "1");
+            // Blocks of Lua need the lexer of the whole server, files the place of their own.
+            let text: String =
+                text.lines().filter(|line| !line.contains("_by_lua")).flat_map(|line| [line, "\n"]).collect();
+            let files = TempDir::new();
+            let place = |name: &str| files.path().join(name).display().to_string();
+            let text = text.replace("alias html/", &format!("alias {}/", place("html")));
+            let text = text.replace("root html", &format!("root {}", place("html")));
+            let text = text.replace("error_log error.log", &format!("error_log {}", place("error.log")));
+            let text = text.replace("cache_path cache", &format!("cache_path {}", place("cache")));
+            let (_, http) = text.split_once('{').expect("a block");
+            let http = http.rsplit_once('}').expect("it ends").0;
+            for (name, length) in [("a.txt", 6), ("a.html", 6), ("b.33a", 1), ("10k.bin", 10_000), ("large.bin", 200_000)] {
+                files.write(&format!("html/{name}"), "x".repeat(length));
+            }
+            let running = Running::start(driver, MODULES, "", http);
+            // Those that ask another server, or a port that nobody listens at, respond with an error.
+            for (location, path) in LOCATIONS.iter().filter(|(text, path)| *path != "/7" && !text.contains("_by_lua")) {
+                let before = running.on_worker(|worker| {
+                    worker.trim_exchanges();
+                    worker.known_responses()
+                });
+                assert_eq!(before, 0);
+                if http2 {
+                    let mut client = Http2Client::connect(running.address);
+                    (0..TIMES + 2).for_each(|_| drop(client.fetch(path)));
+                } else {
+                    let mut client = running.client();
+                    let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+                    for _ in 0..TIMES {
+                        if !client.request(&head).keeps_alive() {
+                            client = running.client();
+                        }
+                    }
+                }
+                let also = if http2 { &of_http2[..] } else { &of_http1[..] };
+                let expected = stored.contains(path) || also.contains(path);
+                let known = running.on_worker(|worker| worker.known_responses());
+                if (known > 0) != expected {
+                    wrong.push(format!("{location} http2: {http2}, known: {known}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     /// The same by HTTP/2.
