@@ -51,6 +51,8 @@ impl WorkerPart for WorkerRequests {
 
     fn left(&self) {
         self.0.free.borrow_mut().clear();
+        self.0.known.clear();
+        self.0.sections.clear();
     }
 }
 
