@@ -60,9 +60,9 @@ impl ServerCapacity {
         }
     }
 
-    /// Resource, utilisation, saturation and errors; what is counted since the server began is the difference to
-    /// `before`.
-    pub(super) fn rows(&self, before: &ServerCapacity) -> Vec<[String; 4]> {
+    /// Resource, utilisation, saturation and errors, the latter of two as the difference to `before`; and what was counted
+    /// since the server began.
+    pub(super) fn rows(&self, before: &ServerCapacity) -> Vec<[String; 5]> {
         let of = |used: u64, all: u64| format!("{used} of {all}");
         let nothing = || "-".to_owned();
         let (waiting, room, fullest) = &self.listeners;
@@ -70,6 +70,7 @@ impl ServerCapacity {
             "accept queues".to_owned(),
             of(*waiting, *room),
             if fullest.is_empty() { nothing() } else { format!("fullest {fullest}") },
+            nothing(),
             nothing(),
         ]];
         for (name, now, before) in [
@@ -82,20 +83,28 @@ impl ServerCapacity {
                 of(now.busy as u64, now.most as u64),
                 format!("{} queued", now.queued),
                 format!("{} without thread", now.inline - before.inline),
+                format!("{} without thread", now.inline),
             ]);
         }
-        rows.push(["buffers".to_owned(), of(self.buffers.0, self.buffers.1), nothing(), nothing()]);
+        rows.push([
+            "buffers".to_owned(),
+            of(self.buffers.0, self.buffers.1),
+            nothing(),
+            nothing(),
+            nothing(),
+        ]);
         let idle = match self.common {
             0 => format!("{} idle", self.idle),
             common => format!("{} idle, {common} for any worker", self.idle),
         };
-        rows.push(["to servers".to_owned(), idle, nothing(), nothing()]);
-        rows.push(["log queue".to_owned(), bytes(self.queued), nothing(), nothing()]);
+        rows.push(["to servers".to_owned(), idle, nothing(), nothing(), nothing()]);
+        rows.push(["log queue".to_owned(), bytes(self.queued), nothing(), nothing(), nothing()]);
         rows.extend(self.zones.iter().map(|zone| {
             let earlier = before.zones.iter().find(|other| other.name == zone.name);
             let full = zone.full.saturating_sub(earlier.map_or(0, |earlier| earlier.full));
             let used = format!("{} of {}", bytes(zone.used), bytes(zone.size));
-            [zone.name.clone(), used, format!("{full} times full"), nothing()]
+            let all = format!("{} times full", zone.full);
+            [zone.name.clone(), used, format!("{full} times full"), nothing(), all]
         }));
         rows
     }

@@ -148,11 +148,28 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
     report
 }
 
-/// Resource, used, saturated, errors.
-type UsageRow = [TableCell; 4];
+/// Resource, used, saturated, errors, and errors since the server began.
+type UsageRow = [TableCell; 5];
 
-fn row(resource: &str, used: TableCell, saturated: TableCell, errors: String) -> UsageRow {
-    [TableCell::text(resource), used, saturated, TableCell::text(errors)]
+fn row(resource: &str, used: TableCell, saturated: TableCell, errors: [String; 2]) -> UsageRow {
+    let [errors, all] = errors.map(TableCell::text);
+    [TableCell::text(resource), used, saturated, errors, all]
+}
+
+/// Of a resource without errors.
+fn no_errors() -> [String; 2] {
+    ["-".to_owned(), "-".to_owned()]
+}
+
+/// What `tell` says of the numbers that `count` reads: of those of the window, and of all.
+fn errors<M, const N: usize>(
+    (before, after): (&M, &M),
+    count: impl Fn(&M) -> [u64; N],
+    tell: impl Fn([u64; N]) -> String,
+) -> [String; 2] {
+    let (earlier, all) = (count(before), count(after));
+    let window = std::array::from_fn(|at| all[at].saturating_sub(earlier[at]));
+    [tell(window), tell(all)]
 }
 
 fn percent(part: u64, whole: u64) -> TableCell {
@@ -170,7 +187,7 @@ fn cpu(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
     let time = after.at.duration_since(before.at).as_nanos() as u64 * after.workers.max(1);
     let cpu = after.threads.cpu_ns.saturating_sub(before.threads.cpu_ns);
     let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
-    row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), "-".to_owned())
+    row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), no_errors())
 }
 
 fn loops(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
@@ -185,10 +202,10 @@ fn loops(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
             crate::table::time(after.turns.longest_poll_ns.max(stuck)),
             crate::table::time(after.queued.saturating_sub(before.queued))
         )),
-        format!(
-            "{} stalls, {} panics",
-            after.stalls.saturating_sub(before.stalls),
-            after.turns.panics.saturating_sub(before.turns.panics)
+        errors(
+            (before, after),
+            |m| [m.stalls, m.turns.panics],
+            |[stalls, panics]| format!("{stalls} stalls, {panics} panics"),
         ),
     )
 }
@@ -201,7 +218,7 @@ fn memory(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
             "major faults",
             TableCell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
         ),
-        format!("{} receives without buffer", after.turns.enobufs.saturating_sub(before.turns.enobufs)),
+        errors((before, after), |m| [m.turns.enobufs], |[count]| format!("{count} receives without buffer")),
     )
 }
 
@@ -215,11 +232,15 @@ fn network(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
         "network",
         TableCell::text(format!("{} out", rate(after.sent.saturating_sub(before.sent), before, after))),
         TableCell::text(waits),
-        format!(
-            "host: {} overflows, {} retransmits",
-            after.overflows.saturating_sub(before.overflows),
-            after.retransmits.saturating_sub(before.retransmits)
-        ),
+        // The host counts since it was started, whatever ran there.
+        {
+            let [window, _] = errors(
+                (before, after),
+                |m| [m.overflows, m.retransmits],
+                |[full, again]| format!("host: {full} overflows, {again} retransmits"),
+            );
+            [window, "-".to_owned()]
+        },
     )
 }
 
@@ -228,7 +249,7 @@ fn connections(after: &UsageMoment) -> UsageRow {
         "connections",
         TableCell::text(format!("{} of {}", after.connections, limit(after.room))),
         TableCell::text(format!("{} idle", after.idle)),
-        "-".to_owned(),
+        no_errors(),
     )
 }
 
@@ -238,7 +259,7 @@ fn disk(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
         "disk",
         TableCell::text(rate(disk(after).saturating_sub(disk(before)), before, after)),
         TableCell::text("-"),
-        format!("{} log lines lost", after.lost_lines.saturating_sub(before.lost_lines)),
+        errors((before, after), |m| [m.lost_lines], |[count]| format!("{count} log lines lost")),
     )
 }
 
@@ -251,7 +272,7 @@ fn descriptors(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
             limit(after.process.descriptors_limit)
         )),
         TableCell::text("-"),
-        format!("{} accepts without", after.turns.emfile.saturating_sub(before.turns.emfile)),
+        errors((before, after), |m| [m.turns.emfile], |[count]| format!("{count} accepts without")),
     )
 }
 
@@ -260,7 +281,7 @@ fn profiling(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
         "profiling",
         TableCell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
         TableCell::text("-"),
-        format!("{} samples lost", after.samples_lost.saturating_sub(before.samples_lost)),
+        errors((before, after), |m| [m.samples_lost], |[count]| format!("{count} samples lost")),
     )
 }
 
@@ -333,9 +354,27 @@ fn stuck() -> String {
 
 /// A window at most.
 const LONGEST: Duration = Duration::from_secs(3600);
-const COLUMNS: [TableColumn; 4] = [
+const COLUMNS: [TableColumn; 5] = [
     TableColumn("resource", "resource"),
     TableColumn("utilisation", "utilisation"),
     TableColumn("saturation", "saturation"),
     TableColumn("errors", "errors"),
+    TableColumn("since start", "since_start"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_those_of_the_window_and_all() {
+        let tell = |[lost, late]: [u64; 2]| format!("{lost} lost, {late} late");
+        let count = |moment: &(u64, u64)| [moment.0, moment.1];
+        assert_eq!(
+            errors((&(198_000, 2), &(198_000, 5)), count, tell),
+            ["0 lost, 3 late", "198000 lost, 5 late"]
+        );
+        // A worker that ended took its counts along.
+        assert_eq!(errors((&(7, 0), &(3, 0)), count, tell), ["0 lost, 0 late", "3 lost, 0 late"]);
+    }
+}

@@ -182,6 +182,8 @@ both_drivers! {
             }
             let full = cell(&resources, "limit_req_zone slow", "saturation");
             assert_eq!(full.as_deref(), Some("0 times full"), "{resources}");
+            assert_eq!(cell(&resources, "limit_req_zone slow", "since start").as_deref(), Some("0 times full"));
+            assert_eq!(cell(&resources, "disk", "since start").as_deref(), Some("0 log lines lost"), "{resources}");
         });
     }
 
