@@ -14,7 +14,7 @@ use weir_rt::net;
 use weir_rt::process::inherit::{self, InheritedDescriptors};
 use weir_rt::process::{self, DaemonReadiness};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
-use weir_server::{InheritedSockets, ServerOptions, SocketPart, StartError};
+use weir_server::{InheritedSockets, Server, ServerOptions, SocketPart, StartError};
 
 use crate::bundle::{FileRecorder, ReadFiles};
 use crate::cli::CommandLine;
@@ -180,6 +180,18 @@ pub(crate) fn lines(StartError(error): StartError) -> Vec<String> {
 pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> Vec<String> + use<> {
     let what = what.to_owned();
     move |error| vec![format!("{what} ({})", settings::reason(&error))]
+}
+
+/// Logs which event method the workers use, as nginx does, and why it is epoll where nobody asked for that.
+pub(crate) fn log_event_method(server: &Server) {
+    let Some(thread) = server.threads().into_iter().next() else { return };
+    let chosen = server.configuration().main.driver;
+    match thread.why_epoll(chosen).filter(|_| chosen.is_none()) {
+        Some(why) => {
+            log::cycle(LogLevel::Notice, &format_args!("using the \"epoll\" event method, since {why}"));
+        }
+        None => log::cycle(LogLevel::Notice, &format_args!("using the \"{}\" event method", thread.driver)),
+    }
 }
 
 /// What nginx says when it begins to serve.

@@ -92,9 +92,7 @@ fn start(
     if let Some(Err(error)) = remains.map(|remains| remains::keep(remains, source.clone())) {
         log::cycle(LogLevel::Warn, &format_args!("nothing will be known of a crash: {error}"));
     }
-    if let Some(thread) = server.threads().first() {
-        log::cycle(LogLevel::Notice, &format_args!("using the \"{}\" event method", thread.driver));
-    }
+    run::log_event_method(&server);
     let ready = ServerReply::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;

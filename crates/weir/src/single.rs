@@ -46,9 +46,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     settings::become_user(main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
-    if let Some(thread) = server.threads().first() {
-        log::cycle(LogLevel::Notice, &format_args!("using the \"{}\" event method", thread.driver));
-    }
+    run::log_event_method(&server);
     announce();
     if paths.conf.is_none() {
         for address in server.addresses() {

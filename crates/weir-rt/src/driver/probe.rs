@@ -18,12 +18,44 @@ use crate::sys;
 /// Checks that all operations and flags the io_uring driver uses really work here. Asked once per process.
 ///
 /// # Errors
-/// What failed, and the kernel's reason: `ENOSYS` or `EPERM` where io_uring is forbidden, `EINVAL` where it is too
-/// old (Linux 6.1 is the oldest that can pass).
+/// What failed, the kernel's reason, and what forbids it where that can be told: `ENOSYS` or `EPERM` where io_uring is
+/// forbidden, `EINVAL` where it is too old (Linux 6.1 is the oldest that can pass).
 pub fn probe_io_uring() -> io::Result<()> {
     static ANSWER: OnceLock<Result<(), (io::ErrorKind, String)>> = OnceLock::new();
-    let answer = ANSWER.get_or_init(|| probe().map_err(|e| (e.kind(), e.to_string())));
+    let answer = ANSWER.get_or_init(|| probe().map_err(|e| (e.kind(), with_cause(&e))));
     answer.clone().map_err(|(kind, text)| io::Error::new(kind, text))
+}
+
+/// The words of `error`, and what is the cause of it.
+fn with_cause(error: &io::Error) -> String {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filtered =
+        status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+    match cause(error.kind(), disabled.trim(), filtered) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// What forbids io_uring, where the kernel says `kind`: the setting `kernel.io_uring_disabled` is `disabled`, and a seccomp filter
+/// is in force if `filtered`.
+fn cause(kind: io::ErrorKind, disabled: &str, filtered: bool) -> Option<&'static str> {
+    Some(match (kind, disabled) {
+        (io::ErrorKind::PermissionDenied, "2") => {
+            "the setting kernel.io_uring_disabled is 2, for all processes"
+        }
+        (io::ErrorKind::PermissionDenied, "1") => {
+            "the setting kernel.io_uring_disabled is 1: only those of the group kernel.io_uring_group may use it"
+        }
+        (io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported, _) if filtered => {
+            "a seccomp filter forbids it, as those of container runtimes do (io_uring_setup, io_uring_enter, \
+             io_uring_register)"
+        }
+        (io::ErrorKind::Unsupported, _) => "the kernel was built without it, or is older than 5.1",
+        (io::ErrorKind::OutOfMemory, _) => "the limit of locked memory is too low (ulimit -l)",
+        _ => return None,
+    })
 }
 
 fn probe() -> io::Result<()> {
@@ -170,5 +202,32 @@ fn step<T>(what: &str, result: io::Result<T>) -> io::Result<T> {
 }
 
 fn failed(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, format!("io_uring: {what}: not as needed"))
+    io::Error::other(format!("io_uring: {what}: not as needed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_forbids_it_is_named() {
+        use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
+        for (kind, disabled, filtered, words) in [
+            (PermissionDenied, "2", true, Some("io_uring_disabled is 2")),
+            (PermissionDenied, "1", false, Some("io_uring_group")),
+            (PermissionDenied, "0", true, Some("seccomp")),
+            (PermissionDenied, "", false, None),
+            (Unsupported, "0", true, Some("seccomp")),
+            (Unsupported, "", false, Some("older than 5.1")),
+            (OutOfMemory, "0", true, Some("ulimit -l")),
+            (InvalidInput, "2", true, None),
+        ] {
+            let found = cause(kind, disabled, filtered);
+            assert_eq!(found.is_some(), words.is_some(), "{kind:?}");
+            assert!(found.unwrap_or_default().contains(words.unwrap_or_default()), "{found:?}");
+        }
+        assert_eq!(io::Error::from_raw_os_error(libc::EPERM).kind(), PermissionDenied);
+        assert_eq!(io::Error::from_raw_os_error(libc::ENOSYS).kind(), Unsupported);
+        assert_eq!(io::Error::from_raw_os_error(libc::ENOMEM).kind(), OutOfMemory);
+    }
 }

@@ -300,7 +300,10 @@ pub(crate) fn facts(source: &ServerSource) -> String {
     let housekeeping = housekeeping::handle();
     let settings = housekeeping.settings();
     let workers = source.workers();
-    let driver = workers.first().map_or_else(String::new, |worker| worker.driver.to_string());
+    let driver = workers.first().map_or_else(String::new, |worker| {
+        let why = worker.why_epoll(source.configuration().main.driver);
+        why.map_or_else(|| worker.driver.to_string(), |why| format!("{} ({why})", worker.driver))
+    });
     let blocked =
         settings.blocked.map_or("off".to_owned(), |limit| crate::table::time(limit.as_nanos() as u64));
     let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());

@@ -43,6 +43,19 @@ pub struct WorkerThread {
     pub(crate) watch: weir_rt::ThreadWatch,
 }
 
+impl WorkerThread {
+    /// Why it runs on epoll: `use` says so (`chosen`), or what keeps it from io_uring. `None` on io_uring.
+    pub fn why_epoll(&self, chosen: Option<weir_rt::DriverChoice>) -> Option<String> {
+        match (self.driver, chosen) {
+            (weir_rt::DriverKind::IoUring, _) => None,
+            (weir_rt::DriverKind::Epoll, Some(_)) => Some("as \"use\" says".to_owned()),
+            (weir_rt::DriverKind::Epoll, None) => {
+                weir_rt::probe_io_uring().err().map(|error| error.to_string())
+            }
+        }
+    }
+}
+
 /// The workers of a server, as they come and go. Clones are the same.
 #[derive(Clone, Default)]
 pub struct WorkerThreads(Arc<Mutex<Vec<WorkerSeat>>>);
