@@ -30,6 +30,13 @@ pub(crate) struct WorkerReplies<T> {
     pub(crate) stuck: usize,
 }
 
+impl<T> WorkerReplies<T> {
+    /// What `sum` makes of all replies; `None` where some are missing.
+    pub(crate) fn whole<R>(self, sum: impl FnOnce(Vec<T>) -> R) -> Option<R> {
+        (self.stuck == 0).then(|| sum(self.answers))
+    }
+}
+
 impl ServerSource {
     /// A source of what `server` knows and does; its uptime counts from now.
     #[must_use]

@@ -4,6 +4,7 @@ use weir_engine::worker::Worker;
 use weir_engine::zone::SharedZones;
 use weir_rt::blocking::{self, PoolStats};
 
+use super::usage::unknown;
 use crate::source::{BRIEFLY, ServerSource};
 use crate::table::bytes;
 
@@ -14,10 +15,10 @@ pub(super) struct ServerCapacity {
     files: PoolStats,
     computing: PoolStats,
     devices: PoolStats,
-    /// Receive buffers in use, and all.
-    buffers: (u64, u64),
-    /// Idle connections to servers, kept alive for later requests.
-    idle: u64,
+    /// Receive buffers in use, and all; `None` where a worker does not respond.
+    buffers: Option<(u64, u64)>,
+    /// Idle connections to servers, kept alive for later requests; likewise.
+    idle: Option<u64>,
     /// Those of them that any worker may take.
     common: u64,
     /// Bytes that wait for the thread that writes logs.
@@ -43,6 +44,11 @@ impl ServerCapacity {
         let asked = source.ask(BRIEFLY, |worker: &Worker| {
             (weir_rt::buffers(), weir_upstream::of_worker(worker).upstreams.idle())
         });
+        let asked = asked.whole(|all| {
+            all.iter().fold(((0, 0), 0), |((used, all), kept), ((free, count), idle)| {
+                ((used + u64::from(count - free), all + u64::from(*count)), kept + idle)
+            })
+        });
         let common =
             super::upstreams::upstreams(&source.configuration()).map(|upstream| upstream.idle_of_all()).sum();
         ServerCapacity {
@@ -50,10 +56,8 @@ impl ServerCapacity {
             files: blocking::pool_stats(),
             computing: blocking::computing_stats(),
             devices: blocking::device_stats(),
-            buffers: asked.answers.iter().fold((0, 0), |(used, all), ((free, count), _)| {
-                (used + u64::from(count - free), all + u64::from(*count))
-            }),
-            idle: asked.answers.iter().map(|(_, idle)| idle).sum::<u64>() + common,
+            buffers: asked.map(|(buffers, _)| buffers),
+            idle: asked.map(|(_, idle)| idle + common),
             common,
             queued: weir_engine::log::queued(),
             zones: zones(source),
@@ -88,14 +92,15 @@ impl ServerCapacity {
         }
         rows.push([
             "buffers".to_owned(),
-            of(self.buffers.0, self.buffers.1),
+            self.buffers.map_or_else(unknown, |(used, all)| of(used, all)),
             nothing(),
             nothing(),
             nothing(),
         ]);
+        let idle = self.idle.map_or_else(unknown, |idle| idle.to_string());
         let idle = match self.common {
-            0 => format!("{} idle", self.idle),
-            common => format!("{} idle, {common} for any worker", self.idle),
+            0 => format!("{idle} idle"),
+            common => format!("{idle} idle, {common} for any worker"),
         };
         rows.push(["to servers".to_owned(), idle, nothing(), nothing(), nothing()]);
         rows.push(["log queue".to_owned(), bytes(self.queued), nothing(), nothing(), nothing()]);

@@ -25,7 +25,12 @@ pub(crate) fn respond(
     let before = UsageMoment::take(source);
     pause(reply, every.min(LONGEST));
     let after = UsageMoment::take(source);
-    Ok(reply.out(table(&before, &after).write(question.has("json")).as_bytes())?)
+    let json = question.has("json");
+    reply.out(table(&before, &after).write(json).as_bytes())?;
+    if after.room.is_none() && !json {
+        reply.out(b"?: a worker is busy and does not say (weir blocked)\n")?;
+    }
+    Ok(())
 }
 
 /// Everything at one time.
@@ -39,8 +44,8 @@ struct UsageMoment {
     connections: u64,
     /// Of them those that wait for a request.
     idle: u64,
-    /// `worker_connections` of all workers that respond.
-    room: u64,
+    /// `worker_connections` of all workers; `None` where not all of them respond.
+    room: Option<u64>,
     /// Bytes of responses.
     sent: u64,
     /// Nanoseconds that requests were ready and their loops busy with others.
@@ -76,7 +81,9 @@ impl UsageMoment {
             connections: workers.iter().map(|worker| worker.counters.active.get() + parked(worker)).sum(),
             idle: workers.iter().map(|worker| worker.counters.waiting.get() + parked(worker)).sum(),
             sent: sent(source),
-            room: source.ask(BRIEFLY, Worker::most).answers.into_iter().fold(0, u64::saturating_add),
+            room: source
+                .ask(BRIEFLY, Worker::most)
+                .whole(|most| most.into_iter().fold(0, u64::saturating_add)),
             queued: workers
                 .iter()
                 .flat_map(|worker| worker.now.blame())
@@ -247,7 +254,7 @@ fn network(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
 fn connections(after: &UsageMoment) -> UsageRow {
     row(
         "connections",
-        TableCell::text(format!("{} of {}", after.connections, limit(after.room))),
+        TableCell::text(format!("{} of {}", after.connections, after.room.map_or_else(unknown, limit))),
         TableCell::text(format!("{} idle", after.idle)),
         no_errors(),
     )
@@ -289,6 +296,11 @@ fn with(what: &str, cell: TableCell) -> TableCell {
     let mut report = TableReport::new(&[TableColumn("", "")]);
     report.row([cell]);
     TableCell::text(format!("{what} {}", report.text().trim()))
+}
+
+/// What only workers know that are busy with something else.
+pub(super) fn unknown() -> String {
+    "?".to_owned()
 }
 
 fn limit(limit: u64) -> String {

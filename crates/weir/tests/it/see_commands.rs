@@ -187,6 +187,24 @@ both_drivers! {
         });
     }
 
+    /// What only a busy worker knows is neither zero nor waited for.
+    fn a_busy_worker_leaves_open_what_it_would_say(driver) {
+        let block = "content_by_lua_block { os.execute('sleep 4') ngx.say('done') }";
+        let server = Server::start(&format!(
+            "events {{ worker_connections 77; }} http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ {block} }} }} }}"
+        ));
+        says_once(&server, &["use", "-t", "10ms"], |quiet| quiet.contains(" of 77") && !quiet.contains('?'));
+        let mut client = server.client();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_for("a busy worker", || {
+            let output = weir(&server, &["use", "-t", "10ms"]);
+            let table = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && !table.contains(" of 0"), "{table}");
+            (table.contains(" of ?") && table.ends_with("?: a worker is busy and does not say (weir blocked)\n")).then_some(())
+        });
+        assert_eq!(client.response().text(), "done\n");
+    }
+
     /// Nobody learns anything from an empty table.
     fn an_idle_server_shows_all_time(driver) {
         let server = started();
