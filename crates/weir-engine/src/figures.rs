@@ -1,7 +1,9 @@
 //! Tables that modules show of themselves to a caller that looks into the server (`weir lua gc`, `weir dict`), and
 //! metrics that they have: this crate and the one that responds to queries know nothing of their content.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use weir_trace::KeyCounts;
 
 /// A table of figures that a module shows: names of columns, and rows.
 #[derive(Clone, Debug)]
@@ -92,6 +94,36 @@ pub fn register_metrics(name: &'static str, measure: MetricSource) {
 pub fn metrics() -> Vec<MetricFamily> {
     let measures = MEASURES.lock().unwrap_or_else(PoisonError::into_inner).clone();
     measures.iter().flat_map(|(_, measure)| measure()).collect()
+}
+
+/// What a zone counts by key (`profile_key`).
+#[derive(Clone, Debug, Default)]
+pub struct KeyZone {
+    /// Its name.
+    pub name: String,
+    /// The text of its key, as the configuration has it.
+    pub key: String,
+    /// The keys with counts of their own, in no order. What is no UTF-8 in a key is replaced.
+    pub rows: Vec<(String, KeyCounts)>,
+    /// The sum of all others.
+    pub folded: KeyCounts,
+    /// Number of keys that lost their counts to others.
+    pub evicted: u64,
+}
+
+/// Gives the zones at this moment. Called on threads that serve no requests.
+pub(crate) type KeyZoneSource = fn() -> Vec<KeyZone>;
+
+static KEY_ZONES: OnceLock<KeyZoneSource> = OnceLock::new();
+
+/// From here on `source` gives the zones that count by key. The first call counts.
+pub fn register_keys(source: KeyZoneSource) {
+    KEY_ZONES.get_or_init(|| source);
+}
+
+/// The zones that count by key.
+pub fn key_zones() -> Vec<KeyZone> {
+    KEY_ZONES.get().map_or_else(Vec::new, |source| source())
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub use gateway::scgi::Scgi;
 pub use gateway::tunnel::Tunnel;
 pub use gateway::uwsgi::Uwsgi;
 pub use log::Log;
+pub use log::profile_key::ProfileKey;
 pub use otel::Otel;
 pub use rules::access::Access;
 pub use rules::auth_basic::AuthBasic;

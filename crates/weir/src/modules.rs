@@ -6,9 +6,9 @@ use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
     CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
-    LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, Proxy, RandomIndex, Range,
-    Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients, Ssi, Static, StubStatus,
-    Sub, Subs, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
+    LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, ProfileKey, Proxy, RandomIndex,
+    Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients, Ssi, Static,
+    StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::Ssl;
 use weir_upstream::UpstreamModule;
@@ -23,6 +23,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Ssl>(),
     ModuleDef::of::<UpstreamModule>(),
     ModuleDef::of::<Log>(),
+    ModuleDef::of::<ProfileKey>(),
     ModuleDef::of::<Otel>(),
     ModuleDef::of::<Realip>(),
     ModuleDef::of::<Geo>(),

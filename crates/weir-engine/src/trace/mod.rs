@@ -178,6 +178,19 @@ impl Exchange {
         Some(weir_rt::clock::scale().ticks_to_ns(nodes.map(|node| node.self_run).sum()))
     }
 
+    /// The microseconds that the request has taken so far and the nanoseconds of them that it ran; of a request whose boundaries
+    /// are not recorded the first are whole milliseconds and the others 0.
+    pub fn spent(&self) -> (u64, u64) {
+        if !self.shared.is_on() {
+            return (weir_rt::now_ms().saturating_sub(self.start_ms) * 1_000, 0);
+        }
+        let now = weir_rt::clock::ticks();
+        let (taken, waited) =
+            self.shared.with_trace(|trace| (now.saturating_sub(trace.start()), trace.total_wait()));
+        let scale = weir_rt::clock::scale();
+        (scale.ticks_to_ns(taken) / 1_000, scale.ticks_to_ns(taken.saturating_sub(waited)))
+    }
+
     /// The value for a `traceparent` field to the server that is asked on behalf of this request (`$traceparent`): W3C
     /// Trace Context, version 00.
     pub fn traceparent(&self) -> String {

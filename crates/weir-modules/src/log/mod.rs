@@ -5,6 +5,7 @@ mod cache;
 mod format;
 mod handler;
 mod lines;
+pub mod profile_key;
 mod set;
 #[cfg(test)]
 mod tests;

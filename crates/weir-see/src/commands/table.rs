@@ -87,13 +87,14 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
         help: CommandHelp::new(
             "top",
-            "[routes|phases|modules|workers|upstreams]",
+            "[routes|phases|modules|workers|upstreams|keys]",
             "Shows what the server does now, once a second. The table has the figures of the last interval; CPU and \
              waiting times are per request.",
             top::CHOICES,
             &[
                 CommandExample::new("weir top", "by location, until Ctrl-C"),
                 CommandExample::new("weir top upstreams -b", "one table of the upstreams"),
+                CommandExample::new("weir top keys", "by tenant or host, see profile_key"),
             ],
         )
         .asking_server(),

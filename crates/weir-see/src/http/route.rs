@@ -410,7 +410,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /trace/avg?n=1000&match=/path       the mean tree of many
 /slow?n=20                          the slowest kept requests
 /req/ID                             the tree of a kept request
-/top/routes                         also phases, modules, workers, upstreams; every=1s for the next second
+/top/routes                         also phases, modules, workers, upstreams, keys; every=1s for the next second
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait

@@ -1,5 +1,6 @@
 //! `top`: which locations get the requests, and where their time goes, over the last seconds.
 
+mod keys;
 mod sites;
 mod window;
 mod workers;
@@ -27,16 +28,16 @@ pub(super) fn respond(
     let count = question.number("n", u64::MAX)?;
     let json = question.has("json");
     if every.is_zero() {
-        let window = TopWindow::of_all_time(source);
+        let window = TopWindow::of_all_time(source, view);
         return Ok(reply.out(shown(view, &window, json).as_bytes())?);
     }
-    let mut before = TopSnapshot::take(source);
+    let mut before = TopSnapshot::take(source, view);
     for _ in 0..count {
         let stopped = !pause(reply, every);
-        let after = TopSnapshot::take(source);
+        let after = TopSnapshot::take(source, view);
         let window = TopWindow::between(&before, &after);
         if window.is_idle() && !json && view != TopView::Workers {
-            let all = view.report(&TopWindow::of_all_time(source)).text();
+            let all = view.report(&TopWindow::of_all_time(source, view)).text();
             let time = crate::table::time(every.as_nanos() as u64);
             let note = format!("no request ended in the last {time}: this is all since the server began\n");
             reply.out((all + &note + &warning()).as_bytes())?;
@@ -65,6 +66,7 @@ enum TopView {
     Modules,
     Upstreams,
     Workers,
+    Keys,
 }
 
 impl TopView {
@@ -75,7 +77,10 @@ impl TopView {
             "modules" => Ok(TopView::Modules),
             "upstreams" => Ok(TopView::Upstreams),
             "workers" => Ok(TopView::Workers),
-            _ => Err(format!("\"{name}\" is no table: routes, phases, modules, upstreams and workers are")),
+            "keys" => Ok(TopView::Keys),
+            _ => Err(format!(
+                "\"{name}\" is no table: routes, phases, modules, upstreams, workers and keys are"
+            )),
         }
     }
 
@@ -86,6 +91,7 @@ impl TopView {
             TopView::Modules => sites::modules(window),
             TopView::Upstreams => sites::upstreams(window),
             TopView::Workers => workers::report(window),
+            TopView::Keys => keys::report(window),
         }
     }
 }

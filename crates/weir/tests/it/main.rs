@@ -112,6 +112,7 @@ mod see_blocked;
 mod see_commands;
 mod see_compare;
 mod see_hostile_socket;
+mod see_keys;
 mod see_names;
 mod see_page;
 mod see_profile;

@@ -172,6 +172,11 @@ const ABOUT: &[(&str, &str)] = &[
          for the API.",
     ),
     ("profile", "What is recorded of requests, which traces are retained, and where the server is observed."),
+    (
+        "profile_key",
+        "Requests, errors, bytes and times by tenant, host or any variable, in bounded memory; see\n\
+         [profiling](../../guides/profiling.md#which-tenant-is-it).",
+    ),
     ("server_core", "Virtual servers: their addresses and names, and how request headers are read."),
     (
         "ssl",

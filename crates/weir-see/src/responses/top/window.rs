@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use weir_engine::figures::{self, KeyZone};
 use weir_rt::LoopSnapshot;
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
+use super::TopView;
+use super::keys::KeyWindow;
 use crate::source::{ServerSource, WorkerThread, scale};
 
 /// All figures at one moment.
@@ -14,6 +17,8 @@ pub(super) struct TopSnapshot {
     at: Instant,
     sites: BTreeMap<Site, SiteTotals>,
     workers: Vec<WorkerFigures>,
+    /// Only for the table of keys.
+    keys: Vec<KeyZone>,
 }
 
 /// A worker's.
@@ -70,28 +75,29 @@ impl WorkerFigures {
 }
 
 impl TopSnapshot {
-    /// Now.
-    pub(super) fn take(source: &ServerSource) -> TopSnapshot {
+    /// Now, for `view`.
+    pub(super) fn take(source: &ServerSource, view: TopView) -> TopSnapshot {
         let workers = source.workers();
         let views = housekeeping::handle().workers();
-        let view = |worker: &WorkerThread| views.iter().find(|view| view.worker == worker.recorder.worker());
-        let figures = |worker: &WorkerThread| WorkerFigures {
+        let seen = |worker: &WorkerThread| views.iter().find(|seen| seen.worker == worker.recorder.worker());
+        let of_worker = |worker: &WorkerThread| WorkerFigures {
             requests: worker.counters.requests.get(),
             accepted: worker.counters.accepted.get(),
             active: worker.counters.active.get(),
             waiting: worker.counters.waiting.get(),
             writing: worker.counters.writing.get(),
             turns: worker.stats.snapshot(),
-            thread: view(worker).and_then(|view| view.thread),
-            connection_ms: view(worker).map_or(0, |view| view.connection_ms),
-            watched: view(worker).map_or(Duration::ZERO, |view| view.watched),
-            stalls: view(worker).map_or(0, |view| view.stalls),
+            thread: seen(worker).and_then(|view| view.thread),
+            connection_ms: seen(worker).map_or(0, |view| view.connection_ms),
+            watched: seen(worker).map_or(Duration::ZERO, |view| view.watched),
+            stalls: seen(worker).map_or(0, |view| view.stalls),
             dealing: DealingFigures::of(worker),
         };
         TopSnapshot {
             at: Instant::now(),
             sites: source.totals().into_iter().collect(),
-            workers: workers.iter().map(figures).collect(),
+            workers: workers.iter().map(of_worker).collect(),
+            keys: if view == TopView::Keys { figures::key_zones() } else { Vec::new() },
         }
     }
 }
@@ -105,6 +111,8 @@ pub(super) struct TopWindow {
     pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
     /// What the kernel accounts to the process at the end; `None` where /proc can't be read.
     pub(super) process: Option<ProcessUse>,
+    /// Of the table of keys.
+    pub(super) keys: KeyWindow,
 }
 
 /// What a site got in a window.
@@ -138,13 +146,15 @@ impl TopWindow {
             sites: sites.filter(|(_, lately)| lately.calls > 0 || lately.status.total() > 0).collect(),
             workers: after.workers.iter().enumerate().map(|(n, now)| (was(n), *now)).collect(),
             process: housekeeping::handle().process().ok(),
+            keys: KeyWindow::between(&before.keys, &after.keys),
         }
     }
 
     /// Since the server began.
-    pub(super) fn of_all_time(source: &ServerSource) -> TopWindow {
-        let now = TopSnapshot::take(source);
-        let nothing = TopSnapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new() };
+    pub(super) fn of_all_time(source: &ServerSource, view: TopView) -> TopWindow {
+        let now = TopSnapshot::take(source, view);
+        let nothing =
+            TopSnapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new(), keys: Vec::new() };
         TopWindow { time: source.uptime(), ..TopWindow::between(&nothing, &now) }
     }
 
