@@ -23,6 +23,16 @@ enum FilterCondition {
     Location(String),
     /// The whole time is at least this many nanoseconds.
     Over(u64),
+    /// It is less.
+    Under(u64),
+    /// It ended after this, in milliseconds since 1970.
+    After(u64),
+    /// It did not.
+    Before(u64),
+    /// The identifier begins with these digits.
+    Id(String),
+    /// The path holds this somewhere.
+    Has(String),
 }
 
 impl RequestFilter {
@@ -60,6 +70,11 @@ impl FilterCondition {
             "method" => FilterCondition::Method(value.to_ascii_uppercase()),
             "location" | "route" => FilterCondition::Location(value.to_owned()),
             "over" => FilterCondition::Over(duration_ns(value)?),
+            "under" => FilterCondition::Under(duration_ns(value)?),
+            "after" => FilterCondition::After(moment(value)?),
+            "before" => FilterCondition::Before(moment(value)?),
+            "id" => FilterCondition::Id(value.to_ascii_lowercase()),
+            "has" => FilterCondition::Has(value.to_owned()),
             "status" => FilterCondition::status(value)?,
             _ => return Err(format!("\"{key}\" is nothing requests are chosen by")),
         })
@@ -85,8 +100,22 @@ impl FilterCondition {
                     && is_location(location, &SiteTable::global().info(record.route).location)
             }
             FilterCondition::Over(ns) => source::scale(record.total) >= *ns,
+            FilterCondition::Under(ns) => source::scale(record.total) < *ns,
+            FilterCondition::After(unix_ms) => end(record) > *unix_ms,
+            FilterCondition::Before(unix_ms) => end(record) <= *unix_ms,
+            FilterCondition::Id(digits) => record.id.to_string().starts_with(digits),
+            FilterCondition::Has(part) => String::from_utf8_lossy(record.path.as_bytes()).contains(part),
         }
     }
+}
+
+/// When a request ended, in milliseconds since 1970.
+fn end(record: &RequestRecord) -> u64 {
+    record.unix_ms + source::scale(record.total) / 1_000_000
+}
+
+fn moment(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is no moment: milliseconds since 1970 are"))
 }
 
 /// Whether the location that is called `name` is meant by `wanted`: its whole name (`= /a`), or its path, which several
@@ -160,12 +189,23 @@ mod tests {
             "status=4xx /",
             "http://h:80/img/a.txt?x",
             "path=/img/a.txt",
+            "has=mg/a under=1ms before=1 id=0000",
         ] {
             assert!(of(text).takes(&get), "{text}");
         }
-        for text in
-            ["/b", "status=5xx", "status=404 method=POST", "http://h", "path=/img/", "over=1ms", "location=/"]
-        {
+        for text in [
+            "/b",
+            "status=5xx",
+            "status=404 method=POST",
+            "http://h",
+            "path=/img/",
+            "over=1ms",
+            "location=/",
+            "has=b",
+            "id=1",
+            "under=0",
+            "after=0",
+        ] {
             assert!(!of(text).takes(&get), "{text}");
         }
         let quoted = RequestFilter::parse("location=\"= /a\" method=get \"path=/a b").expect("valid");
@@ -178,6 +218,7 @@ mod tests {
         ];
         assert_eq!(quoted.conditions, expected);
         assert!(RequestFilter::parse("colour=red").is_err() && RequestFilter::parse("status=abc").is_err());
+        assert!(RequestFilter::parse("after=yesterday").is_err() && RequestFilter::parse("under=x").is_err());
     }
 
     #[test]

@@ -50,6 +50,16 @@ struct BucketExemplar {
     unix_ms: u64,
 }
 
+/// Those of the server as a whole, without the hundreds of each location.
+pub(crate) fn of_server(source: &ServerSource) -> String {
+    let mut out = MetricsWriter { text: String::new(), exposition: ExpositionFormat::Classic };
+    workers(&mut out, source);
+    blocked(&mut out);
+    process(&mut out, source);
+    modules(&mut out);
+    out.text
+}
+
 /// All metrics at this moment; of stuck workers those, too.
 pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> String {
     let exemplars = match exposition {

@@ -10,6 +10,7 @@ use weir_rt::clock;
 use weir_server::{InForce, Server, SocketBacklog, WorkerThreads, with_worker};
 use weir_trace::{RecorderReader, Site, SiteTotals};
 
+use crate::history::ServerHistory;
 use crate::location_series::LocationSeries;
 
 pub(crate) use weir_server::WorkerThread;
@@ -20,6 +21,7 @@ pub struct ServerSource {
     configuration: InForce,
     started: Instant,
     location_series: Mutex<LocationSeries>,
+    history: Mutex<ServerHistory>,
 }
 
 /// What workers said, and how many have not yet.
@@ -46,6 +48,7 @@ impl ServerSource {
             configuration: server.in_force(),
             started: Instant::now(),
             location_series: Mutex::default(),
+            history: Mutex::default(),
         })
     }
 
@@ -68,6 +71,16 @@ impl ServerSource {
     /// panics: places are only ever added.
     pub(crate) fn location_series(&self) -> MutexGuard<'_, LocationSeries> {
         self.location_series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last minute and the last hour. A thread that panics leaves at most one point incomplete.
+    pub(crate) fn history(&self) -> MutexGuard<'_, ServerHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What workers have published of themselves, those too that have ended.
+    pub(crate) fn recorders(&self) -> Vec<RecorderReader> {
+        self.crew.recorders()
     }
 
     /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.

@@ -17,6 +17,8 @@ pub struct StackSet {
     pub duration_ns: u64,
     /// Nanoseconds between two samples; 0 where nothing was sampled but everything measured.
     pub period_ns: u64,
+    /// Whether drawings show each frame by which the server comes to a request's code; without it they are one.
+    pub runtime: bool,
     frames: Vec<StackFrame>,
     numbers: HashMap<StackFrame, u32>,
     stacks: BTreeMap<Vec<u32>, StackWeight>,
@@ -130,9 +132,21 @@ impl StackSet {
             unix_ms: 0,
             duration_ns: 0,
             period_ns: 0,
+            runtime: false,
             frames: Vec::new(),
             numbers: HashMap::new(),
             stacks: BTreeMap::new(),
+        }
+    }
+
+    /// Another set of the same kind, time and unit, without stacks.
+    pub(crate) fn without_stacks(&self) -> StackSet {
+        StackSet {
+            frames: Vec::new(),
+            numbers: HashMap::new(),
+            stacks: BTreeMap::new(),
+            kind: self.kind.clone(),
+            ..*self
         }
     }
 

@@ -68,7 +68,7 @@ pub use keep_reason::KeepReason;
 pub use keep_rules::{KeepRule, SlowLimit};
 pub use kept_request::{KeptRequest, TraceWatch};
 pub use key_sketch::{KEY_PLACE_BYTES, KeyCounts, KeyDurations, KeySketch, KeyTable, KeyedRequest};
-pub use live_counts::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
+pub use live_counts::{RecorderReader, SiteCounts, SiteTally, SiteTotals, StatusCounts};
 pub use model::{CpuSample, LoopStall, RequestId, StallConnections, WaitKind};
 pub use now::{FlightTicket, InFlight, LoopRun, NowReader, RouteBlame, WorkerNow};
 pub use phases::PhaseMap;

@@ -60,6 +60,12 @@ impl RecorderReader {
         self.shared.find(site).map(LiveSite::read)
     }
 
+    /// What the requests of one site came to, without its histograms: for callers that look at all sites every second.
+    #[must_use]
+    pub fn tally(&self, site: Site) -> Option<SiteTally> {
+        self.shared.find(site).map(LiveSite::tally)
+    }
+
     /// Every site that was ever charged here.
     pub fn sites(&self) -> impl Iterator<Item = Site> + '_ {
         let chunks = self.shared.chunks.iter().enumerate();
@@ -125,6 +131,36 @@ pub struct SiteCounts {
     pub bytes_out: u64,
     /// Number of errors noted.
     pub errors: u64,
+}
+
+/// How many requests a site had, and how many of them failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteTally {
+    /// Requests that ended, for sites of whole requests; calls for others.
+    pub requests: u64,
+    /// Responses of 400 to 499; 0 for other sites.
+    pub client_errors: u64,
+    /// Responses of 500 to 599 for sites of whole requests; errors noted for others.
+    pub server_errors: u64,
+}
+
+impl SiteTally {
+    /// What was added since `earlier`, an older one of the same sites.
+    #[must_use]
+    pub fn since(&self, earlier: &SiteTally) -> SiteTally {
+        SiteTally {
+            requests: self.requests.saturating_sub(earlier.requests),
+            client_errors: self.client_errors.saturating_sub(earlier.client_errors),
+            server_errors: self.server_errors.saturating_sub(earlier.server_errors),
+        }
+    }
+
+    /// Adds what another site, or another worker, had.
+    pub fn merge(&mut self, other: &SiteTally) {
+        self.requests += other.requests;
+        self.client_errors += other.client_errors;
+        self.server_errors += other.server_errors;
+    }
 }
 
 /// Requests by status: the classes, and the codes an operator asks for by name (they count in their class too).
@@ -278,6 +314,21 @@ impl LiveSite {
         }
     }
 
+    fn tally(&self) -> SiteTally {
+        match self.route.get().map(|route| route.status.read()) {
+            Some(status) => SiteTally {
+                requests: status.total(),
+                client_errors: status.classes[4],
+                server_errors: status.classes[5],
+            },
+            None => SiteTally {
+                requests: self.run.count() + self.repeats.load(Relaxed),
+                client_errors: 0,
+                server_errors: self.errors.load(Relaxed),
+            },
+        }
+    }
+
     fn read(&self) -> SiteTotals {
         let run = self.run.read();
         let calls = run.count() + self.repeats.load(Relaxed);
@@ -408,6 +459,12 @@ impl LiveHistogram {
         }
     }
 
+    /// How many values were recorded.
+    fn count(&self) -> u64 {
+        let parts = self.parts.iter().filter_map(OnceLock::get);
+        parts.flat_map(|counts| counts.iter()).map(|count| count.load(Relaxed)).sum()
+    }
+
     fn read(&self) -> Histogram {
         let mut copy = Histogram::new();
         for (n, part) in self.parts.iter().enumerate() {
@@ -498,6 +555,24 @@ mod tests {
         let totals = reader.site(Site(u16::MAX)).expect("just charged");
         assert_eq!((totals.run.sum(), totals.wait.sum(), totals.counts.calls), (10, 5, 2));
         assert_eq!(reader.site(Site(1)), None);
+    }
+
+    #[test]
+    fn a_tally_is_what_the_whole_counts_say() {
+        let shared = Arc::new(LiveCounts::new(0));
+        let reader = RecorderReader::new(shared.clone(), StallLog::new(0));
+        let (route, peer) = (Site(70), Site(71));
+        [200, 404, 500, 503].into_iter().for_each(|status| shared.site(route).requests(status, 2));
+        shared.site(peer).record(10, 5, 3);
+        shared.site(peer).remark(EventKind::Error, 1);
+        let first = SiteTally { requests: 8, client_errors: 2, server_errors: 4 };
+        assert_eq!(reader.tally(route), Some(first));
+        assert_eq!(reader.tally(peer), Some(SiteTally { requests: 3, client_errors: 0, server_errors: 1 }));
+        assert_eq!(reader.tally(Site(72)), None);
+        shared.site(route).requests(502, 1);
+        let lately = reader.tally(route).expect("charged").since(&first);
+        assert_eq!(lately, SiteTally { requests: 1, client_errors: 0, server_errors: 1 });
+        assert_eq!(first.since(&SiteTally { requests: 9, ..first }).requests, 0, "never below nothing");
     }
 
     #[test]

@@ -123,6 +123,14 @@ fn a_tree_lists_all_phases_with_run_wait_and_bytes() {
     );
     let columns: Vec<usize> = text.lines().filter_map(|line| line.find(" µs")).collect();
     assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
+    // Without what took no time the rest is the same.
+    let short = squeeze(&render::short_tree(&kept.tree(), &sites.table, &same));
+    let took_time: Vec<String> = lines.into_iter().filter(|line| !line.ends_with(" 0.0 µs")).collect();
+    assert_eq!(short, took_time);
+    assert!(
+        short.len() < text.lines().count() && short.iter().any(|line| line.starts_with("..")),
+        "{short:?}"
+    );
 }
 
 #[test]

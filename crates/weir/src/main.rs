@@ -23,6 +23,7 @@ mod pid;
 mod privileged;
 mod rewrite;
 mod run;
+mod running;
 mod server;
 mod settings;
 mod signals;

@@ -184,6 +184,9 @@ impl AttachedProbes {
             }
         }
         outcome.probing = follower.probing;
+        // The kernel waits for all processors after each.
+        eprintln!("weir: removing {} probes...", self.probes.count());
+        drop(self.probes);
         Ok(outcome)
     }
 }

@@ -30,6 +30,7 @@ pub(super) const CHOICES: &[CommandOption] = &[
         "FILE",
         "draw stacks that --raw wrote (- for standard input); no server is asked",
     ),
+    CommandOption::new("--all", "", "svg, html: the frames of the server's runtime, too, which are one else"),
     CommandOption::new("--raw", "", "write the stacks as the server sends them"),
 ];
 
@@ -51,7 +52,11 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     };
     let bytes = match asked.has("--raw") {
         true => raw.write().into_bytes(),
-        false => format.write(&raw.resolve(&mut symbols(&raw))),
+        false => {
+            let mut stacks = raw.resolve(&mut symbols(&raw));
+            stacks.runtime = asked.has("--all");
+            format.write(&stacks)
+        }
     };
     match file {
         Some(path) => std::fs::write(path, &bytes).map_err(|error| format!("\"{path}\": {error}")),

@@ -13,6 +13,16 @@ pub(super) const MATCH: CommandOption = CommandOption::new(
     "which requests: /path, path=, method=, status=404|5xx, location=, over=20ms; several in quotes",
 );
 
+const FLOW: CommandOption = CommandOption::new("--flow", "", "list every step in order, not a tree of sums");
+const ALL_STEPS: CommandOption = CommandOption::new("--all", "", "list steps that took no time, too");
+
+/// The question, with the form of the tree that is asked for.
+fn drawn(asked: &CommandLine, question: ControlQuestion) -> ControlQuestion {
+    let forms = [("--flow", "flow"), ("--all", "all")];
+    let wanted = forms.iter().filter(|(option, _)| asked.has(option));
+    wanted.fold(question, |question, (_, form)| question.with(form, ""))
+}
+
 /// `weir trace`
 pub(super) const TRACE: &[CommandOption] = &[
     MATCH,
@@ -20,7 +30,8 @@ pub(super) const TRACE: &[CommandOption] = &[
     CommandOption::new("-t", "TIME", "give up when they have not come after TIME (default: 1h)"),
     CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
     CommandOption::new("--save", "FILE", "with --avg: write the mean to FILE, for weir diff"),
-    CommandOption::new("--flow", "", "list every step in order, not a tree of sums"),
+    FLOW,
+    ALL_STEPS,
     CommandOption::new("--once", "", "the next request (the default)"),
     CommandOption::new("--sites", "", "totals of each phase, handler and filter since the server began"),
     CommandOption::new("--level", "LEVEL", "set the level, as weir profile level does"),
@@ -46,7 +57,7 @@ pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
     } else {
         let question = matching(asked, ControlQuestion::new("trace"))?;
         let question = options(asked, question.with("n", asked.value("-n").unwrap_or("1")), &[("-t", "for")]);
-        if asked.has("--flow") { question.with("flow", "") } else { question }
+        drawn(asked, question)
     };
     show(asked, locate, &question).map(drop)
 }
@@ -74,14 +85,12 @@ pub(super) fn slow(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), 
 }
 
 /// `weir explain`
-pub(super) const EXPLAIN: &[CommandOption] =
-    &[CommandOption::new("--flow", "", "list every step in order, not a tree of sums")];
+pub(super) const EXPLAIN: &[CommandOption] = &[FLOW, ALL_STEPS];
 
 pub(super) fn explain(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
     let id = asked.words.first().ok_or("which request? weir slow lists ids")?;
-    let question = ControlQuestion::new("explain").with("id", id);
-    let question = if asked.has("--flow") { question.with("flow", "") } else { question };
+    let question = drawn(asked, ControlQuestion::new("explain").with("id", id));
     show(asked, locate, &question).map(drop)
 }
 

@@ -21,15 +21,15 @@
   function zoom(to) {
     var scale = full / to.w;
     frames.forEach(function (f) {
-      var below = f.y > to.y + 1, holds = f.x <= to.x + 0.06 && f.x + f.w >= to.x + to.w - 0.06;
+      var above = f.y < to.y - 1, holds = f.x <= to.x + 0.06 && f.x + f.w >= to.x + to.w - 0.06;
       var inside = f.x >= to.x - 0.06 && f.x + f.w <= to.x + to.w + 0.06;
-      var shown = below ? holds : inside;
+      var shown = above ? holds : inside;
       f.g.style.display = shown ? "" : "none";
       if (!shown) return;
-      var x = below ? side : side + (f.x - to.x) * scale, w = below ? full : f.w * scale;
+      var x = above ? side : side + (f.x - to.x) * scale, w = above ? full : f.w * scale;
       f.rect.setAttribute("x", x);
       f.rect.setAttribute("width", w);
-      f.g.style.opacity = below ? 0.5 : 1;
+      f.g.style.opacity = above ? 0.5 : 1;
       f.text.setAttribute("x", x + 3);
       label(f, w);
     });
@@ -49,7 +49,7 @@
     });
     search.textContent = word ? word + ": " + (matched * 100 / full).toFixed(1) + "% (clear)" : "Search";
   }
-  var root = frames.reduce(function (a, b) { return b.y > a.y ? b : a; }, frames[0]);
+  var root = frames.reduce(function (a, b) { return b.y < a.y ? b : a; }, frames[0]);
   var word = "";
   function ask() {
     word = word ? "" : window.prompt("Part of a frame's name", "") || "";

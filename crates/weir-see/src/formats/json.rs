@@ -1,7 +1,9 @@
-//! Stacks as one object of JSON, as the other commands have it: times in nanoseconds, frames outermost first.
+//! Stacks as one object of JSON, as the other commands have it: times in nanoseconds, frames outermost first; those by
+//! which the server comes to a request's code have `runtime`.
 
 use weir_http::json::JsonWriter;
 
+use crate::runtime_frames;
 use crate::stacks::{StackFrame, StackSet, WeightUnit};
 
 pub(super) fn write(stacks: &StackSet) -> String {
@@ -19,8 +21,13 @@ pub(super) fn write(stacks: &StackSet) -> String {
                 json.nested(|json| {
                     json.key("count").raw(weight.count);
                     json.key(value).raw(weight.value);
+                    let stack: Vec<&StackFrame> =
+                        stack.iter().map(|&number| &stacks.frames()[number as usize]).collect();
+                    let runtime = runtime_frames::range(&stack);
                     json.key("frames").list(|json| {
-                        stack.iter().for_each(|&number| frame(json, &stacks.frames()[number as usize]));
+                        for (at, one) in stack.into_iter().enumerate() {
+                            frame(json, one, runtime.contains(&at));
+                        }
                     });
                 });
             }
@@ -29,10 +36,13 @@ pub(super) fn write(stacks: &StackSet) -> String {
     text + "\n"
 }
 
-fn frame(json: &mut JsonWriter, frame: &StackFrame) {
+fn frame(json: &mut JsonWriter, frame: &StackFrame, is_runtime: bool) {
     json.nested(|json| {
         json.key("origin").text(frame.origin.as_str());
         super::place(json, frame);
+        if is_runtime {
+            json.key("runtime").raw(true);
+        }
     });
 }
 

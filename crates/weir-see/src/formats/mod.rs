@@ -13,6 +13,7 @@ mod svg;
 
 use weir_http::json::JsonWriter;
 
+use crate::runtime_frames;
 use crate::stacks::{StackFrame, StackSet};
 
 /// A file format for stacks.
@@ -81,6 +82,9 @@ impl StackFormat {
     /// Renders `stacks` in this format.
     #[must_use]
     pub fn write(self, stacks: &StackSet) -> Vec<u8> {
+        let drawn = matches!(self, StackFormat::Svg | StackFormat::Html) && !stacks.runtime;
+        let folded = drawn.then(|| runtime_frames::folded(stacks));
+        let stacks = folded.as_ref().unwrap_or(stacks);
         match self {
             StackFormat::Svg => svg::write(stacks).into_bytes(),
             StackFormat::Html => html::write(stacks).into_bytes(),

@@ -1,4 +1,4 @@
-//! A flame graph as SVG: it can be read without any script; a small one adds search and zoom.
+//! A flame graph as SVG, its roots on top: it can be read without any script; a small one adds search and zoom.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(super) fn write(stacks: &StackSet) -> String {
 pub(super) fn element(stacks: &StackSet) -> String {
     let flame = FlameTree::of(stacks);
     let height = TOP + (flame.depth() + 1) * ROW + BOTTOM;
-    let mut drawing = SvgDrawing { stacks, flame: &flame, out: String::new(), bottom: height - BOTTOM };
+    let mut drawing = SvgDrawing { stacks, flame: &flame, out: String::new() };
     drawing.head(height);
     drawing.node(0, 0, 0.0);
     drawing.out.push_str("</g>\n<script><![CDATA[");
@@ -27,7 +27,6 @@ struct SvgDrawing<'a> {
     stacks: &'a StackSet,
     flame: &'a FlameTree,
     out: String,
-    bottom: usize,
 }
 
 impl SvgDrawing<'_> {
@@ -49,7 +48,7 @@ impl SvgDrawing<'_> {
         .expect("writing to a String does not fail");
     }
 
-    /// A node from `left` pixels on, its children above it.
+    /// A node from `left` pixels on, its children below it.
     fn node(&mut self, number: usize, depth: usize, left: f64) {
         let node = self.flame.node(number);
         let total = self.flame.root().value;
@@ -72,7 +71,7 @@ impl SvgDrawing<'_> {
         let frame = node.frame.map(|frame| &self.stacks.frames()[frame as usize]);
         let name = frame.map_or("all", |frame| &frame.name);
         let fill = frame.map_or_else(|| "#d8d8d0".to_owned(), |frame| colour(frame.origin, &frame.name));
-        let (x, y) = (SIDE as f64 + left, self.bottom - (depth + 1) * ROW);
+        let (x, y) = (SIDE as f64 + left, TOP + depth * ROW);
         let place = frame.filter(|frame| !frame.file.is_empty());
         let place = place.map(|frame| format!(" {}:{}", frame.file, frame.line)).unwrap_or_default();
         let percent = share(node.value, self.flame.root().value);
@@ -144,10 +143,10 @@ mod tests {
         let text = write(&example());
         // 40 of 50 of 1180 pixels; the second route is to the right of it.
         assert!(
-            text.contains("<g><title>/ (40 ns, 80.00%)</title><rect x=\"10.0\" y=\"68\" width=\"944.0\""),
+            text.contains("<g><title>/ (40 ns, 80.00%)</title><rect x=\"10.0\" y=\"51\" width=\"944.0\""),
             "{text}"
         );
-        assert!(text.contains("<rect x=\"954.0\" y=\"68\" width=\"236.0\""), "{text}");
+        assert!(text.contains("<rect x=\"954.0\" y=\"51\" width=\"236.0\""), "{text}");
         assert!(text.contains("<title>find file.rs:7 (30 ns, 60.00%, own 30 ns)</title>"), "{text}");
         assert!(text.contains("/&lt;b&gt;</text>") && !text.contains("<b>"), "{text}");
         assert_eq!(text.matches("<g>").count(), 7);

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::Configuration;
 
+use crate::responses::history;
 use crate::source::ServerSource;
 use listener::{AdminListener, AdminSocket};
 
@@ -43,7 +44,10 @@ impl BoundListeners {
         let open = |(line, listener): (weir_engine::trace::AdminLine, _)| {
             AdminListener::open(line.address, listener, line.token, source.clone())
         };
-        let doors = self.0.into_iter().map(open).collect();
+        let doors: Vec<AdminListener> = self.0.into_iter().map(open).collect();
+        if !doors.is_empty() {
+            history::remember(source);
+        }
         AdminListeners { source: source.clone(), doors: Mutex::new(doors) }
     }
 }
@@ -54,6 +58,9 @@ impl AdminListeners {
     pub fn update(&self, configuration: &Configuration) {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = configuration.trace().admin();
+        if !lines.is_empty() {
+            history::remember(&self.source);
+        }
         doors.retain(|door| lines.iter().any(|line| line.address == *door.address()));
         for line in lines {
             match doors.iter().find(|door| *door.address() == line.address) {

@@ -43,6 +43,10 @@ pub(super) fn answer(
     let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     match parts[..] {
         [""] => to.send(&AdminResponse::text(200, INDEX)),
+        ["metrics"] if question(request, "metrics").value("of") == Some("server") => {
+            let media_type = ExpositionFormat::Classic.media_type();
+            to.send(&AdminResponse::new(200, media_type, metrics::of_server(source)))
+        }
         ["metrics"] => {
             let exposition = ExpositionFormat::accepted(&request.accept);
             let body = metrics::write(source, exposition).into_bytes();
@@ -53,15 +57,23 @@ pub(super) fn answer(
             to.stream(media_type(&question), |reply| responses::respond(source, &question, reply))
         }
         ["trace", "avg"] => whole(source, to, bounded(question(request, "average"))),
-        ["req", id] => whole(source, to, question(request, "explain").with("id", unescape(id))),
+        ["compare"] if question(request, "compare").has("progress") => {
+            let question = question(request, "compare").with("json", "");
+            to.stream("application/x-ndjson", |reply| progress(source, &question, reply))
+        }
+        ["req", id, ref rest @ ..] if matches!(rest, [] | ["spans"]) => {
+            let verb = if rest.is_empty() { "explain" } else { "spans" };
+            collected(source, to, question(request, verb).with("id", unescape(id)), 404)
+        }
         ["top", view] => {
             let question = question(request, "top").with("of", view);
             let question = if question.has("every") { question } else { question.with("every", 0) };
             whole(source, to, question.with("n", 1))
         }
-        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text")] => {
-            whole(source, to, question(request, verb))
-        }
+        [
+            verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text"
+            | "history"),
+        ] => whole(source, to, question(request, verb)),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
         }
@@ -259,13 +271,56 @@ fn media_type(question: &ControlQuestion) -> &'static str {
 
 /// Asks and sends the response as a whole.
 fn whole(source: &ServerSource, to: &mut ResponseWriter<'_>, question: ControlQuestion) -> io::Result<()> {
+    collected(source, to, question, 400)
+}
+
+/// The same; `none` is the status where there is none.
+fn collected(
+    source: &ServerSource,
+    to: &mut ResponseWriter<'_>,
+    question: ControlQuestion,
+    none: u16,
+) -> io::Result<()> {
     let mut collected = CollectedReply(to, Vec::new());
     let end = responses::respond(source, &question, &mut collected);
     let body = collected.1;
     match end {
         Ok(()) => to.send(&AdminResponse::new(200, media_type(&question), body)),
         Err(ReplyFailure::Gone(error)) => Err(error),
-        Err(ReplyFailure::Wrong(text)) => to.send(&AdminResponse::text(400, text + "\n")),
+        Err(ReplyFailure::Wrong(text)) => to.send(&AdminResponse::text(none, text + "\n")),
+    }
+}
+
+/// A response in lines of JSON: how far it is, `{"note": ...}`, what comes, and why it ends early, `{"error": ...}`.
+fn progress(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
+    match responses::respond(source, question, &mut NotedReply(reply)) {
+        Err(ReplyFailure::Wrong(text)) => {
+            let line = JsonWriter::object(|json| json.key("error").text(&text)) + "\n";
+            Ok(reply.out(line.as_bytes())?)
+        }
+        end => end,
+    }
+}
+
+/// Notes are lines of the response, too.
+struct NotedReply<'a>(&'a mut dyn ReplySink);
+
+impl ReplySink for NotedReply<'_> {
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.out(bytes)
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        let line = JsonWriter::object(|json| json.key("note").text(text)) + "\n";
+        self.0.out(line.as_bytes())
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.0.is_stopped()
     }
 }
 
@@ -405,22 +460,23 @@ fn command(raw: &RawStacks, format: StackFormat) -> io::Result<Vec<u8>> {
 const INDEX: &str = "\
 Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for application/json.
 
-/metrics                            for Prometheus
+/metrics                            for Prometheus; of=server leaves locations out
 /trace?match=/path&n=3              the next requests as trees
 /trace/avg?n=1000&match=/path       the mean tree of many
-/slow?n=20                          the slowest kept requests
-/req/ID                             the tree of a kept request
+/slow?n=20                          the slowest kept requests; order=latest, match=status=5xx, brief=1 for no trees
+/req/ID                             the tree of a kept request; /req/ID/spans when each step began and ended
 /top/routes                         also phases, modules, workers, upstreams, keys; every=1s for the next second
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
 /record.pftrace?seconds=10          what was kept of them as a timeline for ui.perfetto.dev; next for all to come
-/compare?a=/one/&b=/two/&rounds=10  two choices of requests, node by node
+/compare?a=/one/&b=/two/&rounds=10  two choices of requests, node by node; with progress=1 as lines that say how far it is
 /lines?location=/img/&name=gzip     the lines of the configuration that put a module into a location
 /text?file=FILE&line=N              the text of a configuration file, or of a script that was seen
 /upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
 /certificates/NAME                  those of the server NAME; takes PUT
 /use /queue /sites                  resources, queues, histograms
+/history?span=minute                rates, latencies and errors over time, also span=hour; heat=LOCATION for all latencies
 /flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
 /debug/pprof/profile?seconds=30     for go tool pprof; also block
 ";

@@ -3,29 +3,59 @@
 use weir_trace::{KeptRequest, RequestId, SiteTable};
 
 use super::reply::ReplyFailure;
-use super::{reqs, trace};
+use super::{reqs, spans, trace};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::RequestFilter;
 use crate::source::{PATIENCE, ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
-/// The slowest retained requests.
+/// Which retained requests come first.
+#[derive(Clone, Copy, Debug)]
+enum KeptOrder {
+    Slowest,
+    Latest,
+}
+
+impl KeptOrder {
+    fn of(name: &str) -> Result<KeptOrder, String> {
+        match name {
+            "slowest" => Ok(KeptOrder::Slowest),
+            "latest" => Ok(KeptOrder::Latest),
+            _ => Err(format!("\"{name}\" is no order: slowest and latest are")),
+        }
+    }
+
+    fn sort(self, kept: &mut [KeptRequest]) {
+        kept.sort_by_key(|kept| {
+            let record = kept.record();
+            std::cmp::Reverse(match self {
+                KeptOrder::Slowest => record.total,
+                KeptOrder::Latest => record.start.wrapping_add(record.total),
+            })
+        });
+    }
+}
+
+/// The slowest retained requests, or with `order=latest` those that ended last; as JSON each with its tree, unless
+/// `brief` is asked for.
 pub(crate) fn slow(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
+    let order = KeptOrder::of(question.value("order").unwrap_or("slowest"))?;
     let count = question.number("n", 20)?.min(MOST) as usize;
     let said = source.ask(PATIENCE, move |worker| {
         let recorder = worker.recorder.borrow();
         let mut kept: Vec<KeptRequest> =
             recorder.kept().filter(|kept| filter.takes(kept.record())).cloned().collect();
-        kept.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
+        order.sort(&mut kept);
         kept.truncate(count);
         kept
     });
     let mut all: Vec<KeptRequest> = said.answers.into_iter().flatten().collect();
-    all.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
+    order.sort(&mut all);
     all.truncate(count);
     if question.has("json") {
-        return Ok(all.iter().map(trace::json).collect());
+        let shown = if question.has("brief") { trace::brief } else { trace::json };
+        return Ok(all.iter().map(shown).collect());
     }
     let mut text = listed(&all);
     if said.stuck > 0 {
@@ -59,6 +89,23 @@ fn listed(all: &[KeptRequest]) -> String {
 
 /// The tree of the retained request whose identifier is, or begins with, `id`.
 pub(crate) fn explain(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
+    let kept = find(source, question)?;
+    Ok(match question.has("json") {
+        true => trace::json(&kept),
+        false => trace::shown(question)(&kept) + &story(source, &kept),
+    })
+}
+
+/// The times at which that request began and left each of its steps, as JSON, with the blocked loops it had to do with.
+pub(crate) fn spans(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
+    let kept = find(source, question)?;
+    let mut story = story(source, &kept);
+    story.truncate(story.trim_end().len());
+    Ok(spans::json(&kept, &story))
+}
+
+/// The retained request that is meant.
+fn find(source: &ServerSource, question: &ControlQuestion) -> Result<KeptRequest, ReplyFailure> {
     let id = question.value("id").unwrap_or("").to_ascii_lowercase();
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(ReplyFailure::Wrong(format!("\"{id}\" is no request id: hexadecimal digits are")));
@@ -70,8 +117,7 @@ pub(crate) fn explain(source: &ServerSource, question: &ControlQuestion) -> Resu
         kept.next().cloned()
     });
     match said.answers.into_iter().flatten().next() {
-        Some(kept) if question.has("json") => Ok(trace::json(&kept)),
-        Some(kept) => Ok(trace::shown(question)(&kept) + &story(source, &kept)),
+        Some(kept) => Ok(kept),
         None if said.stuck > 0 => Err(ReplyFailure::Wrong(format!(
             "request {id} is not kept by the workers that answer; {} are busy",
             said.stuck

@@ -8,6 +8,7 @@ pub(crate) mod certificates;
 mod compare;
 mod figures;
 pub(crate) mod flame;
+pub(crate) mod history;
 pub(crate) mod kept_requests;
 pub(crate) mod level;
 pub(crate) mod lines;
@@ -16,6 +17,7 @@ pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod reqs;
 pub(crate) mod sites;
+mod spans;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod upstreams;
@@ -44,6 +46,7 @@ pub(crate) fn respond(
         "dict" => text(reply, figures::respond(question, "dict", "all")?),
         "bt" => text(reply, bt::respond(question)?),
         "blame" => text(reply, blocked::blame(source, question)),
+        "history" => text(reply, history::respond(source, question)?),
         "queue" => queue::respond(source, question, reply),
         "use" => usage::respond(source, question, reply),
         "maps" => text(reply, flame::nothing().write()),
@@ -52,6 +55,7 @@ pub(crate) fn respond(
         "record" => record::respond(source, question, reply),
         "slow" => text(reply, kept_requests::slow(source, question)?),
         "explain" => text(reply, kept_requests::explain(source, question)?),
+        "spans" => text(reply, kept_requests::spans(source, question)?),
         "sites" => text(reply, sites::all(source, question)),
         "top" => top::respond(source, question, reply),
         "level" => text(reply, level::level(source, question)?),

@@ -63,10 +63,11 @@ fn waiting(filter: Option<&str>, count: usize) -> String {
 
 /// The form that is asked for.
 pub(super) fn shown(question: &ControlQuestion) -> fn(&KeptRequest) -> String {
-    match (question.has("json"), question.has("flow")) {
-        (true, _) => json,
-        (_, true) => flow,
-        _ => text,
+    match (question.has("json"), question.has("flow"), question.has("all")) {
+        (true, ..) => json,
+        (_, true, _) => flow,
+        (.., true) => text,
+        _ => short_text,
     }
 }
 
@@ -75,6 +76,13 @@ pub(crate) fn text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
     format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
+}
+
+/// Headline and what of the tree took time.
+fn short_text(kept: &KeptRequest) -> String {
+    let sites = SiteTable::global();
+    let headline = render::headline(kept.record(), sites, &scale);
+    format!("{headline}\n{}", render::short_tree(&kept.tree(), sites, &scale))
 }
 
 /// Headline and every boundary.
@@ -87,6 +95,12 @@ fn flow(kept: &KeptRequest) -> String {
 /// A line of JSON.
 pub(crate) fn json(kept: &KeptRequest) -> String {
     render::kept_json(kept, SiteTable::global(), &scale) + "\n"
+}
+
+/// A line of JSON, without the tree.
+pub(crate) fn brief(kept: &KeptRequest) -> String {
+    let record = render::record_json(kept.record(), SiteTable::global(), &scale);
+    format!("{{\"why\":\"{}\",\"record\":{record}}}\n", kept.why().as_str())
 }
 
 /// Trees at once at most: each is sent as it comes, so more is another question.

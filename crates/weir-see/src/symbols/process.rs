@@ -11,6 +11,7 @@ use object::{Object, ObjectSegment, ReadCache};
 
 use super::maps::{self, CodeMapping};
 use super::{StackFrame, SymbolSource};
+use crate::runtime_frames::of_closure;
 use crate::stacks::FrameOrigin;
 
 /// The symbols of one process on this machine. Files are read when an address in them is first asked for: 17 ms and 17 MB
@@ -178,12 +179,13 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
 }
 
 /// The name as it is written, without the compiler's hash and without the parameters of a generic function: a graph
-/// shows them together, and they may be longer than everything else.
+/// shows them together, and they may be longer than everything else. Closures are called after their function.
 fn demangled(name: &str) -> String {
     let name = format!("{:#}", rustc_demangle::demangle(name));
-    match parameters(&name) {
-        Some(at) => name[..at].trim_end_matches("::").to_owned(),
-        None => name,
+    let name = of_closure(&name);
+    match parameters(name) {
+        Some(at) => of_closure(name[..at].trim_end_matches("::")).to_owned(),
+        None => name.to_owned(),
     }
 }
 

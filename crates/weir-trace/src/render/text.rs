@@ -55,9 +55,20 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: TicksToNanos<'
 /// ```
 #[must_use]
 pub fn tree(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
-    let tree = &tree.arranged(sites);
-    let mut rows = TreeRows { tree, sites, scale, rows: Vec::new() };
-    rows.root();
+    let tree = tree.arranged(sites);
+    written(TreeRows::of(&tree, sites, scale))
+}
+
+/// As [`tree`], without the steps that took less than 0.05 µs and of which there is nothing else to say.
+#[must_use]
+pub fn short_tree(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
+    let tree = tree.arranged(sites);
+    let mut rows = TreeRows::of(&tree, sites, scale);
+    rows.rows.retain(|row| row.run != NOTHING || !row.more.is_empty());
+    written(rows)
+}
+
+fn written(rows: TreeRows<'_>) -> String {
     let width = rows.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows.rows {
@@ -149,7 +160,13 @@ struct TreeRows<'a> {
     rows: Vec<TreeRow>,
 }
 
-impl TreeRows<'_> {
+impl<'a> TreeRows<'a> {
+    fn of(tree: &'a TraceTree, sites: &'a SiteTable, scale: TicksToNanos<'a>) -> TreeRows<'a> {
+        let mut rows = TreeRows { tree, sites, scale, rows: Vec::new() };
+        rows.root();
+        rows
+    }
+
     /// The request's own waits and its children, completed by what every request passes.
     fn root(&mut self) {
         self.waits(0, 0);
@@ -203,7 +220,7 @@ impl TreeRows<'_> {
     }
 
     fn empty(&mut self, kind: SiteKind) {
-        let (name, run) = (name_of_missing(kind), "0.0 µs".to_owned());
+        let (name, run) = (name_of_missing(kind), NOTHING.to_owned());
         self.rows.push(TreeRow { name, run, more: String::new() });
     }
 
@@ -237,6 +254,9 @@ impl TreeRows<'_> {
         micros((self.scale)(ticks) / self.tree.requests().max(1))
     }
 }
+
+/// What runs for less than 0.05 µs.
+const NOTHING: &str = "0.0 µs";
 
 /// Nanoseconds as microseconds with one digit.
 pub(super) fn micros(ns: u64) -> String {

@@ -111,6 +111,7 @@ mod see_attach;
 mod see_blocked;
 mod see_commands;
 mod see_compare;
+mod see_history;
 mod see_hostile_socket;
 mod see_keys;
 mod see_names;

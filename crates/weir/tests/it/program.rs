@@ -239,7 +239,7 @@ both_drivers! {
     fn trace_once_draws_the_next_request(driver) {
         let server = started();
         let mut asked = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["trace", "--once", "--match", "/a.txt", "-c", "nginx.conf", "-p"])
+            .args(["trace", "--once", "--all", "--match", "/a.txt", "-c", "nginx.conf", "-p"])
             .arg(server.dir().path())
             .stdout(Stdio::piped())
             .spawn()
@@ -286,6 +286,7 @@ fn without_arguments_it_serves_a_welcome_page_and_the_directory() {
     wait_for("server", || TcpStream::connect(address).is_ok().then_some(()));
     let mut client = Client::connect(address);
     let welcome = client.get("/");
+    assert!(welcome.text().contains("<a href=\"http://127.0.0.1:9180/\">"), "{welcome}");
     let list = client.get("/files/");
     let note = client.get("/files/sub/note.txt");
     weir_test::send_signal(child.id(), ServerSignal::Quit).expect("our child");

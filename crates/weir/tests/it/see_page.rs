@@ -1,8 +1,8 @@
 //! The page of the admin listener in a browser, as a person uses it: by its links, at a desk and on a phone.
 
 use crate::support::browser;
+use crate::support::page::{click_frame, fits, keep, seen};
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -85,56 +85,21 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Shows that no part of the page is wider than the window.
-#[track_caller]
-fn fits(browser: &mut Browser) {
-    let wide = browser.value("document.documentElement.scrollWidth <= innerWidth");
-    assert_eq!(wide, JsonValue::Bool(true), "{:?}", browser.value("document.body.innerText"));
-}
-
-/// Keeps a picture of the page where the documents are, when they are made again.
-fn keep(browser: &mut Browser, name: &str) {
-    let picture = browser.screenshot();
-    assert!(picture.starts_with(b"\x89PNG"), "no picture");
-    if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures").join(name);
-        std::fs::write(path, picture).expect("docs/pictures is there");
-    }
-}
-
-/// Waits until requests of a location are in the table.
-#[track_caller]
-fn seen(browser: &mut Browser, location: &str) {
-    browser.until(&format!(
-        "[...document.querySelectorAll('.routes tr')].some((row) => row.cells[0].textContent === '{location}' && row.cells[1].textContent !== '0.0')"
-    ));
-}
-
-/// Clicks on a frame of a flame graph. It is recorded again until there is one: which lines ran when samples were taken,
-/// and whether requests came meanwhile is not known.
-#[track_caller]
-fn click_frame(browser: &mut Browser, selector: &str, text: &str) {
-    browser.until(&format!(
-        "(() => {{
-            const frame = [...document.querySelectorAll('.flame {selector}')].find((e) => e.textContent.includes('{text}'));
-            if (frame) frame.click();
-            else if (!document.querySelector('#detail').textContent.includes('recording')) document.querySelector('.bar button').click();
-            return frame;
-        }})()"
-    ));
-}
-
 /// From the table of locations to the line of the configuration.
 fn from_the_table_to_the_line(browser: &mut Browser) {
     seen(browser, "/replaced/");
-    keep(browser, "live.png");
+    browser.until("document.querySelectorAll('.chart path.line').length >= 7 && document.querySelector('.chart path.line').getAttribute('d').includes('L')");
     browser.click("a[href^='#/route/']", "/replaced/");
     browser.until("document.querySelector('h1').textContent === '/replaced/'");
     browser.until(
         "document.querySelector('.lines a').textContent.includes('nginx.conf:10  location /replaced/ {')",
     );
+    browser.until("document.querySelector('.tree')");
+    keep(browser, "location.png");
     browser.click("a[href^='#/req/']", "GET /replaced/a.html");
     browser.until("document.querySelector('h1').textContent === 'GET /replaced/a.html' && document.querySelector('.tree')");
+    // Which steps took long enough to be drawn is not known.
+    browser.until("document.querySelectorAll('.fall .row .line span').length > 0");
     browser.click(".tree button", "sub");
     browser.until(
         "document.querySelector('.tree .lines').textContent.includes('nginx.conf:13  sub_filter span div;')",
@@ -147,9 +112,61 @@ fn from_the_table_to_the_line(browser: &mut Browser) {
     browser.click("dialog button", "close");
 }
 
-/// Flame graphs: zoom, search, the lines of modules and scripts.
+/// A part of the heat map that is drawn around lists the requests in it.
+fn brushing(browser: &mut Browser) {
+    browser.value("location.hash = '#/'");
+    browser.until("document.querySelector('.heat canvas').width === 60 && document.querySelector('.heat .scale').children.length > 2");
+    keep(browser, "overview.png");
+    browser.until(
+        "(() => {
+            const canvas = document.querySelector('.heat canvas');
+            const box = canvas.getBoundingClientRect();
+            canvas.setPointerCapture = () => {};
+            for (const [name, x, y] of [['pointerdown', box.left + 1, box.top + 1], ['pointerup', box.right - 1, box.bottom - 1]]) {
+                canvas.dispatchEvent(new PointerEvent(name, { clientX: x, clientY: y, pointerId: 1 }));
+            }
+            return true;
+        })()",
+    );
+    browser.until(
+        "[...document.querySelectorAll('h2')].some((e) => e.textContent.startsWith('Retained requests, '))",
+    );
+    browser.until("document.querySelectorAll('table.requests tr').length > 5");
+    browser.click("button", "hour");
+    browser.until("document.querySelector('.choice .here').textContent === 'hour' && document.querySelector('.heat canvas').width === 120");
+    browser.click("button", "minute");
+    browser.until("document.querySelector('.choice .here').textContent === 'minute'");
+}
+
+/// Requests by path, status and id.
+fn searching(browser: &mut Browser) {
+    let set =
+        |name: &str, value: &str| format!("document.querySelector('input[name={name}]').value = '{value}'");
+    let rows = "document.querySelectorAll('table.requests tbody tr')";
+    browser.click("nav a", "requests");
+    browser.until("document.querySelector('input[name=has]')");
+    browser.value(&set("has", "cript"));
+    browser.click("form button", "search");
+    browser.until(&format!(
+        "{rows}.length > 3 && [...{rows}].every((e) => e.cells[0].textContent === 'GET /script/')"
+    ));
+    let id = browser.value(&format!("{rows}[0].querySelector('a').hash.split('/').pop()"));
+    let id = id.text().expect("an id").to_owned();
+    browser.value(&set("has", ""));
+    browser.value(&set("id", &id[..12]));
+    browser.click("form button", "search");
+    browser.until(&format!("{rows}.length === 1 && {rows}[0].querySelector('a').hash.endsWith('{id}')"));
+    browser.value(&set("status", "9xx9"));
+    browser.click("form button", "search");
+    browser.until("document.querySelector('p.bad').textContent.includes('is no status')");
+    browser.value(&format!("location.hash = '#/req/{}'", "0".repeat(32)));
+    browser.until("document.querySelector('p.bad').textContent.includes('was not kept')");
+}
+
+/// Flame graphs: zoom, search, the lines of modules and scripts, callers, the difference of two recordings.
 fn flames(browser: &mut Browser) {
-    browser.click("a[href^='#/flame/wall/']", "flame wall");
+    browser.value("location.hash = '#/flame/wall/' + encodeURIComponent('/replaced/')");
+    browser.until("document.querySelector('h1').textContent.includes('/replaced/')");
     click_frame(browser, ".module", "gzip");
     browser.until("document.querySelector('.flame .around')");
     browser.until("document.querySelector('#detail .lines').textContent.includes('gzip on;')");
@@ -166,14 +183,60 @@ fn flames(browser: &mut Browser) {
     browser.click("dialog button", "close");
     browser.click(".flame .all", "all");
     browser.until("!document.querySelector('.flame .around')");
-    browser.value("document.querySelector('.flame .lua').scrollIntoView({ block: 'center' })");
+    // The frames between the module and the script are one, unless they are asked for.
+    let names = "[...document.querySelectorAll('.flame div')].map((e) => e.textContent)";
+    browser.until(&format!(
+        "{names}.includes('server') && !{names}.some((name) => name.startsWith('weir_server::'))"
+    ));
     keep(browser, "flame.png");
+    browser.click("input[type=checkbox]", "");
+    browser.until(&format!("{names}.some((name) => name.startsWith('weir_server::'))"));
+    browser.click("input[type=checkbox]", "");
+    callers_and_differences(browser);
+}
+
+fn callers_and_differences(browser: &mut Browser) {
+    let choose = |label: &str, value: &str| {
+        format!(
+            "(() => {{ const s = document.querySelector('select[aria-label=\"{label}\"]'); s.value = {value}; s.dispatchEvent(new Event('change')); return s.value; }})()"
+        )
+    };
+    browser.click("table.functions button", "");
+    browser.until("document.querySelector('.sandwich').textContent.includes('called by')");
+    browser.value(&choose("form", "'callers'"));
+    // Innermost frames are below the root now.
+    browser.until("document.querySelectorAll('.flame div').length > 2");
+    browser.value(&choose("form", "'callees'"));
+    let recorded = browser.value("location.hash");
+    let number = "Number(location.hash.split('/').pop())";
+    let before = browser.value(number).number().expect("a recording");
+    browser.click("button", "record");
+    browser.until(&format!("{number} === {}", before + 1));
+    browser.until("document.querySelector('select[aria-label=\"compared with\"]').options.length > 1");
+    let compared = format!("'{before}'");
+    browser.value(&choose("compared with", &compared));
+    browser.until("document.querySelector('.flame div').title.includes('to the other')");
+    keep(browser, "flame-difference.png");
+    // A link to a recording shows it, and records nothing.
+    browser.value(&format!("location.hash = {:?}", recorded.text().expect("an address")));
+    browser.until("document.querySelectorAll('.flame div').length > 2 && document.querySelector('#detail').textContent.startsWith('all (')");
 }
 
 fn comparing(browser: &mut Browser) {
     browser.click("nav a", "compare");
     browser.until("document.querySelectorAll('form input').length === 2");
-    browser.value("['/plain/', '/replaced/'].forEach((path, at) => document.querySelectorAll('form input')[at].value = path)");
+    let fill = |one: &str, two: &str| {
+        format!(
+            "['{one}', '{two}'].forEach((path, at) => document.querySelectorAll('form input')[at].value = path)"
+        )
+    };
+    // Nothing comes of one side: it shows how far it is, and can be cancelled.
+    browser.value(&fill("/plain/", "/none/"));
+    browser.click("form button", "compare");
+    browser.until("document.querySelector('progress') && /round \\d+ of 10/.test(document.body.innerText)");
+    browser.click("form button", "cancel");
+    browser.until("document.body.innerText.includes('cancelled')");
+    browser.value(&fill("/plain/", "/replaced/"));
     browser.click("form button", "compare");
     browser.until(
         "document.querySelector('table') && document.querySelector('table').textContent.includes('sub')",
@@ -182,21 +245,58 @@ fn comparing(browser: &mut Browser) {
     keep(browser, "compare.png");
 }
 
+/// Workers with what blocked them, the server's resources, Lua.
+fn inside(browser: &mut Browser, server: &Server) {
+    server.get("/stuck/");
+    browser.until("document.getElementById('ticker').textContent.includes('blocked for')");
+    let stuck = browser.value("document.getElementById('ticker').textContent");
+    assert!(stuck.text().is_some_and(|text| text.starts_with("worker 0 ")), "{stuck:?}");
+    browser.click("#ticker a", "worker 0");
+    browser.until("document.querySelector('table.workers tbody tr').cells[0].textContent === '0'");
+    browser.until("[...document.querySelectorAll('table.blocked tbody tr')].some((row) => row.cells[1].textContent === '/stuck/')");
+    browser.until("document.querySelector('table.figures').textContent.includes('accept')");
+    keep(browser, "workers.png");
+    browser.click("nav a", "lua");
+    browser.until("document.querySelectorAll('table.figures').length >= 1 && document.body.innerText.includes('Dictionaries')");
+    browser.click("nav a", "server");
+    browser.until("document.querySelector('table.figures').textContent.includes('descriptors')");
+    browser.until("document.querySelector('table.counters').textContent.includes('uptime seconds')");
+    browser.until("[...document.querySelectorAll('table.figures')].some((e) => e.textContent.includes('body_filter gzip'))");
+    browser.click("nav a", "upstreams");
+    browser.until("document.body.innerText.includes('there are no upstreams')");
+}
+
 #[test]
 fn from_a_table_of_locations_to_the_lines_that_cost() {
     let server = started();
     let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
     loaded(&server, || {
         browser.prefer("light");
-        browser.resize(1280, 800, false);
+        browser.resize(1280, 900, false);
         browser.open(&format!("http://{}/", server.addr(1)));
         from_the_table_to_the_line(&mut browser);
-        flames(&mut browser);
+        brushing(&mut browser);
+        searching(&mut browser);
+        inside(&mut browser, &server);
         comparing(&mut browser);
-        server.get("/stuck/");
-        browser.until("document.getElementById('ticker').textContent.includes('blocked for')");
-        let stuck = browser.value("document.getElementById('ticker').textContent");
-        assert!(stuck.text().is_some_and(|text| text.starts_with("worker 0 ")), "{stuck:?}");
+    });
+    // What was asked on purpose has no response, and nothing else.
+    let complaints = browser.complaints();
+    let meant =
+        |complaint: &&String| ["status%3D9xx9", "/req/0000"].iter().any(|part| complaint.contains(part));
+    assert_eq!((complaints.iter().filter(meant).count(), complaints.len()), (2, 2), "{complaints:?}");
+}
+
+#[test]
+fn flame_graphs_lead_to_lines_and_are_compared() {
+    let server = started();
+    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
+    loaded(&server, || {
+        browser.prefer("light");
+        browser.resize(1280, 900, false);
+        browser.open(&format!("http://{}/", server.addr(1)));
+        seen(&mut browser, "/replaced/");
+        flames(&mut browser);
     });
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -214,14 +314,24 @@ fn on_a_phone_in_the_dark() {
         assert_eq!(browser.value(background).text(), Some("rgb(22, 24, 27)"));
         fits(&mut browser);
         keep(&mut browser, "phone.png");
+        // What a request waited is the story of proxied locations: it is there on phones, too.
+        browser.until("(() => { const head = [...document.querySelectorAll('.routes th')].find((e) => e.textContent === 'wait'); return head && head.offsetWidth > 0; })()");
         browser.click("#theme", "");
         assert_eq!(browser.value(background).text(), Some("rgb(251, 251, 248)"));
         browser.click("#theme", "");
+        for view in ["requests", "workers", "upstreams", "lua", "server"] {
+            browser.click("nav a", view);
+            browser.until("document.querySelector('main').children.length > 1");
+            fits(&mut browser);
+        }
+        browser.click("nav a", "overview");
         browser.click("a[href^='#/route/']", "/replaced/");
         browser.click("a[href^='#/req/']", "GET /replaced/a.html");
         browser.click(".tree button", "gzip");
         browser.until("document.querySelector('.tree .lines').textContent.includes('gzip on;')");
+        browser.until("document.querySelector('.fall')");
         fits(&mut browser);
+        keep(&mut browser, "phone-request.png");
         browser.click("a[href^='#/flame/wall/']", "flame wall");
         click_frame(&mut browser, ".module", "sub");
         fits(&mut browser);
@@ -240,7 +350,18 @@ fn a_token_is_asked_for_and_guards_everything_but_the_page() {
     for path in ["/page.js", "/page.css"] {
         assert_eq!(client.get(path).status, 200, "{path}");
     }
-    for path in ["/", "/metrics", "/lines?location=/plain/", "/text?file=/etc/passwd"] {
+    let guarded = [
+        "/",
+        "/metrics",
+        "/metrics?of=server",
+        "/history",
+        "/slow?brief=1",
+        "/req/00/spans",
+        "/compare?progress=1",
+        "/lines?location=/plain/",
+        "/text?file=/etc/passwd",
+    ];
+    for path in guarded {
         assert_eq!(client.get(path).status, 401, "{path}");
     }
     let mut open = Client::connect(server.addr(1));
@@ -250,6 +371,12 @@ fn a_token_is_asked_for_and_guards_everything_but_the_page() {
         Some(true)
     );
     assert!(!page.text().contains("://"), "it needs nothing from elsewhere");
+    // A name space is no place: nothing is fetched from there.
+    let script = open.get("/page.js").text().replace("http://www.w3.org/2000/svg", "");
+    for danger in ["://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+        assert!(!script.contains(danger), "{danger}");
+    }
+    assert_eq!(open.get("/req/0000000000").status, 404, "a request that is gone");
     let passwd = open.get("/text?file=/etc/passwd");
     assert_eq!((passwd.status, passwd.text().contains("root:")), (400, false), "{passwd}");
     let conf = server.dir().path().join("nginx.conf").display().to_string();
@@ -259,5 +386,38 @@ fn a_token_is_asked_for_and_guards_everything_but_the_page() {
     browser.until("document.querySelector('input[type=password]')");
     browser.value("document.querySelector('input[type=password]').value = '0123456789abcdef'");
     browser.click("form button", "enter");
-    browser.until("document.querySelector('h1').textContent === 'Locations'");
+    browser.until("document.querySelector('h1').textContent === 'Overview'");
+}
+
+/// What a path, a location and a peer are called is text, whatever it looks like.
+#[test]
+fn names_that_look_like_a_page_are_shown_as_they_are() {
+    let server = Server::builder(
+        "worker_processes 1; admin 127.0.0.1:%%PORT_1%%;
+        http { trace sample=1/1; server { listen 127.0.0.1:%%PORT_0%%; location '/<img src=x onerror=broken()>' { return 200 ok; } location / { return 404; } } }",
+    )
+    .start();
+    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
+    wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+    browser.open(&format!("http://{}/", server.addr(1)));
+    browser.until("document.querySelector('.routes')");
+    let mut client = server.client();
+    browser.until("document.querySelector('.chart')");
+    let (one, two) = ("/%3Cimg%20src=x%20onerror=broken()%3E", "/<script>broken()</script>");
+    let mut ask = || {
+        assert_eq!(client.get(one).status, 200);
+        client.get(two).status
+    };
+    ask();
+    wait_for("a row of the table", || {
+        ask();
+        let shown = "[...document.querySelectorAll('.routes a')].some((e) => e.textContent.includes('<img src=x onerror=broken()>'))";
+        (browser.value(shown) == JsonValue::Bool(true)).then_some(())
+    });
+    browser.click("nav a", "requests");
+    browser.until("[...document.querySelectorAll('table.requests a')].some((e) => e.textContent.includes('<script>broken()</script>'))");
+    browser.click("table.requests a", "<script>broken()");
+    browser.until("document.querySelector('h1').textContent.includes('<script>broken()</script>') && document.querySelector('.fall')");
+    assert_eq!(browser.value("document.querySelectorAll('main img, main script').length").number(), Some(0));
+    assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -28,7 +28,7 @@ fn asks(server: &Server, words: &[&str]) -> Child {
     // The pid file is there before the control socket is.
     wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
     Command::new(env!("CARGO_BIN_EXE_weir"))
-        .arg("trace")
+        .args(["trace", "--all"])
         .args(words)
         .args(["-c", "nginx.conf", "-p"])
         .arg(server.dir().path())

@@ -3,6 +3,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod inside;
+pub(crate) mod page;
 pub(crate) mod says;
 pub(crate) mod softhsm;
 pub(crate) mod tls;
