@@ -1,15 +1,15 @@
 //! Builds LuaJIT from source with the C compiler and make, as a static library; and the walk over its stacks.
 //!
-//! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and six of the files are
-//! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C.
-//! `src/vm/limit` says what for.
+//! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and some of the files are
+//! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C
+//! (`src/vm/limit` says what for), and where its heap, its tables and its compiler are made faster.
 
 #[path = "build/walk.rs"]
 mod walk;
 
 use std::env;
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,6 +59,10 @@ const ASAN: &str = "WEIR_LUA_ASAN";
 /// Changes the copies of the sources; the objects that have to be made again.
 fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut objects = Vec::new();
+    for (name, included) in INCLUDED {
+        println!("cargo:rerun-if-changed={name}");
+        fs::copy(name, source.join(included))?;
+    }
     for (file, checks) in CHECKS {
         let mut text = fs::read_to_string(source.join(file))?;
         for (before, after) in *checks {
@@ -69,11 +73,45 @@ fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             }
             text = text.replace(before, after);
         }
-        fs::write(source.join(file), text)?;
-        objects.push(file.replace(".c", ".o"));
+        let path = source.join(file);
+        // A header keeps its time: what make generates of it does not change, and is not to be made again.
+        let before = fs::metadata(&path)?.modified()?;
+        fs::write(&path, text)?;
+        match file.strip_suffix(".c") {
+            Some(name) => objects.push(format!("{name}.o")),
+            None => fs::File::options().write(true).open(&path)?.set_modified(before)?,
+        }
+    }
+    objects.extend(dependents(source, "lj_ircall.h")?);
+    objects.sort();
+    objects.dedup();
+    for object in &objects {
+        fs::remove_file(source.join(object))?;
     }
     Ok(objects)
 }
+
+/// The objects of files that include `header`.
+fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let included = format!("#include \"{header}\"");
+    let mut objects = Vec::new();
+    for file in fs::read_dir(source)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "c")
+            && fs::read_to_string(&path)?.contains(&included)
+            && let Some(name) = path.file_stem().and_then(OsStr::to_str)
+        {
+            objects.push(format!("{name}.o"));
+        }
+    }
+    // `ljamalg.c` is all of LuaJIT in one file, which is not what is built.
+    objects.retain(|object| source.join(object).exists());
+    Ok(objects)
+}
+
+/// Files of ours that LuaJIT's include, and their names there.
+const INCLUDED: [(&str, &str); 2] =
+    [("src/luajit/slabs.h", "weir_slabs.h"), ("src/luajit/closures.h", "weir_closures.h")];
 
 /// As luajit-src has compiled them.
 fn compile(source: &Path, objects: &[String]) -> Result<(), Box<dyn Error>> {
@@ -155,6 +193,99 @@ const CHECKS: Checks = &[
         &[
             // LuaJIT has no limit for calls from C to Lua to C, whose frames may have 8 KB each.
             ("/* -- Common helper functions", STATE),
+        ],
+    ),
+    (
+        "lj_alloc.c",
+        &[
+            // Most blocks are small, and a script's request has hundreds: they are taken from lists by size.
+            ("struct malloc_state {", "#include \"weir_slabs.h\"\n\nstruct malloc_state {"),
+            ("  PRNGState  *prng;\n};", "  PRNGState  *prng;\n  struct weir_slabs slabs;\n};"),
+            (
+                "    init_bins(m);\n    mn = ",
+                "    init_bins(m);\n    weir_slabs_begin(&m->slabs);\n    mn = ",
+            ),
+            (
+                "  msegmentptr sp = &ms->seg;\n  while (sp != 0) {",
+                "  msegmentptr sp = &ms->seg;\n  weir_slabs_end(&ms->slabs);\n  while (sp != 0) {",
+            ),
+            (
+                "void *lj_alloc_f(void *msp, void *ptr, size_t osize, size_t nsize)\n{",
+                "#define WEIR_SLABS_CODE\n#include \"weir_slabs.h\"\n\n\
+                 static void *weir_large(void *msp, void *ptr, size_t osize, size_t nsize)\n{",
+            ),
+        ],
+    ),
+    (
+        "lj_tab.c",
+        &[
+            // A table that grows key by key has two, four and eight fields: it begins with four.
+            (
+                "  lj_tab_resize(L, t, asize, hsize2hbits(total));",
+                "  total = hsize2hbits(total);\n\
+                 \x20 lj_tab_resize(L, t, asize, total == 1 ? 2 : total);",
+            ),
+            // What moves to a larger table is in it already: keys that are strings and whose place is free need no search.
+            // Nor a barrier, as the table has no object that it had not before.
+            (
+                "      if (!tvisnil(&n->val))\n\tcopyTV(L, lj_tab_set(L, t, &n->key), &n->val);",
+                "      if (!tvisnil(&n->val)) {\n\
+                 \tNode *to = tvisstr(&n->key) && hbits ? hashstr(t, strV(&n->key)) : NULL;\n\
+                 \tif (to && tvisnil(&to->val) && tvisnil(&to->key)) {\n\
+                 \t  to->key.u64 = n->key.u64;\n\
+                 \t  copyTV(L, &to->val, &n->val);\n\
+                 \t} else {\n\
+                 \t  copyTV(L, lj_tab_set(L, t, &n->key), &n->val);\n\
+                 \t}\n\
+                 \x20     }",
+            ),
+        ],
+    ),
+    // Functions that compiled code makes.
+    (
+        "lj_ircall.h",
+        &[(
+            "  _(ANY,\tlj_tab_clear,\t\t1,  FS, NIL, 0) \\\n",
+            "  _(ANY,\tlj_tab_clear,\t\t1,  FS, NIL, 0) \\\n\
+             \x20 _(ANY,\tweir_func_new,\t\t3,   A, FUNC, CCI_L|CCI_T) \\\n\
+             \x20 _(ANY,\tweir_func_open,\t2,   S, INT, CCI_L) \\\n",
+        )],
+    ),
+    (
+        "lj_func.h",
+        &[(
+            "LJ_FUNC void LJ_FASTCALL lj_func_free(",
+            "LJ_FUNC GCfunc *weir_func_new(lua_State *L, GCproto *pt, GCfuncL *parent);\n\
+             LJ_FUNC int32_t weir_func_open(lua_State *L, int32_t unused);\n\
+             LJ_FUNC void LJ_FASTCALL lj_func_free(",
+        )],
+    ),
+    ("lj_ir.c", &[("#include \"lj_tab.h\"\n", "#include \"lj_tab.h\"\n#include \"lj_func.h\"\n")]),
+    (
+        "lj_func.c",
+        &[(
+            "void LJ_FASTCALL lj_func_free(global_State *g, GCfunc *fn)\n",
+            "#define WEIR_FUNC\n#include \"weir_closures.h\"\n\n\
+             void LJ_FASTCALL lj_func_free(global_State *g, GCfunc *fn)\n",
+        )],
+    ),
+    (
+        "lj_record.c",
+        &[
+            (
+                "/* Record upvalue load/store. */",
+                "#include \"weir_closures.h\"\n\n/* Record upvalue load/store. */",
+            ),
+            (
+                "  case BC_UCLO:\n  case BC_FNEW:\n",
+                "  case BC_UCLO:\n\
+                 \x20   if (weir_rec_close(J)) break;\n\
+                 \x20   goto weir_nyi;\n\
+                 \x20 case BC_FNEW:\n\
+                 \x20   rc = weir_rec_func(J, ra, gco2pt(proto_kgc(J->pt, ~(ptrdiff_t)rc)));\n\
+                 \x20   if (rc) break;\n\
+                 \x20 weir_nyi:\n",
+            ),
         ],
     ),
     (

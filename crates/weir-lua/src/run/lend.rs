@@ -188,11 +188,20 @@ const LONGEST: usize = 4096;
 
 /// Logs a message as it is, with what nginx says about the request, if there is one.
 pub(crate) fn log_plain(level: LogLevel, message: &dyn std::fmt::Display) {
+    if level == LogLevel::Debug && !hears_debug() {
+        return;
+    }
     weir_engine::log::up_to(LONGEST, || {
         if any_exchange(|x| x.log(level, message)).is_err() {
             weir_engine::log::cycle(level, message);
         }
     });
+}
+
+/// Whether lines of the level `debug` about the running script's request are logged; so they are where it has none.
+pub(crate) fn hears_debug() -> bool {
+    let heard = any_exchange(|x| x.connection.debug || x.plan.core.error_log.enabled(LogLevel::Debug));
+    heard.unwrap_or(true)
 }
 
 /// The function that was called is not for the running script's context.

@@ -65,13 +65,22 @@ unsafe extern "C" fn allocate(heap: *mut c_void, block: *mut c_void, old: usize,
     // SAFETY: `attach` has given the box's place; the VM is used by one thread.
     let heap = unsafe { &*heap.cast::<VmHeap>() };
     // One thread writes: a load and a store are enough, and cost a third of an addition that is atomic.
-    let add = |sum: &AtomicU64, bytes: usize| sum.store(sum.load(Relaxed) + bytes as u64, Relaxed);
-    if new > old {
-        add(&heap.counts.allocated, new - old);
-        sampler::allocated(new - old);
-    } else {
+    let add = |sum: &AtomicU64, bytes: usize| {
+        let before = sum.load(Relaxed);
+        sum.store(before + bytes as u64, Relaxed);
+        before ^ (before + bytes as u64)
+    };
+    if new <= old {
         add(&heap.counts.freed, old - new);
+    } else if add(&heap.counts.allocated, new - old) >= STRIDE {
+        sampler::allocated((new - old).max(STRIDE as usize));
+        // SAFETY: as below.
+        return unsafe { (heap.function)(heap.data, block, old, new) };
     }
     // SAFETY: LuaJIT's own allocator with its own data, and the block and sizes that LuaJIT has called with.
     unsafe { (heap.function)(heap.data, block, old, new) }
 }
+
+/// The sampler is asked when the sum passes a multiple of this many bytes, a power of two: a fraction of what a sample
+/// represents, and a hundred blocks.
+const STRIDE: u64 = 8 << 10;

@@ -1,6 +1,7 @@
 //! `coroutine.*`. What scripts see as `coroutine.create` and the others is in the prelude, and
 //! comes here where a run schedules; elsewhere Lua's own functions do.
 
+use crate::api::ffi::guarded;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, function};
@@ -10,10 +11,6 @@ use crate::run::thread::{ThreadKind, ThreadStatus};
 use crate::vm::phase::YIELDABLE;
 
 pub(super) const TABLE: &[ApiFunction] = &[
-    function("_co.scheduled", 0, |l| {
-        l.push_boolean(lend::phase().is_in(YIELDABLE) && lend::run(|_| ()).is_ok());
-        Ok(CallDone::Results(1))
-    }),
     function("_co.deep", 0, |l| {
         l.push_boolean(crate::vm::limit::is_deep());
         Ok(CallDone::Results(1))
@@ -26,6 +23,11 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
     function("_co.status", YIELDABLE, status),
 ];
+
+/// 1 where a run schedules the coroutines.
+pub(crate) extern "C" fn scheduled() -> i32 {
+    guarded(|| i32::from(lend::phase().is_in(YIELDABLE) && lend::run(|_| ()).is_ok()))
+}
 
 fn create(l: LuaState) -> CallOutcome {
     if l.kind(1) != kind::FUNCTION {

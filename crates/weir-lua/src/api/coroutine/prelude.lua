@@ -2,8 +2,11 @@
 -- script and not seen by its resumer; Lua's own functions elsewhere.
 local co = ngx._co
 ngx._co = nil
-local scheduled, create, resume, give, status = co.scheduled, co.create, co.resume, co.give, co.status
+local create, resume, give, status = co.create, co.resume, co.give, co.status
 local deep = co.deep
+local C = ngx._fast.C
+-- In a function of its own, which is compiled also when it is called by what is not.
+local function scheduled() return C.scheduled() == 1 end
 local own = coroutine
 local o_create, o_resume, o_yield, o_status, o_wrap =
     own.create, own.resume, own.yield, own.status, own.wrap

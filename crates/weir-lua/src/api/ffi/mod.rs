@@ -9,10 +9,11 @@
 pub(crate) mod lists;
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
-use crate::api::{arg, control, ctx, encode, header, output, re, req, shared, time, var};
+use crate::api::{arg, control, coroutine, ctx, encode, header, output, re, req, shared, socket, time, var};
 use crate::dict::{EntryMark, SharedDict, ValueScratch};
 use crate::luajit::shared_page::{self, SharedPage};
 use crate::run::function::{ApiFunction, CallDone, function};
@@ -32,8 +33,6 @@ pub(crate) struct FfiAnswer {
     pub(crate) number: f64,
     pub(crate) flags: u32,
     pub(crate) flag: u32,
-    /// Pairs of offsets, -1 for a capture group that took no part; they stay until the next call.
-    pub(crate) spans: *const i32,
     /// A list, which stays until the next one.
     pub(crate) pairs: *const lists::NameValue,
     /// What says that the value which was found is still the same, as long as its version is this; or null.
@@ -131,6 +130,11 @@ pub(crate) struct FfiTable {
     glance: extern "C" fn() -> *const SharedPage,
     say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
     update_time: extern "C" fn(),
+    re_spans: extern "C" fn() -> *const i32,
+    receive: unsafe extern "C" fn(*const c_void, f64, *mut FfiAnswer) -> i32,
+    takes_sockets: extern "C" fn() -> i32,
+    send: unsafe extern "C" fn(*const c_void, *const u8, usize) -> i32,
+    scheduled: extern "C" fn() -> i32,
 }
 
 const API: FfiTable = FfiTable {
@@ -170,6 +174,11 @@ const API: FfiTable = FfiTable {
     glance: shared_page::place,
     say: output::ffi::say,
     update_time: time::ffi::update_time,
+    re_spans: re::ffi::spans,
+    receive: socket::ffi::receive,
+    takes_sockets: socket::ffi::is_place,
+    send: socket::ffi::send,
+    scheduled: coroutine::scheduled,
 };
 
 static NEAR: FfiTable = API;

@@ -25,7 +25,6 @@ struct weir_answer {
     double number;
     uint32_t flags;
     uint32_t flag;
-    const int32_t *spans;
     const struct weir_pair *pairs;
     struct weir_mark *mark;
     double version;
@@ -80,6 +79,11 @@ struct weir_api {
     struct weir_glance *(*glance)(void);
     int (*say)(const char *, size_t, int);
     void (*update_time)(void);
+    const int32_t *(*re_spans)(void);
+    int (*receive)(const void *, double, struct weir_answer *);
+    int (*takes_sockets)(void);
+    int (*send)(const void *, const char *, size_t);
+    int (*scheduled)(void);
 };
 ]]
 ngx._fast = {

@@ -7,8 +7,17 @@ use crate::run::lend;
 use crate::vm::patterns::PatternError;
 
 thread_local! {
-    /// Offsets of the last match, two for each capture group.
-    static SPANS: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
+    /// Offsets of the last match, two for each capture group, -1 for one that took no part. They stay where they are:
+    /// there is room for as many groups as PCRE2 has, most of which is never touched.
+    static SPANS: RefCell<Vec<i32>> = RefCell::new(Vec::with_capacity(2 * (GROUPS + 1)));
+}
+
+/// Capture groups of a pattern at most.
+const GROUPS: usize = 65_535;
+
+/// Where the offsets of the last match are.
+pub(crate) extern "C" fn spans() -> *const i32 {
+    SPANS.with_borrow(|spans| spans.as_ptr())
 }
 
 /// A pattern's number, with how many groups it has in `number`, how many names in `flags`, and whether it is to be
@@ -48,7 +57,7 @@ pub(crate) extern "C" fn free(number: i32) {
     });
 }
 
-/// The first match from byte `start` on: how many capture groups there are, with their places in `spans`; 0 for none;
+/// The first match from byte `start` on: how many capture groups there are, with their places in [`spans`]; 0 for none;
 /// -2 and PCRE2's number.
 pub(crate) unsafe extern "C" fn exec(
     number: i32,
@@ -66,10 +75,7 @@ pub(crate) unsafe extern "C" fn exec(
                 spans.clear();
                 match vm.patterns.spans(&compiled, subject, start as usize, spans) {
                     Ok(0) => NOTHING,
-                    Ok(groups) => {
-                        answer.spans = spans.as_ptr();
-                        groups as i32
-                    }
+                    Ok(groups) => groups as i32,
                     Err(error) => {
                         answer.number = f64::from(error.code());
                         -2

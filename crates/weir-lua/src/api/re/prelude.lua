@@ -2,6 +2,8 @@
 local re = ngx._re
 ngx._re = nil
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
+-- Of the last match: pairs of offsets. One pointer for ever, since each that is read is an object.
+local spans = C.re_spans()
 local names_of, template_of, complain = re.names, re.template, re.complain
 local type, tostring, error, concat, pairs, sub = type, tostring, error, table.concat, pairs, string.sub
 local find_plain, byte = string.find, string.byte
@@ -55,7 +57,6 @@ end
 
 -- Puts the last match's groups into `res`, by number and by name.
 local function fill(res, number, subject)
-    local spans = out.spans
     for at = 0, groups[number] - 1 do
         local from = spans[2 * at]
         if from >= 0 then
@@ -104,7 +105,7 @@ function ngx.re.match(subject, regex, options, ctx, res)
     local count = C.re_exec(number, subject, #subject, start, out)
     local found, wrong
     if count > 0 then
-        if ctx then ctx.pos = out.spans[1] + 1 end
+        if ctx then ctx.pos = spans[1] + 1 end
         found = fill(res or new(groups[number], names[number] and 4 or 0), number, subject)
     elseif count < 0 then
         wrong = failed()
@@ -126,8 +127,7 @@ function ngx.re.find(subject, regex, options, ctx, nth)
     else
         local count = C.re_exec(number, subject, #subject, start, out)
         if count > 0 then
-            local spans = out.spans
-            if ctx then ctx.pos = spans[1] + 1 end
+                    if ctx then ctx.pos = spans[1] + 1 end
             if spans[2 * nth] >= 0 then from, to = spans[2 * nth] + 1, spans[2 * nth + 1] end
         elseif count < 0 then
             wrong = failed()
@@ -151,7 +151,7 @@ function ngx.re.gmatch(subject, regex, options)
         local count = C.re_exec(number, subject, #subject, start, out)
         local found, wrong
         if count > 0 then
-            local from, to = out.spans[0], out.spans[1]
+            local from, to = spans[0], spans[1]
             found = fill(new(groups[number], names[number] and 4 or 0), number, subject)
             start = to > from and to or further(subject, number, to)
         else
@@ -184,8 +184,7 @@ local function replace(subject, number, parts, call, everywhere)
         local got = C.re_exec(number, subject, #subject, start, out)
         if got == 0 then break end
         if got < 0 then return nil, nil, failed() end
-        local spans = out.spans
-        local from, to = spans[0], spans[1]
+            local from, to = spans[0], spans[1]
         size = size + 1
         buf[size] = sub(subject, copied + 1, from)
         if call then
@@ -296,8 +295,7 @@ local function split(subject, regex, options, ctx, most, res)
             return nil, wrong
         end
         if got == 0 then break end
-        local spans = out.spans
-        local from, to = spans[0], spans[1]
+            local from, to = spans[0], spans[1]
         if from == to and from >= #subject then break end
         if from == to and from == copied then
             start = further(subject, number, start)

@@ -12,6 +12,7 @@ use weir_rt::{Stream, Timer};
 
 use crate::api::socket::conf::SocketSettings;
 use crate::api::socket::conn::{SocketConnection, SocketPeer, SocketStream};
+use crate::api::socket::ffi;
 use crate::api::socket::host::{self, PeerHost, is_unix};
 use crate::api::socket::pool::SocketPools;
 use crate::api::socket::pool::{PoolSeat, QueuedConnect};
@@ -34,8 +35,9 @@ pub(super) const TABLE: &[ApiFunction] =
 struct ConnectWish {
     /// 0 for a unix socket.
     port: u16,
-    /// Of the pool: its name, and how large to make it if that was said.
+    /// Of the pool: its name, which is on top of the stack if it was said, and how large to make it if that was.
     pool: Vec<u8>,
+    named: bool,
     size: i64,
     backlog: Option<usize>,
 }
@@ -99,7 +101,9 @@ fn connect(l: LuaState) -> CallOutcome {
         Ok(wanted) => wanted,
         Err(reason) => return fail(l, &reason),
     };
-    l.push_bytes(&wanted.pool);
+    if !wanted.named {
+        l.push_bytes(&wanted.pool);
+    }
     l.raw_set_index(1, place::KEY);
     let socket = match before {
         Some(socket) => {
@@ -115,6 +119,7 @@ fn connect(l: LuaState) -> CallOutcome {
         None => {
             let socket = Rc::<TcpSocket>::default();
             l.push_owned(socket.clone(), NAME);
+            ffi::know(l.pointer(-1), &socket);
             l.raw_set_index(1, place::SOCKET);
             socket
         }
@@ -390,18 +395,20 @@ fn wanted(l: LuaState, block: &SocketSettings) -> Result<Result<ConnectWish, Con
         }
         name
     };
+    let named = pool.is_some();
     let pool = pool.unwrap_or_else(name);
     let port = if is_unix { 0 } else { port.unwrap_or(0) };
-    Ok(Ok(ConnectWish { port, pool, size, backlog }))
+    Ok(Ok(ConnectWish { port, pool, named, size, backlog }))
 }
 
 type ConnectOptions = (Option<Vec<u8>>, i64, Option<usize>);
 
-/// Reads the table of options `at`: `pool`, `pool_size`, `backlog`.
+/// Reads the table of options `at`: `pool`, which is on top afterwards if it is there, `pool_size`, `backlog`.
 fn options(l: LuaState, at: i32, block: &SocketSettings) -> Result<ConnectOptions, LuaRaise> {
     let bad = |what: &str| Err(bad_argument(l, at, what));
     let (mut size, mut backlog) = (0, None);
-    l.push_bytes(b"pool_size");
+    let names = lend::vm(|vm| vm.part::<Rc<SocketPools>>().option_names(l));
+    l.push_anchored(names.pool_size);
     l.raw_get(at);
     match l.number(-1) {
         Some(number) if number as i64 <= 0 => {
@@ -412,7 +419,7 @@ fn options(l: LuaState, at: i32, block: &SocketSettings) -> Result<ConnectOption
         None => return bad(&format!("bad \"pool_size\" option type: {}", l.kind_name(-1))),
     }
     l.pop(1);
-    l.push_bytes(b"backlog");
+    l.push_anchored(names.backlog);
     l.raw_get(at);
     if let Some(number) = l.number(-1) {
         let Ok(number) = usize::try_from(number as i64) else {
@@ -424,13 +431,15 @@ fn options(l: LuaState, at: i32, block: &SocketSettings) -> Result<ConnectOption
         }
     }
     l.pop(1);
-    l.push_bytes(b"pool");
+    l.push_anchored(names.pool);
     l.raw_get(at);
     let pool = match l.bytes(-1) {
         Some(name) => Some(name.to_vec()),
         None if l.is_none_or_nil(-1) => None,
         None => return bad(&format!("bad \"pool\" option type: {}", l.kind_name(-1))),
     };
-    l.pop(1);
+    if pool.is_none() {
+        l.pop(1);
+    }
     Ok((pool, size, backlog))
 }

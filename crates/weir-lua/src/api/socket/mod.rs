@@ -12,6 +12,7 @@
 mod conf;
 mod conn;
 mod connect;
+pub(crate) mod ffi;
 mod host;
 mod options;
 mod pool;

@@ -4,8 +4,9 @@
 //! [`PoolSeat`]. With a backlog a connect beyond the size waits until a connection is closed or given back; each waits
 //! in a seat of its own. A pool without connections goes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
@@ -30,6 +31,16 @@ pub(super) const TABLE: &[ApiFunction] = &[
 #[derive(Default)]
 pub(crate) struct SocketPools {
     known: RefCell<HashMap<Box<[u8]>, Rc<SocketPool>, FoldedState>>,
+    option_names: OnceCell<OptionNames>,
+}
+
+/// Anchors of the names of what `connect` can be told of pools, as long as the VM is there: they are not made into
+/// strings each time.
+#[derive(Clone, Copy)]
+pub(super) struct OptionNames {
+    pub(super) pool: c_int,
+    pub(super) pool_size: c_int,
+    pub(super) backlog: c_int,
 }
 
 /// Connections under one name.
@@ -65,6 +76,18 @@ impl VmPart for Rc<SocketPools> {
 }
 
 impl SocketPools {
+    pub(super) fn option_names(&self, l: LuaState) -> OptionNames {
+        let anchored = |name: &[u8]| {
+            l.push_bytes(name);
+            l.anchor()
+        };
+        *self.option_names.get_or_init(|| OptionNames {
+            pool: anchored(b"pool"),
+            pool_size: anchored(b"pool_size"),
+            backlog: anchored(b"backlog"),
+        })
+    }
+
     pub(super) fn get(&self, name: &[u8]) -> Option<Rc<SocketPool>> {
         self.known.borrow().get(name).cloned()
     }

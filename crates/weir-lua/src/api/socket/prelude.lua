@@ -1,7 +1,8 @@
 -- Sockets: the methods of their objects, where libraries look for them.
 local native, tcp = ngx._socket, ngx.socket.tcp
 local registry = debug.getregistry()
-local error = error
+local error, type, select, rawget = error, type, select, rawget
+local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 ngx._socket = nil
 
 local function class(names)
@@ -24,10 +25,89 @@ registry.__tcp_raw_req_cosocket_mt = class {
     "receive", "receiveany", "receiveuntil", "send", "settimeout", "settimeouts", "getoption", "setoption", "getfd",
 }
 
+-- What has come already is taken by compiled code, in a function of its own, as with `ngx.say`. All else is done by the
+-- function in C, which is called as if the script had: its errors name what it was called.
+local function buffered(given, sock, what)
+    if type(sock) ~= "table" then return nil end
+    local place = rawget(sock, 1)
+    if type(place) ~= "userdata" then return nil end
+    if given == 1 or what == "*l" then
+        if given > 2 then return nil end
+        what = 0
+    elseif given > 2 or type(what) ~= "number" or not (what >= 1) then
+        return nil
+    end
+    if C.receive(place, what, out) ~= 1 then return nil end
+    return text(out.at, out.len)
+end
+local receive = native.receive
+local tcp_methods = registry.__tcp_cosocket_mt
+function tcp_methods.receive(...)
+    local found = buffered(select("#", ...), ...)
+    if found then return found end
+    return receive(...)
+end
+
+local send, finish_send = native.send, native.sent
+local function sent(given, sock, said)
+    if given ~= 2 or type(sock) ~= "table" or type(said) ~= "string" then return nil end
+    local place = rawget(sock, 1)
+    if type(place) ~= "userdata" then return nil end
+    local done = C.send(place, said, #said)
+    if done == 1 then return #said end
+    -- It is to be waited for.
+    if done == -3 then return false end
+    return nil
+end
+function tcp_methods.send(...)
+    local count = sent(select("#", ...), ...)
+    if count then return count end
+    if count == false then return finish_send(...) end
+    return send(...)
+end
+
+-- Until it is connected, a socket's timeouts are in its table alone.
+local rawset = rawset
+local set_timeout, set_timeouts = native.settimeout, native.settimeouts
+local function is_time(ms) return type(ms) == "number" and ms > -1 and ms < 2147483648 end
+local function timed(sock, connecting, sending, reading)
+    if type(sock) ~= "table" or rawget(sock, 1) ~= nil then return false end
+    if not (is_time(connecting) and is_time(sending) and is_time(reading)) then return false end
+    rawset(sock, 2, connecting)
+    rawset(sock, 4, sending)
+    rawset(sock, 5, reading)
+    return true
+end
+function tcp_methods.settimeout(...)
+    local sock, ms = ...
+    if select("#", ...) == 2 and timed(sock, ms, ms, ms) then return end
+    return set_timeout(...)
+end
+function tcp_methods.settimeouts(...)
+    if select("#", ...) == 4 and timed(...) then return end
+    return set_timeouts(...)
+end
+
+-- So is a socket made, which is a table until it is connected.
+local new, setmetatable = require "table.new", setmetatable
+local function fresh()
+    if C.takes_sockets() ~= 1 then return nil end
+    return setmetatable(new(8, 0), tcp_methods)
+end
+local o_tcp = tcp
+function tcp(...)
+    if select("#", ...) == 0 then
+        local sock = fresh()
+        if sock then return sock end
+    end
+    return o_tcp(...)
+end
+ngx.socket.tcp = tcp
+
 -- Sessions of TLS are `void *`, as scripts expect that print them. A session stays as long as one of those does; after
 -- `ffi.gc` since what a weak table's key leads to would outlive it by a collection.
 local ffi = require "ffi"
-local cast, gc, istype, pointer, tonumber, type = ffi.cast, ffi.gc, ffi.istype, ffi.typeof "void *", tonumber, type
+local cast, gc, istype, pointer, tonumber = ffi.cast, ffi.gc, ffi.istype, ffi.typeof "void *", tonumber
 local session_number, session_freed = native.session_number, native.session_freed
 local sessions, shown_times = {}, {}
 local function number_of(pointer) return tonumber(cast("uintptr_t", pointer)) end
@@ -47,7 +127,6 @@ local function kept(session)
     if not istype(pointer, session) then return session end
     return sessions[number_of(session)]
 end
-local tcp_methods = registry.__tcp_cosocket_mt
 local handshake, session_of = native.sslhandshake, native.getsslsession
 function tcp_methods.sslhandshake(sock, session, ...)
     if not sock then

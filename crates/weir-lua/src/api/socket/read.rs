@@ -86,7 +86,7 @@ impl SocketReading {
     fn step(&mut self, input: &mut SocketInput) -> Option<ReadEnd> {
         let rest = input.rest();
         match &self.want {
-            ReceiveGoal::Line => match rest[self.seen..].iter().position(|byte| *byte == b'\n') {
+            ReceiveGoal::Line => match memchr::memchr(b'\n', &rest[self.seen..]) {
                 Some(at) => Some(ReadEnd::Whole(self.seen + at, self.seen + at + 1)),
                 None => {
                     self.seen = rest.len();
@@ -192,10 +192,37 @@ impl UntilReader {
     }
 }
 
+/// Takes a line, or so many bytes (`count`), that have come already, if that is what a receive would come to, and calls
+/// `give` with them. Left to [`receive`] are lines with carriage returns inside, and more bytes than `most`.
+pub(super) fn take_buffered(
+    conn: &SocketConnection,
+    count: Option<usize>,
+    most: usize,
+    give: impl FnOnce(&[u8]),
+) -> bool {
+    let mut input = conn.input.borrow_mut();
+    let rest = input.rest();
+    let (given, taken) = match count {
+        None => match memchr::memchr(b'\n', rest) {
+            Some(at) => (rest[..at].strip_suffix(b"\r").unwrap_or(&rest[..at]), at + 1),
+            None => return false,
+        },
+        Some(count) if count <= rest.len() => (&rest[..count], count),
+        Some(_) => return false,
+    };
+    if given.len() > most || (count.is_none() && memchr::memchr(b'\r', given).is_some()) {
+        return false;
+    }
+    give(given);
+    input.take(taken);
+    input.turn += 1;
+    true
+}
+
 /// Pushes a line without its carriage returns, wherever they are.
 fn push_line(l: LuaState, line: &[u8]) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if !line.contains(&b'\r') {
+    if memchr::memchr(b'\r', line).is_none() {
         return l.push_bytes(line);
     }
     let bare: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();

@@ -16,7 +16,8 @@ use crate::run::lend;
 use crate::run::log_notes::LogNotes;
 use crate::run::op::PushResults;
 
-pub(super) const TABLE: &[ApiFunction] = &[function("_socket.send", 0, send)];
+pub(super) const TABLE: &[ApiFunction] =
+    &[function("_socket.send", 0, send), function("_socket.sent", 0, sent)];
 
 fn send(l: LuaState) -> CallOutcome {
     if l.top() != 2 {
@@ -47,6 +48,20 @@ fn send(l: LuaState) -> CallOutcome {
     }
     conn.set_nodelay();
     conn.stream().send(bytes);
+    finish(l, socket, conn, count)
+}
+
+/// The second argument was taken to be sent by compiled code: what comes of it.
+fn sent(l: LuaState) -> CallOutcome {
+    let socket = socket(l)?;
+    let conn = socket.as_ref().and_then(|socket| socket.conn.borrow().clone());
+    let (Some(socket), Some(conn)) = (socket, conn) else { return fail(l, "closed") };
+    let count = l.bytes(2).map_or(0, <[u8]>::len);
+    finish(l, socket, conn, count)
+}
+
+/// What a send of `count` bytes returns, at once or after a wait.
+fn finish(l: LuaState, socket: Rc<TcpSocket>, conn: Rc<SocketConnection>, count: usize) -> CallOutcome {
     match conn.stream().handed_over() {
         Some(Ok(())) => {
             l.push_number(count as f64);

@@ -10,6 +10,7 @@ use weir_trace::WaitKind;
 
 use crate::api::socket::SocketSettings;
 use crate::api::socket::conn;
+use crate::api::socket::ffi;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
@@ -46,6 +47,8 @@ pub(super) struct TcpSocket {
     pub(super) read_closed: Cell<bool>,
     /// Nothing more can be sent.
     pub(super) write_closed: Cell<bool>,
+    /// Where scripts have it, for [`ffi`].
+    pub(super) place: Cell<usize>,
 }
 
 /// Milliseconds.
@@ -80,6 +83,8 @@ impl TcpSocket {
         timeouts: SocketTimeouts,
     ) -> Result<(), LuaRaise> {
         let owner = owner()?;
+        // Compiled code asks the run alone; a script that can't wait has none.
+        let _none = lend::run(|run| run.owner = Rc::as_ptr(&owner).cast());
         if !self.is_of(&owner) {
             *self.owner.borrow_mut() = Rc::downgrade(&owner);
             let mut sockets = owner.sockets.borrow_mut();
@@ -97,7 +102,12 @@ impl TcpSocket {
     }
 
     pub(super) fn is_of(&self, owner: &Rc<SocketOwner>) -> bool {
-        std::ptr::eq(self.owner.borrow().as_ptr(), Rc::as_ptr(owner))
+        self.is_of_place(Rc::as_ptr(owner).cast())
+    }
+
+    /// As [`TcpSocket::is_of`], by the owner's [place](owner_place).
+    pub(super) fn is_of_place(&self, owner: *const ()) -> bool {
+        std::ptr::eq(self.owner.borrow().as_ptr().cast(), owner)
     }
 
     /// The connection, unless it is closed in the direction `closed`.
@@ -118,7 +128,7 @@ impl TcpSocket {
 
     /// Fails when it belongs to another request.
     pub(super) fn check_owner(&self) -> Result<(), LuaRaise> {
-        match std::ptr::eq(self.owner.borrow().as_ptr().cast(), owner_place()?) {
+        match self.is_of_place(owner_place()?) {
             true => Ok(()),
             false => Err(LuaRaise::text("bad request")),
         }
@@ -149,6 +159,7 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
+        ffi::forget(self);
         if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
             self.finalize();
         }
@@ -207,8 +218,10 @@ pub(super) fn owner() -> Result<Rc<SocketOwner>, LuaRaise> {
             return owner.clone();
         }
         let owner = own.insert(Rc::default()).clone();
-        // Sockets of a subrequest stay as long as the request that it is part of.
-        x.common::<SocketOwners>().0.borrow_mut().push(owner.clone());
+        // Sockets of a subrequest stay as long as the request that it is part of, which keeps its own by itself.
+        if x.is_subrequest() {
+            x.common::<SocketOwners>().0.borrow_mut().push(owner.clone());
+        }
         owner
     })
 }
