@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::LogLevel;
+use super::{LogLevel, last_lines};
 
 /// The function that gets each line, without its newline. It logs nothing itself.
 pub type LineTaker = Box<dyn Fn(LogLevel, &[u8])>;
@@ -12,8 +12,9 @@ pub fn capture(taker: Option<LineTaker>) {
     TAKER.set(taker);
 }
 
-/// Passes the line to the taker, if there is one.
+/// Remembers the line, and passes it to the taker, if there is one.
 pub(crate) fn tell(level: LogLevel, line: &[u8]) {
+    last_lines::remember(level, line.strip_suffix(b"\n").unwrap_or(line));
     TAKER.with_borrow(|taker| {
         if let Some(taker) = taker {
             taker(level, line.strip_suffix(b"\n").unwrap_or(line));

@@ -72,7 +72,7 @@ pub(super) fn answer(
         }
         [
             verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text"
-            | "history"),
+            | "history" | "log"),
         ] => whole(source, to, question(request, verb)),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
@@ -475,6 +475,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /text?file=FILE&line=N              the text of a configuration file, or of a script that was seen
 /upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
 /certificates/NAME                  those of the server NAME; takes PUT
+/log                                the last lines of the error logs, without arguments of requests
 /use /queue /sites                  resources, queues, histograms
 /history?span=minute                rates, latencies and errors over time, also span=hour; heat=LOCATION for all latencies
 /flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope

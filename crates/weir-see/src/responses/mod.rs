@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod kept_requests;
 pub(crate) mod level;
 pub(crate) mod lines;
+mod log_lines;
 pub(crate) mod queue;
 pub(crate) mod record;
 pub(crate) mod reply;
@@ -40,6 +41,7 @@ pub(crate) fn respond(
         "compare" => compare::respond(source, question, reply),
         "lines" => text(reply, lines::lines(source, question)?),
         "text" => text(reply, lines::text(source, question)?),
+        "log" => text(reply, log_lines::respond(question)?),
         "reqs" => text(reply, reqs::respond(source, question)?),
         "blocked" => blocked::respond(question, reply),
         "lua" => text(reply, figures::respond(question, "lua", "gc")?),

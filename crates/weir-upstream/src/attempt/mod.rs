@@ -142,6 +142,11 @@ impl Attempt {
                 self.start(&lease);
             }
             let result = self.ask_peer(x, lease, connection).await;
+            if let Err(AttemptFailure::Next(fault)) = &result
+                && fault.reason.counts()
+            {
+                x.shared.failed(site, fault.reason.status().into());
+            }
             x.trace().leave(site);
             match result {
                 Ok(received_head) => {

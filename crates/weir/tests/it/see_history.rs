@@ -119,11 +119,40 @@ both_drivers! {
     }
 }
 
+/// A peer that refuses connections shows as one: its tries are counted as failed, and the log says why, without arguments.
+#[test]
+fn tries_that_failed_are_counted_at_their_peer() {
+    let server = Server::builder(
+        "worker_processes 1; admin 127.0.0.1:%%PORT_1%%; http {
+            upstream peers { server 127.0.0.1:%%PORT_2%% max_fails=0; server 127.0.0.1:%%PORT_3%%; }
+            server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://peers; } }
+            server { listen 127.0.0.1:%%PORT_3%%; location / { return 200 ok; } } }",
+    )
+    .allow("connect() failed")
+    .start();
+    wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+    let (closed, open) = (server.addr(2).to_string(), server.addr(3).to_string());
+    let mut client = server.client();
+    let seen = wait_for("tries", || {
+        assert_eq!(client.get("/a?secret=1").status, 200);
+        let history = history(&server, "");
+        let tries = |name: &str| figures(&history, "upstreams", name, "requests").iter().sum::<u64>();
+        (tries(&closed) > 2 && tries(&open) > 2).then_some(history)
+    });
+    let failed = |name: &str| figures(&seen, "upstreams", name, "errors_5xx").iter().sum::<u64>();
+    let tries = figures(&seen, "upstreams", &closed, "requests").iter().sum::<u64>();
+    assert_eq!((failed(&closed), failed(&open)), (tries, 0));
+    let log = Client::connect(server.addr(1)).get("/log?n=5");
+    assert!(log.text().contains("connect() failed") && !log.text().contains("secret"), "{log}");
+}
+
 #[test]
 fn only_who_may_ask_sees_the_history() {
     let server = started(1);
     let mut guarded = Client::connect(server.addr(2));
-    assert_eq!(guarded.get("/history").status, 401);
+    for path in ["/history", "/log"] {
+        assert_eq!(guarded.get(path).status, 401, "{path}");
+    }
     let mut open = Client::connect(server.addr(1));
     assert_eq!(open.request("GET /history HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
     for (arguments, status) in

@@ -261,6 +261,7 @@ fn inside(browser: &mut Browser, server: &Server) {
     browser.click("nav a", "server");
     browser.until("document.querySelector('table.figures').textContent.includes('descriptors')");
     browser.until("document.querySelector('table.counters').textContent.includes('uptime seconds')");
+    browser.until("document.querySelector('.log') || document.body.innerText.includes('nothing was logged')");
     browser.until("[...document.querySelectorAll('table.figures')].some((e) => e.textContent.includes('body_filter gzip'))");
     browser.click("nav a", "upstreams");
     browser.until("document.body.innerText.includes('there are no upstreams')");

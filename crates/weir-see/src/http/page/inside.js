@@ -219,12 +219,21 @@ function lua() {
 function server() {
   return sections("Server", [
     ["Resources", "Use, saturation and errors of each, in the last second and since the server began.", rowsOf("use", { every: "1s" })],
+    ["Error log", "The last lines from warn on, latest first; arguments of requests are left out.", logLines],
     ["Phases", "Since the server began.", rowsOf("top/phases", { every: "0" })],
     ["Modules", "Since the server began, those with most time first.", rowsOf("top/modules", { every: "0" })],
     ["Keys", "What profile_key counts, since the server began.", rowsOf("top/keys", { every: "0" })],
     ["Who made whom wait", "Locations that held a worker while requests of others were ready.", rowsOf("blame")],
     ["Counters", "As /metrics has them, but for those of locations and those that are 0.", counters],
   ]);
+}
+
+async function logLines() {
+  const { lines, gone } = await ask("log", { n: 100 });
+  if (!lines.length) return make("p", { class: "faint" }, "nothing was logged");
+  const grave = ["error", "crit", "alert", "emerg"];
+  const shown = lines.map(({ level, text }) => make("div", { class: grave.includes(level) ? "bad" : undefined }, text));
+  return make("div", { class: "log" }, ...shown, gone ? make("p", { class: "faint" }, gone + " lines before these are not remembered") : undefined);
 }
 
 /** What `/metrics` says of the server as a whole, in groups. */
