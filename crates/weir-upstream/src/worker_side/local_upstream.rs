@@ -1,6 +1,6 @@
 //! A worker's side of an upstream: its chooser and its idle connections.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -31,6 +31,9 @@ use weir_engine::resolver::{DnsAnswer, Resolver};
 pub struct WorkerUpstreams {
     /// By the address of what they belong to.
     upstreams: RefCell<HashMap<*const Upstream, Weak<LocalUpstream>>>,
+    /// How many there may be of them before those that nothing holds any more are looked for: there are as many as
+    /// `upstream` blocks, and a look for each would be their square.
+    room: Cell<usize>,
     /// Those of them that requests have named; no plan holds them.
     named: RefCell<HashMap<*const Upstream, Rc<LocalUpstream>>>,
     /// Of addresses that were computed for a request, by their text.
@@ -51,7 +54,10 @@ impl WorkerUpstreams {
         let alive =
             known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.upstream, upstream));
         alive.unwrap_or_else(|| {
-            known.retain(|_, upstream| upstream.strong_count() > 0);
+            if known.len() >= self.room.get() {
+                known.retain(|_, upstream| upstream.strong_count() > 0);
+                self.room.set(2 * known.len() + MOST_GONE);
+            }
             let new = Rc::new(LocalUpstream::new(upstream));
             known.insert(key, Rc::downgrade(&new));
             new
@@ -342,6 +348,9 @@ impl Drop for PeerLease {
         self.upstream.line.next();
     }
 }
+
+/// So many upstreams that nothing holds any more may be listed, or as many as are held.
+const MOST_GONE: usize = 16;
 
 #[cfg(test)]
 mod tests {
