@@ -1,7 +1,7 @@
 //! Reads gzip (RFC 1952), one member after the other. The header and trailer are read here: zlib-rs' decompressor,
 //! which is used again, can be reset for bare deflate data only.
 
-use zlib_rs::crc32::crc32;
+use crc32fast::Hasher;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::filters::compress::{
@@ -19,7 +19,7 @@ pub(crate) struct GunzipCoder {
     have: usize,
     /// A member is complete and no other has begun.
     whole: bool,
-    crc: u32,
+    crc: Hasher,
     size: u32,
 }
 
@@ -45,7 +45,7 @@ impl Default for GunzipCoder {
             held: [0; 10],
             have: 0,
             whole: false,
-            crc: 0,
+            crc: Hasher::new(),
             size: 0,
         }
     }
@@ -95,7 +95,7 @@ impl GunzipCoder {
         let status = status.map_err(|_| CoderFailure("gzip data are broken"))?;
         let taken = (inflate.total_in() - before.0) as usize;
         let given = (inflate.total_out() - before.1) as usize;
-        self.crc = crc32(self.crc, &output[..given]);
+        self.crc.update(&output[..given]);
         self.size = self.size.wrapping_add(given as u32);
         let done = status == Status::StreamEnd;
         if done {
@@ -154,10 +154,10 @@ impl GunzipCoder {
 
     fn end(&mut self) -> Result<(), CoderFailure> {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| self.held[at + byte]));
-        if (number(0), number(4)) != (self.crc, self.size) {
+        if (number(0), number(4)) != (self.crc.clone().finalize(), self.size) {
             return Err(CoderFailure("gzip data have another checksum"));
         }
-        (self.whole, self.crc, self.size) = (true, 0, 0);
+        (self.whole, self.crc, self.size) = (true, Hasher::new(), 0);
         self.state.inflate.reset(false);
         self.enter(MemberPart::Fixed);
         Ok(())

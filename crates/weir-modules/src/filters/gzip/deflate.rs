@@ -1,7 +1,7 @@
 //! The gzip format (RFC 1952) around the compressor of [`weir_http::deflate`].
 
+use crc32fast::Hasher;
 use weir_http::deflate::{DeflateEncoder, DeflateSettings};
-use zlib_rs::crc32::crc32;
 
 use crate::filters::compress::{
     BodyCoder, CoderFailure, DeflateOp, DeflateProgress, FreeShelf, LentState, ReusedState, SCRATCH,
@@ -11,7 +11,7 @@ use crate::filters::compress::{
 pub(crate) struct GzipCoder {
     state: LentState<DeflateState>,
     part: WrittenPart,
-    crc: u32,
+    crc: Hasher,
     size: u32,
 }
 
@@ -31,12 +31,12 @@ impl GzipCoder {
             memory = memory.saturating_sub(1).max(1);
         }
         let state = LentState::take(DeflateSettings { window, memory, ..settings });
-        GzipCoder { state, part: WrittenPart::Header(0), crc: 0, size: 0 }
+        GzipCoder { state, part: WrittenPart::Header(0), crc: Hasher::new(), size: 0 }
     }
 
     fn trailer(&self) -> [u8; 8] {
         let mut trailer = [0; 8];
-        trailer[..4].copy_from_slice(&self.crc.to_le_bytes());
+        trailer[..4].copy_from_slice(&self.crc.clone().finalize().to_le_bytes());
         trailer[4..].copy_from_slice(&self.size.to_le_bytes());
         trailer
     }
@@ -62,7 +62,7 @@ impl BodyCoder for GzipCoder {
         if let WrittenPart::Data = self.part {
             let progress = self.state.encoder.run(input, &mut output[given..], op);
             taken = progress.taken;
-            self.crc = crc32(self.crc, &input[..taken]);
+            self.crc.update(&input[..taken]);
             self.size = self.size.wrapping_add(taken as u32);
             given += progress.given;
             if op != DeflateOp::Finish || !progress.done {
