@@ -7,7 +7,9 @@
 //! registers. All pairs of this kind return [`Progress`].
 
 pub mod known;
+mod known_pass;
 pub(crate) mod phases;
+mod polled;
 mod redirects;
 mod standalone;
 
@@ -29,6 +31,7 @@ use crate::redirect::InternalRedirect;
 use crate::special;
 use crate::transport::h2::H2Stream;
 use phases::{LogWait, PhaseWait};
+pub use polled::PolledWait;
 
 /// What a request waits for, and the rest of it then.
 pub enum ServeWait {
@@ -47,10 +50,19 @@ pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
     if let Some(served) = known::try_recalled(x) {
         return served;
     }
+    try_from(x, |x| phases::try_phases(x, Phase::PostRead))
+}
+
+/// Serves `x` from its `phases` on, and logs it.
+#[inline(always)]
+fn try_from(
+    x: &mut Exchange,
+    phases: impl FnOnce(&mut Exchange) -> Progress<Verdict, PhaseWait>,
+) -> Progress<(), ServeWait> {
     let mut course = RequestCourse::default();
     // What nearly all requests come to is done here: the loop of `try_advance` moves what it
     // decides on, which costs a hundred instructions.
-    let progress = match phases::try_phases(x, Phase::PostRead) {
+    let progress = match phases(x) {
         Progress::Done(Verdict::Respond) => {
             let body = known::wanted(x);
             match output::try_respond(x) {

@@ -70,6 +70,18 @@ impl EventTape {
         self.stamp(EventKind::Mark, site, now)
     }
 
+    /// Charges the time since the stamp before to what is open, and opens `site` inside it.
+    #[inline]
+    pub fn enter(&self, site: Site, now: u64) -> bool {
+        self.stamp(EventKind::Begin, site, now)
+    }
+
+    /// Closes what [`enter`](EventTape::enter) opened.
+    #[inline]
+    pub fn leave(&self, site: Site, now: u64) -> bool {
+        self.stamp(EventKind::End, site, now)
+    }
+
     /// Opens `site` without a stamp: the time since the stamp before counts as the site's.
     #[inline]
     pub fn open(&self, site: Site) -> bool {

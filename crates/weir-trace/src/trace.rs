@@ -283,7 +283,13 @@ impl Trace {
     pub fn take(&mut self, tape: &EventTape) {
         let events = tape.events();
         if !events.is_empty() {
-            events.iter().for_each(|event| self.store(event.get()));
+            match self.events.get_mut(self.len..self.len + events.len()) {
+                Some(slots) => {
+                    slots.iter_mut().zip(events).for_each(|(slot, event)| *slot = event.get());
+                    self.len += events.len();
+                }
+                None => events.iter().for_each(|event| self.store(event.get())),
+            }
             self.last = tape.last();
             tape.rewind(self.last);
         }

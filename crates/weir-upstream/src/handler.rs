@@ -1,5 +1,6 @@
 //! The content handler of a location whose requests are passed on.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +15,7 @@ use crate::location::peer_sites::PeerSites;
 use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::{OutgoingRequest, UpstreamProtocol};
 use crate::request::exchange_part::part;
+use crate::request::known_request::KnownRequest;
 use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::{Handler, LocalFuture, Verdict};
@@ -150,6 +152,15 @@ impl<T: PassTarget> Handler for PassHandler<T> {
             return verdict;
         }
         caching.respond_from_memory(x, &self.upstream, self.target.is_fixed()).unwrap_or(Verdict::Wait)
+    }
+
+    fn handle_again(&self, x: &mut Exchange, made: &Rc<dyn Any>) -> Verdict {
+        let Ok(request) = made.clone().downcast::<KnownRequest>() else { return self.handle(x) };
+        part(x).cached.clear();
+        match self.target.chosen(x) {
+            Some(local) => self.upstream.try_known(x, local, request),
+            None => self.handle(x),
+        }
     }
 
     fn is_fixed(&self, x: &Exchange) -> bool {

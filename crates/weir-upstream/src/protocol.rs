@@ -12,6 +12,7 @@ use weir_engine::exchange::{Exchange, HeadMemo};
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 use weir_engine::text::Text;
+use weir_engine::variable::ValueBasis;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
 pub trait UpstreamProtocol {
@@ -98,6 +99,17 @@ pub trait UpstreamProtocol {
         incoming: &mut IncomingHead,
     ) -> Result<HeadProgress, String>;
 
+    /// What the request that [`UpstreamProtocol::request`] composes for `x` follows from, where `x` has no body.
+    fn basis(&self, _x: &Exchange) -> ValueBasis {
+        ValueBasis::Request
+    }
+
+    /// The head that `bytes` begin with, the response to a GET, if it has come a few times before and its length is known; `None`
+    /// says nothing.
+    fn known_head(&self, _bytes: &[u8]) -> Option<KnownHead> {
+        None
+    }
+
     /// Another value for a field of the response (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
     fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
         None
@@ -107,6 +119,20 @@ pub trait UpstreamProtocol {
     fn speaks_for_server(&self) -> bool {
         false
     }
+}
+
+/// The head of a response that came before.
+pub struct KnownHead {
+    /// Its bytes.
+    pub len: usize,
+    /// The status code.
+    pub status: u16,
+    /// The number of bytes after it.
+    pub body: u64,
+    /// True when the server keeps the connection open.
+    pub keep_alive: bool,
+    /// Where the client's head is stored.
+    pub memo: Rc<HeadMemo>,
 }
 
 /// What [`UpstreamProtocol::head`] found.

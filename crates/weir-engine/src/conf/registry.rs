@@ -9,7 +9,9 @@ use weir_conf::{Contexts, Error, Span};
 use crate::conf::absent;
 use crate::module::ModuleDef;
 use crate::plan::tables::RequestTables;
-use crate::plan::variable::{Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable};
+use crate::plan::variable::{
+    ValueBasis, Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable,
+};
 use crate::plan::{InsertedInstruction, MakeInstruction};
 use crate::variable_index::VarIndex;
 use crate::worker::configuration::SharedValues;
@@ -103,6 +105,7 @@ impl ConfRegistry {
         let definition = &mut self.table.definitions[index.0 as usize];
         definition.getter = getter;
         definition.cacheable = cacheable;
+        definition.basis = ValueBasis::Request;
         self.declared[index.0 as usize] = true;
         Ok(index)
     }
@@ -117,6 +120,7 @@ impl ConfRegistry {
             return Err(format!("the duplicate \"{name}\" variable"));
         }
         let index = self.index(name);
+        self.table.definitions[index.0 as usize].basis = ValueBasis::Request;
         self.declared[index.0 as usize] = true;
         Ok(index)
     }
@@ -228,12 +232,13 @@ impl ConfRegistry {
             let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
             Some((*variable, &name[variable.name.len()..]))
         });
-        let definition = |getter, set, cacheable, changeable| VariableDefinition {
+        let definition = |getter, set, cacheable, changeable, basis| VariableDefinition {
             name: name.clone(),
             getter,
             set,
             cacheable,
             changeable,
+            basis,
         };
         match found {
             Some((variable, rest)) => {
@@ -241,9 +246,10 @@ impl ConfRegistry {
                     VariableSource::Plain(get) => VariableGetter::Plain(get),
                     VariableSource::Prefix(get) => VariableGetter::Prefix(get, Arc::from(rest)),
                 };
-                (definition(getter, variable.set, variable.cacheable, variable.changeable), true)
+                let Variable { set, cacheable, changeable, basis, .. } = *variable;
+                (definition(getter, set, cacheable, changeable, basis), true)
             }
-            None => (definition(VariableGetter::Assigned, None, true, true), false),
+            None => (definition(VariableGetter::Assigned, None, true, true, ValueBasis::Request), false),
         }
     }
 

@@ -16,9 +16,10 @@ use weir_trace::{ConnectionStep, RequestRecord, Site};
 
 use super::ServeWait;
 use crate::body::{BodyBuf, ResponseBody};
+use crate::exchange::known_heads::KnownSight;
 use crate::exchange::{
     DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse,
-    ReadyHead, ResponseDelivery, ResponseSource, known_heads,
+    KnownScope, ReadyHead, ResponseDelivery, ResponseSource, known_heads,
 };
 use crate::file::{self, FoundPath, OpenFile};
 use crate::log::LogLevel;
@@ -27,6 +28,7 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::request_head::ClientJudge;
 use crate::settings::location::DisableSymlinks;
+use crate::settings::server::{InvalidValues, has_control};
 use crate::text::Arena;
 use crate::transport::wire::{self, ClientWire};
 use crate::transport::{Transport, heads, is_paced, keepalive};
@@ -52,8 +54,17 @@ impl Exchange {
 #[inline]
 pub fn try_at_sight<J: ClientJudge>(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), ServeWait>> {
     let mut input = wire.input.borrow_mut();
-    let (known, length) = known_heads::find(x, input.bytes())?;
+    let (sight, length) = known_heads::find(x, input.bytes())?;
     let nth = x.connection.requests.get() + 1;
+    let known = match sight {
+        KnownSight::Response(known) => known,
+        KnownSight::Pass(pass) => {
+            pass.begin::<J>(x)?;
+            input.consume(length);
+            drop(input);
+            return Some(pass.run(x));
+        }
+    };
     if !known.keep_alive || !known.is_for::<J>(x, nth) {
         return None;
     }
@@ -76,7 +87,7 @@ pub fn try_repeated<J: ClientJudge>(x: &mut Exchange, end: StreamEnd) -> Option<
     let section = stream.mux.h2.borrow().section_number();
     let known = x.server.caches.sections.find(x.connection.number, section)?;
     let is_whole = end == StreamEnd::Last && known.at_sight && !known.is_logged;
-    let same = std::ptr::eq(known.hosts.as_ptr(), Rc::as_ptr(&*x.connection.hosts.borrow()));
+    let same = std::ptr::eq(known.scope.hosts.as_ptr(), Rc::as_ptr(&*x.connection.hosts.borrow()));
     if !(is_whole && same && known.is_for::<J>(x, x.nth)) {
         return None;
     }
@@ -107,8 +118,8 @@ pub(super) fn try_recalled(x: &mut Exchange) -> Option<Progress<(), ServeWait>> 
 }
 
 fn serve_recalled(x: &mut Exchange, known: &KnownResponse) -> Option<Progress<(), ServeWait>> {
-    let is_of = std::ptr::eq(known.server.as_ptr(), Rc::as_ptr(&x.server));
-    let stays = x.keep_alive && !keepalive::ends(x, &known.plan.core, x.nth);
+    let is_of = std::ptr::eq(known.scope.server.as_ptr(), Rc::as_ptr(&x.server));
+    let stays = x.keep_alive && !keepalive::ends(x, &known.scope.plan.core, x.nth);
     if !is_of || stays != known.keep_alive || !known.is_taken(x) {
         return None;
     }
@@ -130,15 +141,20 @@ fn whole(file: Rc<OpenFile>) -> BodyBuf {
     }
 }
 
-impl KnownResponse {
-    /// Whether it is the response to `x`, the `nth` request of its connection, of which nothing was looked at but that its head
-    /// is that of this response. If so, `x` has its server.
-    #[inline]
-    fn is_for<J: ClientJudge>(&self, x: &mut Exchange, nth: u64) -> bool {
-        let stays = keepalive::possible(x) && !keepalive::ends(x, &self.plan.core, nth);
-        if self.keep_alive != stays || !self.fits(x) || probe::traces_begin() || !self.is_taken(x) {
-            return false;
+impl KnownScope {
+    /// The scope of what `x` has: requests that lead where it did.
+    pub(super) fn of(x: &Exchange) -> KnownScope {
+        KnownScope {
+            hosts: Rc::downgrade(&x.connection.hosts.borrow()),
+            server: Rc::downgrade(&x.server),
+            plan: x.plan.clone(),
         }
+    }
+
+    /// Gives `x`, whose head is that of the scope on one of its addresses, its server. `false`: it is not there any more, or not all
+    /// clients may have what it has.
+    #[inline]
+    pub(super) fn enter<J: ClientJudge>(&self, x: &mut Exchange) -> bool {
         if std::ptr::eq(self.server.as_ptr(), Rc::as_ptr(&x.server)) {
             return J::is_open(&x.connection, &x.server);
         }
@@ -149,6 +165,19 @@ impl KnownResponse {
             }
             None => false,
         }
+    }
+}
+
+impl KnownResponse {
+    /// Whether it is the response to `x`, the `nth` request of its connection, of which nothing was looked at but that its head
+    /// is that of this response. If so, `x` has its server.
+    #[inline]
+    fn is_for<J: ClientJudge>(&self, x: &mut Exchange, nth: u64) -> bool {
+        let stays = keepalive::possible(x) && !keepalive::ends(x, &self.scope.plan.core, nth);
+        if self.keep_alive != stays || !self.fits(x) || probe::traces_begin() || !self.is_taken(x) {
+            return false;
+        }
+        self.scope.enter::<J>(x)
     }
 
     /// Whether what is known of it is all that is wanted of `x`.
@@ -190,7 +219,7 @@ impl KnownResponse {
                 Some(file) => whole(file),
                 None => {
                     enter();
-                    whole(file.look(&x.worker.files, self.plan.core.open_file_cache.as_ref())?)
+                    whole(file.look(&x.worker.files, self.scope.plan.core.open_file_cache.as_ref())?)
                 }
             },
         };
@@ -202,7 +231,7 @@ impl KnownResponse {
     fn is_taken(&self, x: &Exchange) -> bool {
         match &x.transport {
             Transport::H1(wire) => wire.takes(self.length),
-            Transport::H2(stream) => stream.takes_at_once(self.length, self.plan.core.http2_chunk_size),
+            Transport::H2(stream) => stream.takes_at_once(self.length, self.scope.plan.core.http2_chunk_size),
             _ => false,
         }
     }
@@ -281,7 +310,7 @@ impl KnownResponse {
     /// Makes `x` what it would be had its phases run.
     #[inline]
     fn describe(&self, x: &mut Exchange) {
-        x.plan = self.plan.clone();
+        x.plan = self.scope.plan.clone();
         x.opening = false;
         x.routed();
         x.keep_alive = self.keep_alive;
@@ -378,21 +407,33 @@ fn body_of(x: &mut Exchange, sent: KnownBody) -> Option<KnownBody> {
 
 /// Whether the response of `x` is the same for all requests with its head, as far as it is not its source's.
 fn follows(x: &Exchange) -> bool {
-    let head = &x.request.head;
-    let has_content = head.chunked || head.content_length.is_some_and(|length| length > 0);
     heads::ready::asks_plainly(x)
-        && !has_content
-        && x.server.plan.is_empty_before(Phase::FindConfig)
+        && leads_alike(x)
         && are_fixed(x, &x.plan)
         && x.response.is_of_head_alone()
         && x.body_filters.is_empty()
+        && x.plan.core.post_action.is_none()
+        && !is_paced(x)
+}
+
+/// Whether requests with the head of `x` lead where it did, as far as that is not up to the handlers of the location.
+pub(super) fn leads_alike(x: &Exchange) -> bool {
+    let has_content =
+        x.request.head.chunked || x.request.head.content_length.is_some_and(|length| length > 0);
+    !has_content
+        && x.server.plan.is_empty_before(Phase::FindConfig)
         && x.family.is_none()
         && x.captures.groups.is_empty()
         && x.client.is_none()
-        && x.plan.core.post_action.is_none()
-        && !is_paced(x)
         && !x.server.is_retired()
         && !x.plan.core.error_log.enabled(LogLevel::Debug)
+        && !is_judged(x)
+}
+
+/// Whether fields of the request may be dropped for what they say, which is logged each time.
+fn is_judged(x: &Exchange) -> bool {
+    let has_bad = || x.request.head.fields.iter().any(|field| has_control(x.arena.get(field.value)));
+    x.server.settings.invalid_received != InvalidValues::Off && has_bad()
 }
 
 /// Whether all handlers of `plan` that were asked for the response of `x` are fixed.
@@ -441,9 +482,7 @@ fn known(x: &Exchange, body: KnownBody) -> Option<KnownResponse> {
     let response = &x.response;
     let text = |text: &Option<crate::text::Text>| text.as_ref().map(|text| heads::lasting(x, text));
     Some(KnownResponse {
-        hosts: Rc::downgrade(&x.connection.hosts.borrow()),
-        server: Rc::downgrade(&x.server),
-        plan: x.plan.clone(),
+        scope: KnownScope::of(x),
         maker: x.answered,
         keep_alive: x.keep_alive,
         status: response.status,

@@ -2,7 +2,9 @@
 //!
 //! [`try_phases`] is a plain function that stops where something must be waited for; [`finish_phases`] waits and goes on.
 
+use std::any::Any;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_trace::{ConnectionStep, Site};
 
@@ -28,8 +30,10 @@ pub struct PhaseWalk {
 
 /// What the phases wait for.
 pub enum PhaseWait {
-    /// A handler of a phase waits.
+    /// A handler of a phase waits, as long as its [`poll`](crate::phase::Handler::poll) says.
     Handler(PhaseWalk),
+    /// A handler of a phase waits, for its future.
+    Future(PhaseWalk),
     /// `auth_delay`, which holds back this 401.
     Delay(Verdict),
 }
@@ -40,12 +44,33 @@ pub(crate) fn try_phases(x: &mut Exchange, from: Phase) -> Progress<Verdict, Pha
     PhaseWalk::new(x, from).run(x)
 }
 
+/// Has the content handler of `x`'s location, which has nothing before it, go on from what it has `made` of an earlier request
+/// with the same head.
+#[inline]
+pub(super) fn try_content_again(x: &mut Exchange, made: &Rc<dyn Any>) -> Progress<Verdict, PhaseWait> {
+    let plan = x.plan.clone();
+    let Some(entry) = &plan.content else { return Progress::Done(Verdict::Status(500)) };
+    let site = entry.site;
+    x.trace().open(site);
+    let verdict = entry.handler.handle_again(x, made);
+    let (_, end) = plan.range(Phase::Content);
+    let mut walk = PhaseWalk { phase: Phase::Content, plan, at: end, end, own: true };
+    match verdict {
+        Verdict::Wait => Progress::Wait(PhaseWait::Handler(walk)),
+        verdict => match walk.left(x, site, verdict) {
+            Some(end) => end,
+            None => walk.run(x),
+        },
+    }
+}
+
 /// Waits for what [`try_phases`] stopped at, and runs the other phases.
 pub(crate) async fn finish_phases(x: &mut Exchange, wait: PhaseWait) -> Verdict {
     let mut wait = wait;
     loop {
         let progress = match wait {
             PhaseWait::Handler(walk) => walk.wait(x).await,
+            PhaseWait::Future(walk) => walk.wait_whole(x).await,
             PhaseWait::Delay(verdict) => {
                 delay(x).await;
                 return verdict;
@@ -94,18 +119,42 @@ impl PhaseWalk {
     }
 
     /// Waits for the handler at which [`PhaseWalk::run`] stopped, and goes on as far as that goes without waiting.
-    async fn wait(mut self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
+    async fn wait(self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
         let entry = self.asked();
-        let site = entry.site;
         let shared = x.shared.clone();
-        let verdict = match shared.pending_until(|cx| entry.handler.poll(x, cx)).await {
-            Verdict::Wait => shared.pending(entry.handler.wait(x)).await,
-            verdict => verdict,
-        };
+        match shared.pending_until(|cx| entry.handler.poll(x, cx)).await {
+            Verdict::Wait => self.wait_whole(x).await,
+            verdict => self.went_on(x, verdict),
+        }
+    }
+
+    /// [`PhaseWalk::wait`] for the future of the handler.
+    async fn wait_whole(self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
+        let shared = x.shared.clone();
+        let verdict = shared.pending(self.asked().handler.wait(x)).await;
+        self.went_on(x, verdict)
+    }
+
+    /// [`Handler::poll`](crate::phase::Handler::poll) of the handler at which [`PhaseWalk::run`] stopped.
+    #[inline]
+    pub(super) fn poll_asked(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+        self.asked().handler.poll(x, cx)
+    }
+
+    /// That handler is ready, with this verdict: goes on as far as that goes without waiting.
+    #[inline]
+    pub(super) fn went_on(mut self, x: &mut Exchange, verdict: Verdict) -> Progress<Verdict, PhaseWait> {
+        let site = self.asked().site;
         match self.left(x, site, verdict) {
             Some(end) => end,
             None => self.run(x),
         }
+    }
+
+    /// The same place.
+    #[inline]
+    pub(super) fn here(&self) -> PhaseWalk {
+        PhaseWalk { plan: self.plan.clone(), ..*self }
     }
 
     /// Runs the phases from `from` on for a rehearsal, which `notes` follows: `notes` asks the handlers.
@@ -131,7 +180,7 @@ impl PhaseWalk {
                 Some(Progress::Done(end) | Progress::Wait(PhaseWait::Delay(end))) => {
                     return PhaseEnd::Verdict(end);
                 }
-                Some(Progress::Wait(PhaseWait::Handler(_))) => {
+                Some(Progress::Wait(PhaseWait::Handler(_) | PhaseWait::Future(_))) => {
                     return PhaseEnd::Verdict(Verdict::Status(500));
                 }
             }

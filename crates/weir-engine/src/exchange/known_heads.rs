@@ -12,7 +12,7 @@ use std::rc::Rc;
 use weir_http::h1::{HeadLimits, StoreTurns};
 use weir_http::{Method, Version};
 
-use super::{Exchange, KnownBody, KnownFile, KnownResponse, Request, ResponsePlace};
+use super::{Exchange, KnownBody, KnownFile, KnownPass, KnownResponse, KnownScope, Request, ResponsePlace};
 use crate::open_file::OpenFile;
 
 /// The heads that one worker keeps: that of a connection has the place that its number leads to.
@@ -41,6 +41,12 @@ impl KnownHeads {
         self.0.borrow().iter().filter(|place| place.response.is_known()).count()
     }
 
+    /// How many of them are passed on at sight.
+    pub(crate) fn passes(&self) -> usize {
+        let is_passed = |place: &&HeadPlace| matches!(place.response, ResponsePlace::Passed(_));
+        self.0.borrow().iter().filter(is_passed).count()
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.0.replace(Vec::new());
@@ -67,23 +73,35 @@ pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
     }
 }
 
-/// The response to the head that `input` begins with, with the length of that head, where it is known
-/// from the sight of it.
+/// What is known from the sight of a head.
+pub(crate) enum KnownSight {
+    /// The response.
+    Response(Rc<KnownResponse>),
+    /// Where the response comes from.
+    Pass(Rc<KnownPass>),
+}
+
+/// What is known from the sight of the head that `input` begins with, with the length of that head.
 #[inline]
-pub(crate) fn find(x: &Exchange, input: &[u8]) -> Option<(Rc<KnownResponse>, usize)> {
+pub(crate) fn find(x: &Exchange, input: &[u8]) -> Option<(KnownSight, usize)> {
     let Exchange { server, connection, .. } = x;
     let mut places = server.caches.known.0.borrow_mut();
     let place = places.get_mut(place(connection.number))?;
-    let (Some(known), ResponsePlace::Known(response)) = (&place.known, &place.response) else { return None };
-    let fits = response.at_sight
-        && std::ptr::eq(response.hosts.as_ptr(), Rc::as_ptr(&*connection.hosts.borrow()))
-        && input.starts_with(&known.bytes)
-        && known.limits == server.settings.limits();
-    if !fits {
-        return None;
-    }
+    let known = place.known.as_ref()?;
+    let fits = |scope: &KnownScope| {
+        std::ptr::eq(scope.hosts.as_ptr(), Rc::as_ptr(&*connection.hosts.borrow()))
+            && input.starts_with(&known.bytes)
+            && known.limits == server.settings.limits()
+    };
+    let sight = match &place.response {
+        ResponsePlace::Known(response) if response.at_sight && fits(&response.scope) => {
+            KnownSight::Response(response.clone())
+        }
+        ResponsePlace::Passed(pass) if fits(&pass.scope) => KnownSight::Pass(pass.clone()),
+        _ => return None,
+    };
     place.turns.recalled();
-    Some((response.clone(), known.bytes.len()))
+    Some((sight, known.bytes.len()))
 }
 
 /// Makes `x` the request of the head in its place, which [`find`] has found.
@@ -104,7 +122,7 @@ pub(crate) fn file_of_another(x: &Exchange, path: &[u8], file: &OpenFile) -> Opt
             KnownBody::File(file) => Some(file),
             _ => None,
         },
-        ResponsePlace::Unknown { .. } => None,
+        ResponsePlace::Unknown { .. } | ResponsePlace::Passed(_) => None,
     });
     files.into_iter().find(|known| known.is(path, file)).cloned()
 }
@@ -137,6 +155,14 @@ pub(crate) fn keep_response(x: &Exchange, response: KnownResponse) {
     let mut places = x.server.caches.known.0.borrow_mut();
     if let Some(place) = places.get_mut(place(x.connection.number)) {
         place.response = ResponsePlace::Known(Rc::new(response));
+    }
+}
+
+/// Stores where requests with the head of `x`, which is in its place, are passed to.
+pub(crate) fn keep_pass(x: &Exchange, pass: KnownPass) {
+    let mut places = x.server.caches.known.0.borrow_mut();
+    if let Some(place) = places.get_mut(place(x.connection.number)) {
+        place.response = ResponsePlace::Passed(Rc::new(pass));
     }
 }
 

@@ -6,12 +6,10 @@ use std::rc::{Rc, Weak};
 use weir_rt::file::SymlinkPolicy;
 use weir_trace::{RequestRecord, Site, TapePattern};
 
+use super::known_pass::{KnownPass, KnownScope};
 use super::response::{Response, ResponseHeader};
 use crate::body::BodyBuf;
 use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile};
-use crate::plan::Plan;
-use crate::plan::hosts::AddressServers;
-use crate::plan::server::VirtualServer;
 use crate::text::Text;
 use crate::worker::Worker;
 
@@ -42,6 +40,8 @@ pub(crate) enum ResponsePlace {
     Unknown { times: u8, after: u8 },
     /// It is this one.
     Known(Rc<KnownResponse>),
+    /// It is not known, but where it comes from is.
+    Passed(Rc<KnownPass>),
 }
 
 impl Default for ResponsePlace {
@@ -60,6 +60,7 @@ impl ResponsePlace {
     pub(crate) fn course(&mut self) -> KnownCourse {
         match self {
             ResponsePlace::Known(response) => KnownCourse::Response(response.clone()),
+            ResponsePlace::Passed(_) => KnownCourse::Open,
             ResponsePlace::Unknown { times: times @ 1.., .. } => {
                 *times -= 1;
                 KnownCourse::Open
@@ -136,12 +137,7 @@ impl SectionResponses {
 /// A response that is stored with the head it is the response to. Nothing is invalidated when files change: they are looked
 /// at for each request, as always.
 pub(crate) struct KnownResponse {
-    /// The servers of the address that the head came to, ...
-    pub(crate) hosts: Weak<AddressServers>,
-    /// ... and the one of them that it led to.
-    pub(crate) server: Weak<VirtualServer>,
-    /// The location.
-    pub(crate) plan: Rc<Plan>,
+    pub(crate) scope: KnownScope,
     /// The handler that made it.
     pub(crate) maker: Site,
     pub(crate) keep_alive: bool,

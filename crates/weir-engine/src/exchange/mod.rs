@@ -14,6 +14,7 @@ mod fields;
 mod file_bytes;
 mod head_memo;
 pub mod known_heads;
+mod known_pass;
 mod known_response;
 mod lasting;
 mod matching;
@@ -40,6 +41,7 @@ use family::SubrequestFamily;
 pub use fields::FieldPattern;
 pub use head_memo::HeadMemo;
 pub(crate) use head_memo::MemoHead;
+pub(crate) use known_pass::{ConnectionFacts, KnownPass, KnownScope};
 pub use known_response::ResponseSource;
 pub(crate) use known_response::{
     DatedHead, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse, ResponsePlace,

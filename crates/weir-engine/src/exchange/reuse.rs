@@ -80,6 +80,11 @@ impl Worker {
         caches.known.responses() + caches.sections.responses()
     }
 
+    /// How many heads are stored whose requests are passed on without being read.
+    pub fn known_passes(&self) -> usize {
+        RequestCaches::of(self).known.passes()
+    }
+
     /// Lets go of exchanges that only many requests at once need, and of the heads that clients may send again.
     pub fn trim_exchanges(&self) {
         let caches = RequestCaches::of(self);

@@ -207,9 +207,24 @@ impl SharedPart {
         .await
     }
 
+    /// Polls once, charging the time since the poll before, if that has set `waits`, as waiting.
+    #[inline]
+    pub(crate) fn poll_accounted<T>(&self, waits: &mut bool, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        if *waits {
+            self.resume();
+        }
+        let polled = poll();
+        if polled.is_pending() {
+            *waits = true;
+            self.suspend(WaitKind::Other);
+        }
+        polled
+    }
+
     /// From here on the request waits, for what `kind` says: its time counts as waiting.
     pub fn suspend(&self, kind: WaitKind) {
-        if self.on.get() {
+        // A wait inside another one's has said so already.
+        if self.on.get() && !self.trace.borrow().is_suspended() {
             self.with_trace(|trace| {
                 if !trace.is_suspended() {
                     let now = clock::ticks();
@@ -225,13 +240,13 @@ impl SharedPart {
 
     /// From here on time is running; since the end of the loop's wait the request was ready, and in a queue.
     fn resume(&self) {
-        if self.on.get() {
+        if self.on.get() && self.trace.borrow().is_suspended() {
             self.with_trace(|trace| {
                 if trace.is_suspended() {
                     let now = clock::ticks();
                     trace.resume_ready(weir_rt::turn_stamp(), now);
                     if !self.branch.get() {
-                        self.presence.resumed(trace, now);
+                        self.presence.resumed(now);
                     }
                 }
             });

@@ -3,6 +3,7 @@
 use weir_http::escape::EscapeSet;
 
 use super::Exchange;
+use crate::plan::variable::ValueBasis;
 use crate::text::Text;
 use crate::value_script::{ScriptPart, ValueScript};
 
@@ -24,6 +25,19 @@ impl ValueScript {
     /// As [`ValueScript::value`], with what captures bring escaped as an argument of a URI.
     pub fn value_escaped(&self, x: &mut Exchange) -> Text {
         self.compose(x, CaptureEscape::Argument)
+    }
+
+    /// What the value in `x`, whose request no handler has changed, follows from.
+    pub fn basis(&self, x: &Exchange) -> ValueBasis {
+        let definitions = &x.server.tables.variables.definitions;
+        let basis = |part: &ScriptPart| match part {
+            ScriptPart::Literal(_) => ValueBasis::Head,
+            ScriptPart::Variable(index) => {
+                definitions.get(usize::from(index.0)).map_or(ValueBasis::Request, |variable| variable.basis)
+            }
+            ScriptPart::Capture(_) => ValueBasis::Request,
+        };
+        self.parts.iter().map(basis).max().unwrap_or(ValueBasis::Head)
     }
 
     /// Whether `test` holds for what one of the variables or captures brings.

@@ -5,7 +5,9 @@
 //! for: a request that never waits meets no future at all. Which handlers are where is the location's
 //! [`Plan`](crate::plan::Plan).
 
+use std::any::Any;
 use std::future::ready;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_trace::{Site, SiteKind};
@@ -107,6 +109,12 @@ impl From<InternalRedirect> for Verdict {
 pub trait Handler {
     /// Looks at the exchange and decides, or says [`Verdict::Wait`].
     fn handle(&self, x: &mut Exchange) -> Verdict;
+
+    /// As [`Handler::handle`], for a request with the head of one of which `made` was made
+    /// ([`Exchange::is_passed_alike`]).
+    fn handle_again(&self, x: &mut Exchange, _made: &Rc<dyn Any>) -> Verdict {
+        self.handle(x)
+    }
 
     /// Looks whether a handler that said [`Verdict::Wait`] has to wait any longer, and registers the task if so: for
     /// waits that need no future of their own. [`Verdict::Wait`]: [`Handler::wait`] is to be awaited.

@@ -19,6 +19,21 @@ pub struct Variable {
     pub cacheable: bool,
     /// True when the configuration may define it again, by `set`, `map` and the like (nginx's `CHANGEABLE`).
     pub changeable: bool,
+    /// What its value follows from.
+    pub basis: ValueBasis,
+}
+
+/// What a value follows from besides the configuration, where no handler has changed the request: a value that follows from less
+/// is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueBasis {
+    /// The head of the request, and the virtual server that it leads to.
+    Head,
+    /// These and what other connections may have in common with this one: the client's address without the port, the address it
+    /// connected to, and whether it speaks TLS.
+    Connection,
+    /// More: it is to be computed for each request.
+    Request,
 }
 
 /// How a module's variable is computed.
@@ -34,13 +49,27 @@ impl Variable {
     /// A variable `name`, without `$`, that `get` computes once per request; `get` returns `None` where the variable is
     /// not found.
     pub const fn new(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
-        Variable { name, get: VariableSource::Plain(get), set: None, cacheable: true, changeable: false }
+        Variable {
+            name,
+            get: VariableSource::Plain(get),
+            set: None,
+            cacheable: true,
+            changeable: false,
+            basis: ValueBasis::Request,
+        }
     }
 
     /// All variables whose names begin with `name` (`http_`), computed each time; `get` receives the rest of the name,
     /// and returns `None` where the variable is not found.
     pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
-        Variable { name, get: VariableSource::Prefix(get), set: None, cacheable: false, changeable: false }
+        Variable {
+            name,
+            get: VariableSource::Prefix(get),
+            set: None,
+            cacheable: false,
+            changeable: false,
+            basis: ValueBasis::Request,
+        }
     }
 
     /// Computed once per request; what [`Variable::prefix`] does not say of itself.
@@ -52,6 +81,18 @@ impl Variable {
     /// Computed each time it is asked for.
     pub const fn volatile(mut self) -> Variable {
         self.cacheable = false;
+        self
+    }
+
+    /// Its value is the same for all requests with the same head.
+    pub const fn of_head(mut self) -> Variable {
+        self.basis = ValueBasis::Head;
+        self
+    }
+
+    /// Its value is the same for all requests with the same head on connections that are alike, see [`ValueBasis::Connection`].
+    pub const fn of_connection(mut self) -> Variable {
+        self.basis = ValueBasis::Connection;
         self
     }
 
@@ -97,6 +138,8 @@ pub(crate) struct VariableDefinition {
     pub cacheable: bool,
     /// `set` and named captures may change it (`false` for modules' own).
     pub changeable: bool,
+    /// What its value follows from.
+    pub basis: ValueBasis,
 }
 
 /// All variables of one configuration: by number for requests, by name for scripts that ask at run time.

@@ -27,6 +27,8 @@ pub(crate) struct RequestPresence {
     /// `traceparent` said so.
     sampled: Cell<bool>,
     route: Cell<Site>,
+    /// What was open when it stopped: nothing opens or closes while it waits.
+    inside: Cell<Site>,
     /// When the stretch began.
     since: Cell<u64>,
     /// It was ready when the loop woke.
@@ -46,6 +48,7 @@ impl RequestPresence {
             span: Cell::new(0),
             sampled: Cell::new(false),
             route: Cell::new(BEFORE),
+            inside: Cell::new(Site::NONE),
             since: Cell::new(0),
             queued: Cell::new(false),
             receive_wait: Cell::new(0),
@@ -137,19 +140,20 @@ impl RequestPresence {
     /// It stops for `wait`, inside what `trace` has open.
     pub(crate) fn suspended(&self, wait: WaitKind, trace: &Trace, now: u64) {
         self.ran(now, |since| trace.longest_since(since));
+        self.inside.set(trace.innermost());
         let ticket = self.ticket.get();
         if !ticket.is_none() {
-            self.present.now.suspended(ticket, self.route.get(), trace.innermost(), wait, now);
+            self.present.now.suspended(ticket, self.route.get(), self.inside.get(), wait, now);
         }
     }
 
     /// It goes on.
-    pub(crate) fn resumed(&self, trace: &Trace, now: u64) {
+    pub(crate) fn resumed(&self, now: u64) {
         self.since.set(now);
         self.queued.set(true);
         let current = sampler::current();
         current.set_request(self.id.get().0);
-        current.set(SitePlace { site: trace.innermost().0, route: self.route.get().0 });
+        current.set(SitePlace { site: self.inside.get().0, route: self.route.get().0 });
         self.present.now.resumed(self.ticket.get(), self.route.get(), now);
     }
 

@@ -5,6 +5,6 @@
 
 pub mod core;
 
-pub use crate::plan::variable::{Variable, VariableGetter, VariableSource, VariableTable};
+pub use crate::plan::variable::{ValueBasis, Variable, VariableGetter, VariableSource, VariableTable};
 pub use crate::value_script::ValueScript;
 pub use crate::variable_index::VarIndex;

@@ -1,6 +1,6 @@
 //! A value of a directive as one worker uses it: a constant is shared by all requests, anything else computed.
 
-use weir_engine::variable::ValueScript;
+use weir_engine::variable::{ValueBasis, ValueScript};
 use weir_engine::{Exchange, Text};
 
 /// A compiled value on one worker.
@@ -26,6 +26,14 @@ impl WorkerValue {
         match self {
             WorkerValue::Constant(text) => text.clone(),
             WorkerValue::Script(script) => x.field_value(script),
+        }
+    }
+
+    /// What the value in `x` follows from.
+    pub(crate) fn basis(&self, x: &Exchange) -> ValueBasis {
+        match self {
+            WorkerValue::Constant(_) => ValueBasis::Head,
+            WorkerValue::Script(script) => script.basis(x),
         }
     }
 

@@ -5,6 +5,7 @@
 //! for; where something must, they name it ([`ConnectionWait`], [`RequestWait`]), and the future [`finish_requests`] is
 //! boxed, which waits for it and calls them again.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 
 use weir_rt::RecvOutcome;
@@ -12,7 +13,7 @@ use weir_rt::RecvOutcome;
 use super::head;
 use super::parked;
 use crate::tls::accepted::TlsJudge;
-use weir_engine::engine::ServeWait;
+use weir_engine::engine::{PolledWait, ServeWait};
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
@@ -66,12 +67,19 @@ pub(crate) async fn run(
         wire.idle.set(false);
         stays = false;
         let mut busy = BusyConnection::new(&worker, &connection);
-        let kept = match try_requests(&mut busy, &wire) {
-            Progress::Done(timeout) => {
-                drop(busy);
-                Some(timeout)
-            }
-            Progress::Wait(wait) => Box::pin(finish_requests(busy, &wire, wait)).await,
+        let mut progress = try_requests(&mut busy, &wire);
+        let kept = loop {
+            progress = match polled(progress) {
+                Ok(mut wait) => {
+                    let served = poll_fn(|cx| wait.poll(busy.exchange(), cx)).await;
+                    went_on(&mut busy, &wire, served)
+                }
+                Err(Progress::Done(timeout)) => {
+                    drop(busy);
+                    break Some(timeout);
+                }
+                Err(Progress::Wait(wait)) => break Box::pin(finish_requests(busy, &wire, wait)).await,
+            };
         };
         let Some(IdleTimeout(timeout)) = kept else { break };
         idle = timeout;
@@ -148,6 +156,42 @@ fn try_requests(
             Progress::Done(AfterRequest::Idle(idle)) => return Progress::Done(idle),
             Progress::Wait(wait) => return Progress::Wait(wait),
         }
+    }
+}
+
+/// What `progress` waits for, if that needs no future.
+///
+/// # Errors
+/// It waits for something else, or for nothing.
+#[inline]
+fn polled(
+    progress: Progress<IdleTimeout, ConnectionWait>,
+) -> Result<PolledWait, Progress<IdleTimeout, ConnectionWait>> {
+    match progress {
+        Progress::Wait(ConnectionWait::Request(RequestWait::Engine(wait))) => {
+            wait.polled().map_err(|wait| Progress::Wait(ConnectionWait::Request(RequestWait::Engine(wait))))
+        }
+        progress => Err(progress),
+    }
+}
+
+/// Goes on where [`PolledWait`] was waited for.
+fn went_on(
+    busy: &mut BusyConnection<'_>,
+    wire: &Rc<ClientWire>,
+    served: Progress<(), ServeWait>,
+) -> Progress<IdleTimeout, ConnectionWait> {
+    let request = match served {
+        Progress::Done(()) => try_keep(busy.exchange(), wire),
+        Progress::Wait(wait) => Progress::Wait(RequestWait::Engine(wait)),
+    };
+    match request {
+        Progress::Done(idle) => match try_next(busy, wire, idle) {
+            Progress::Done(AfterRequest::Next) => try_requests(busy, wire),
+            Progress::Done(AfterRequest::Idle(idle)) => Progress::Done(idle),
+            Progress::Wait(wait) => Progress::Wait(wait),
+        },
+        Progress::Wait(wait) => Progress::Wait(ConnectionWait::Request(wait)),
     }
 }
 

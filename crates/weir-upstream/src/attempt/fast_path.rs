@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use weir_rt::{RecvBuf, RecvOutcome};
 use weir_trace::WaitKind;
 
+use crate::attempt::known_pass;
 use crate::config::failure_reason::FailureReason;
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::location::upstream_location::UpstreamLocation;
@@ -52,6 +53,9 @@ impl UpstreamLocation {
         {
             pending.run.end(x);
             return Progress::Done(verdict);
+        }
+        if x.is_pass_wanted() && pending.connection.is_some() {
+            self.learn(x, &pending);
         }
         part(x).pending = Some(pending);
         Progress::Wait(())
@@ -109,7 +113,7 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
     let Some(PendingAttempt { run, connection: Some(connection), .. }) =
         part_if(x).and_then(|part| part.pending.as_ref())
     else {
-        return Poll::Ready(Verdict::Wait);
+        return known_pass::poll_flight(x, cx);
     };
     if run.asked != RequestProgress::Sent {
         return Poll::Ready(Verdict::Wait);
@@ -128,7 +132,7 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
 }
 
 /// Bytes of the response have come.
-fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
+pub(crate) fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
     let own = part(x);
     let Some(mut pending) = own.pending.take() else { return Verdict::Wait };
     let mut incoming = IncomingHead { fields: own.scratch.fields(), ..IncomingHead::default() };

@@ -4,6 +4,7 @@ pub(crate) mod choose;
 pub(crate) mod connect;
 pub(crate) mod fast_path;
 pub(crate) mod h2_attempt;
+pub(crate) mod known_pass;
 pub(crate) mod receive;
 pub(crate) mod send;
 
@@ -83,23 +84,32 @@ impl Attempt {
         if x.refuse_unmatched() {
             return Err(Verdict::Status(500));
         }
-        if let Some(budget) = &upstream.upstream.retry_budget {
-            upstream.purse.earn(budget);
-        }
-        Ok(Attempt {
+        upstream.earn();
+        let secure = up.protocol.secure(x);
+        Ok(Attempt { secure, fetch, ..Attempt::of(up, x, upstream, out) })
+    }
+
+    /// Of a request that was composed as `out`.
+    pub(crate) fn of(
+        up: &Rc<UpstreamLocation>,
+        x: &mut Exchange,
+        upstream: &Rc<LocalUpstream>,
+        out: OutgoingRequest,
+    ) -> Attempt {
+        Attempt {
             out,
-            secure: up.protocol.secure(x),
+            secure: None,
             records: AttemptRecords::begin(x, upstream),
             left: request_body::tries(upstream.tries(), up.settings.next_tries),
             decided: BalancerDecision::default(),
             began: weir_rt::now_ms(),
             body_begun: false,
             hints: 0,
-            fetch,
+            fetch: None,
             asked: RequestProgress::No,
             received: Vec::new(),
             up: up.clone(),
-        })
+        }
     }
 
     /// After the last try.
@@ -110,6 +120,11 @@ impl Attempt {
     /// A try begins.
     pub(crate) fn start(&self, lease: &PeerLease) {
         self.records.start(&lease.peer, self.scheme(), self.out.uri);
+    }
+
+    /// A try has begun at `began`, in milliseconds of the worker's clock.
+    pub(crate) fn start_at(&self, began: u64, lease: &PeerLease) {
+        self.records.start_at(began, &lease.peer, self.scheme(), self.out.uri);
     }
 
     /// What precedes addresses in messages.

@@ -109,7 +109,12 @@ impl AttemptRecords {
 
     /// A try of `peer` begins.
     pub(crate) fn start(&self, peer: &Arc<Peer>, scheme: &'static str, uri: Span) {
-        self.0.began.set(weir_rt::now_ms());
+        self.start_at(weir_rt::now_ms(), peer, scheme, uri);
+    }
+
+    /// [`start`](AttemptRecords::start) of a try that began at `began`, in milliseconds of the worker's clock.
+    pub(crate) fn start_at(&self, began: u64, peer: &Arc<Peer>, scheme: &'static str, uri: Span) {
+        self.0.began.set(began);
         self.add(AttemptName::Peer(peer.clone()), scheme, uri);
     }
 
@@ -135,6 +140,11 @@ impl AttemptRecords {
     pub(crate) fn connected(&self) {
         let age = self.age();
         self.with(|this| this.connect = Some(age));
+    }
+
+    /// The connection was there when the try began.
+    pub(crate) fn connected_at_once(&self) {
+        self.with(|this| this.connect = Some(0));
     }
 
     /// The head is there.

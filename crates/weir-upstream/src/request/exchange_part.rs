@@ -3,6 +3,7 @@
 use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::PendingAttempt;
 use crate::request::cache_use::CacheUse;
+use crate::request::known_request::KnownFlight;
 use crate::request::scratch::AttemptScratch;
 use weir_engine::exchange::{Exchange, ExchangePart};
 use weir_engine::text::Arena;
@@ -15,6 +16,8 @@ pub(crate) struct UpstreamPart {
     pub(crate) records: Option<AttemptRecords>,
     /// Emptied ones.
     spare_records: Option<AttemptRecords>,
+    /// A server has a request that was composed before, and its response is waited for.
+    pub(crate) flight: Option<KnownFlight>,
     /// A server has the request, and its response is waited for.
     pub(crate) pending: Option<PendingAttempt>,
     /// Memory for requests to servers and the heads of their responses.
@@ -35,6 +38,9 @@ impl ExchangePart for UpstreamPart {
         self.cached.clear();
         if let Some(mut records) = self.records.take() {
             self.spare_records = records.clear().then_some(records);
+        }
+        if self.flight.is_some() {
+            self.flight = None;
         }
         if self.pending.is_some() {
             self.pending = None;

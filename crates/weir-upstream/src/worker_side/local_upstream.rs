@@ -173,6 +173,14 @@ impl LocalUpstream {
         }
     }
 
+    /// A request begins, for the `retry_budget`.
+    #[inline]
+    pub(crate) fn earn(&self) {
+        if let Some(budget) = &self.upstream.retry_budget {
+            self.purse.earn(budget);
+        }
+    }
+
     /// The next peer for `x`.
     pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut TriedPeers) -> Option<PeerLease> {
         let mut chooser = self.chooser();

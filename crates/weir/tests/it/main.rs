@@ -48,6 +48,7 @@ mod faults;
 mod filter_slow_clients;
 mod headers_more;
 mod http2;
+mod known_passes;
 mod known_responses;
 mod logs;
 mod lsp;

@@ -27,12 +27,30 @@ impl SharedPart {
     #[inline(never)]
     pub(in crate::exchange) fn enter_on(&self, site: Site) {
         self.presence.at(site);
+        match clock::quick_ticks() {
+            Some(now) if self.tape.enter(site, now) => {}
+            _ => self.enter_slowly(site),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_slowly(&self, site: Site) {
         self.with_trace(|trace| trace.enter(site, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn leave_on(&self, site: Site) {
         self.presence.at(Site::NONE);
+        match clock::quick_ticks() {
+            Some(now) if self.tape.leave(site, now) => {}
+            _ => self.leave_slowly(site),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_slowly(&self, site: Site) {
         self.with_trace(|trace| trace.leave(site, clock::ticks()));
     }
 

@@ -21,6 +21,22 @@ impl Exchange {
         ready::is_plain(self) && recall(self, memo, place)
     }
 
+    /// As [`recall_head`](Exchange::recall_head), for a response that is sent at once and that no log sees: of the head there is what
+    /// is needed to send it. `false`: it is not known, and nothing was done.
+    #[inline]
+    pub fn recall_unseen_head(&mut self, memo: &Rc<HeadMemo>) -> bool {
+        let is_plain = self.keep_alive && keepalive::possible(self) && ready::is_plain(self);
+        let Some(known) = place(self, memo).filter(|_| is_plain) else { return false };
+        let known = known.borrow();
+        let of_plan = |head: &&MemoHead| head.plan.as_ptr() == Rc::as_ptr(&self.plan);
+        let Some(head) = known.as_deref().filter(of_plan) else { return false };
+        let response = &mut self.response;
+        (response.status, response.content_length) = (head.status, Some(head.length));
+        (response.ready, response.header_only) = (ReadyHead::Known(head.number), false);
+        response.memo = Some(memo.clone());
+        true
+    }
+
     /// What `x.response` says follows from more than its source and its location.
     pub fn forget_head(&mut self) {
         if self.response.ready == ReadyHead::Repeated {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_engine::variable::ValueScript;
+use weir_engine::variable::{ValueBasis, ValueScript};
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
@@ -10,7 +10,9 @@ use weir_http::h1::{
 };
 use weir_http::{Field, KnownField, Method, Version};
 use weir_upstream::UpstreamSettings;
-use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
+use weir_upstream::protocol::{
+    BodyDecoder, HeadProgress, IncomingHead, KnownHead, OutgoingRequest, UpstreamProtocol,
+};
 use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::ClientTls;
 
@@ -98,6 +100,17 @@ impl UpstreamProtocol for HttpPass {
         }
         self.known.keep(bytes, &head);
         self.fill(x, bytes, head, incoming)
+    }
+
+    fn basis(&self, x: &Exchange) -> ValueBasis {
+        let values = self.fields.basis(x);
+        let method = self.method.as_ref().map_or(ValueBasis::Head, |method| method.basis(x));
+        if self.body.is_some() || self.multiplexes() { ValueBasis::Request } else { values.max(method) }
+    }
+
+    fn known_head(&self, bytes: &[u8]) -> Option<KnownHead> {
+        // Another method may have no body where a GET has one.
+        if self.method.is_some() { None } else { self.known.sight(bytes) }
     }
 
     fn speaks_for_server(&self) -> bool {

@@ -8,7 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_engine::exchange::HeadMemo;
-use weir_http::h1::{ResponseHead, StoreTurns};
+use weir_http::Method;
+use weir_http::h1::{BodyLength, ResponseHead, StoreTurns};
+use weir_upstream::protocol::KnownHead;
 
 /// The last head of a location's responses that was stored.
 #[derive(Default)]
@@ -44,6 +46,25 @@ impl KnownResponse {
     pub(super) fn memo(&self) -> Option<Rc<HeadMemo>> {
         let mut stored = self.0.borrow_mut();
         if stored.uses < SELDOM { None } else { Some(stored.memo.get_or_insert_default().clone()) }
+    }
+
+    /// The head that `bytes` begin with, if it is the one that is stored, came a few times, and its length as the response to a
+    /// GET is known.
+    #[inline]
+    pub(super) fn sight(&self, bytes: &[u8]) -> Option<KnownHead> {
+        let mut stored = self.0.borrow_mut();
+        if stored.uses < SELDOM || !bytes.starts_with(&stored.bytes) {
+            return None;
+        }
+        let body = match stored.head.body_length(Method::Get) {
+            BodyLength::None => 0,
+            BodyLength::Bytes(length) => length,
+            BodyLength::Chunked | BodyLength::UntilClose => return None,
+        };
+        let (len, status, keep_alive) = (stored.head.len, stored.head.status, stored.head.keep_alive());
+        stored.turns.recalled();
+        let memo = stored.memo.get_or_insert_default().clone();
+        (status != 101).then_some(KnownHead { len, status, body, keep_alive, memo })
     }
 
     /// Stores `head`, which `bytes` begin with and which is whole and good.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::LineCx;
-use weir_engine::variable::{ValueScript, Variable};
+use weir_engine::variable::{ValueBasis, ValueScript, Variable};
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{EscapeSet, escape};
 use weir_http::{KnownField, Method, base64, h1};
@@ -58,6 +58,12 @@ impl RequestFields {
             set: set.map(|(name, value)| (name.clone(), WorkerValue::new(value))).collect(),
             replaced,
         }
+    }
+
+    /// What all values follow from.
+    pub(super) fn basis(&self, x: &Exchange) -> ValueBasis {
+        let values = self.host.iter().chain(self.set.iter().map(|(_, value)| value));
+        values.map(|value| value.basis(x)).max().unwrap_or(ValueBasis::Head)
     }
 
     /// Whether `proxy_set_header` names this field, or nginx composes it itself.
@@ -392,7 +398,7 @@ pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
 
 /// The variables.
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::new("proxy_host", proxy_host).volatile().changeable(),
+    Variable::new("proxy_host", proxy_host).volatile().changeable().of_head(),
     Variable::new("proxy_port", |x| {
         let usual = if PassGoal::of(x)?.https { 443 } else { 80 };
         let host = PassGoal::of(x)?.host.clone()?;
@@ -401,7 +407,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
     })
     .volatile()
-    .changeable(),
+    .changeable()
+    .of_head(),
     Variable::new("proxy_add_x_forwarded_for", |x| {
         let client = x.client().host().to_string();
         let start = x.arena.mark();
@@ -420,7 +427,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         x.arena.push(client.as_bytes());
         Some(Text::Span(x.arena.since(start)))
     })
-    .volatile(),
+    .volatile()
+    .of_connection(),
 ];
 
 /// Whether the response to `x` has no body because of the method that was sent.
