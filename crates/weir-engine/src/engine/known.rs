@@ -14,7 +14,7 @@ use weir_http::h2::StreamEnd;
 use weir_sys::probe;
 use weir_trace::{ConnectionStep, RequestRecord, Site};
 
-use super::ServeWait;
+use super::{ServeWait, known_pass};
 use crate::body::{BodyBuf, ResponseBody};
 use crate::exchange::known_heads::KnownSight;
 use crate::exchange::{
@@ -54,17 +54,15 @@ impl Exchange {
 #[inline]
 pub fn try_at_sight<J: ClientJudge>(x: &mut Exchange, wire: &ClientWire) -> Option<Progress<(), ServeWait>> {
     let mut input = wire.input.borrow_mut();
-    let (sight, length) = known_heads::find(x, input.bytes())?;
-    let nth = x.connection.requests.get() + 1;
-    let known = match sight {
-        KnownSight::Response(known) => known,
-        KnownSight::Pass(pass) => {
-            pass.begin::<J>(x)?;
-            input.consume(length);
+    let (known, length) = match known_heads::find(x, input.bytes()) {
+        KnownSight::Response(known, length) => (known, length),
+        KnownSight::Passed => {
             drop(input);
-            return Some(pass.run(x));
+            return known_pass::try_at_sight::<J>(x, wire);
         }
+        KnownSight::Nothing => return None,
     };
+    let nth = x.connection.requests.get() + 1;
     if !known.keep_alive || !known.is_for::<J>(x, nth) {
         return None;
     }

@@ -17,6 +17,7 @@ use crate::phase::Phase;
 use crate::progress::Progress;
 use crate::read;
 use crate::request_head::ClientJudge;
+use crate::transport::wire::ClientWire;
 use crate::transport::{Transport, keepalive};
 use crate::variable::ValueBasis;
 
@@ -49,11 +50,26 @@ fn follows(x: &Exchange) -> bool {
         && !x.request.head.connection.upgrade
 }
 
+/// Serves the request whose head the input of `wire` begins with by where that leads, if that is known; `None`: it is not, and
+/// nothing was done.
+#[inline(never)]
+pub(super) fn try_at_sight<J: ClientJudge>(
+    x: &mut Exchange,
+    wire: &ClientWire,
+) -> Option<Progress<(), ServeWait>> {
+    let mut input = wire.input.borrow_mut();
+    let (pass, length) = known_heads::find_pass(x, input.bytes())?;
+    pass.begin::<J>(x)?;
+    input.consume(length);
+    drop(input);
+    Some(pass.run(x))
+}
+
 impl KnownPass {
     /// Makes `x`, of which nothing was looked at but that its head is that of this, the request that it is; `None`: it is none for
     /// this, and nothing was done.
     #[inline]
-    pub(super) fn begin<J: ClientJudge>(&self, x: &mut Exchange) -> Option<()> {
+    fn begin<J: ClientJudge>(&self, x: &mut Exchange) -> Option<()> {
         let fits = !x.connection.debug
             && !probe::traces_begin()
             && self.connection.as_ref().is_none_or(|facts| facts.fit(&x.connection));
@@ -71,7 +87,7 @@ impl KnownPass {
 
     /// Serves `x`, which has begun, as far as that goes without waiting.
     #[inline]
-    pub(super) fn run(&self, x: &mut Exchange) -> Progress<(), ServeWait> {
+    fn run(&self, x: &mut Exchange) -> Progress<(), ServeWait> {
         read::start(x);
         x.plan = self.scope.plan.clone();
         x.routed();

@@ -75,33 +75,50 @@ pub fn recall(x: &mut Exchange, input: &[u8], limits: &HeadLimits) -> bool {
 
 /// What is known from the sight of a head.
 pub(crate) enum KnownSight {
-    /// The response.
-    Response(Rc<KnownResponse>),
-    /// Where the response comes from.
-    Pass(Rc<KnownPass>),
+    /// The response, and the length of the head.
+    Response(Rc<KnownResponse>, usize),
+    /// Maybe where the response comes from, see [`find_pass`].
+    Passed,
+    /// Nothing.
+    Nothing,
 }
 
-/// What is known from the sight of the head that `input` begins with, with the length of that head.
+/// What is known from the sight of the head that `input` begins with.
 #[inline]
-pub(crate) fn find(x: &Exchange, input: &[u8]) -> Option<(KnownSight, usize)> {
-    let Exchange { server, connection, .. } = x;
-    let mut places = server.caches.known.0.borrow_mut();
-    let place = places.get_mut(place(connection.number))?;
-    let known = place.known.as_ref()?;
-    let fits = |scope: &KnownScope| {
-        std::ptr::eq(scope.hosts.as_ptr(), Rc::as_ptr(&*connection.hosts.borrow()))
-            && input.starts_with(&known.bytes)
-            && known.limits == server.settings.limits()
+pub(crate) fn find(x: &Exchange, input: &[u8]) -> KnownSight {
+    let mut places = x.server.caches.known.0.borrow_mut();
+    let Some(place) = places.get_mut(place(x.connection.number)) else { return KnownSight::Nothing };
+    let (known, response) = match (&place.known, &place.response) {
+        (Some(known), ResponsePlace::Known(response)) => (known, response),
+        (_, ResponsePlace::Passed(_)) => return KnownSight::Passed,
+        _ => return KnownSight::Nothing,
     };
-    let sight = match &place.response {
-        ResponsePlace::Known(response) if response.at_sight && fits(&response.scope) => {
-            KnownSight::Response(response.clone())
-        }
-        ResponsePlace::Passed(pass) if fits(&pass.scope) => KnownSight::Pass(pass.clone()),
-        _ => return None,
-    };
+    if !response.at_sight || !fits(x, &response.scope, known, input) {
+        return KnownSight::Nothing;
+    }
     place.turns.recalled();
-    Some((sight, known.bytes.len()))
+    KnownSight::Response(response.clone(), known.bytes.len())
+}
+
+/// Where requests with the head that `input` begins with are passed to, with the length of that head.
+#[inline]
+pub(crate) fn find_pass(x: &Exchange, input: &[u8]) -> Option<(Rc<KnownPass>, usize)> {
+    let mut places = x.server.caches.known.0.borrow_mut();
+    let place = places.get_mut(place(x.connection.number))?;
+    let (Some(known), ResponsePlace::Passed(pass)) = (&place.known, &place.response) else { return None };
+    if !fits(x, &pass.scope, known, input) {
+        return None;
+    }
+    place.turns.recalled();
+    Some((pass.clone(), known.bytes.len()))
+}
+
+/// Whether `input` begins with the head `known`, and that leads to `scope` on the connection of `x`.
+#[inline(always)]
+fn fits(x: &Exchange, scope: &KnownScope, known: &KnownHead, input: &[u8]) -> bool {
+    std::ptr::eq(scope.hosts.as_ptr(), Rc::as_ptr(&*x.connection.hosts.borrow()))
+        && input.starts_with(&known.bytes)
+        && known.limits == x.server.settings.limits()
 }
 
 /// Makes `x` the request of the head in its place, which [`find`] has found.

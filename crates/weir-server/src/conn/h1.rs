@@ -69,17 +69,20 @@ pub(crate) async fn run(
         let mut busy = BusyConnection::new(&worker, &connection);
         let mut progress = try_requests(&mut busy, &wire);
         let kept = loop {
-            progress = match polled(progress) {
-                Ok(mut wait) => {
-                    let served = poll_fn(|cx| wait.poll(busy.exchange(), cx)).await;
-                    went_on(&mut busy, &wire, served)
-                }
-                Err(Progress::Done(timeout)) => {
+            let wait = match progress {
+                Progress::Done(timeout) => {
                     drop(busy);
                     break Some(timeout);
                 }
-                Err(Progress::Wait(wait)) => break Box::pin(finish_requests(busy, &wire, wait)).await,
+                Progress::Wait(wait) => wait,
             };
+            match polled(wait) {
+                Ok(mut wait) => {
+                    let served = poll_fn(|cx| wait.poll(busy.exchange(), cx)).await;
+                    progress = went_on(&mut busy, &wire, served);
+                }
+                Err(wait) => break Box::pin(finish_requests(busy, &wire, wait)).await,
+            }
         };
         let Some(IdleTimeout(timeout)) = kept else { break };
         idle = timeout;
@@ -159,19 +162,17 @@ fn try_requests(
     }
 }
 
-/// What `progress` waits for, if that needs no future.
+/// `wait` as one that needs no future.
 ///
 /// # Errors
-/// It waits for something else, or for nothing.
+/// It needs one.
 #[inline]
-fn polled(
-    progress: Progress<IdleTimeout, ConnectionWait>,
-) -> Result<PolledWait, Progress<IdleTimeout, ConnectionWait>> {
-    match progress {
-        Progress::Wait(ConnectionWait::Request(RequestWait::Engine(wait))) => {
-            wait.polled().map_err(|wait| Progress::Wait(ConnectionWait::Request(RequestWait::Engine(wait))))
+fn polled(wait: ConnectionWait) -> Result<PolledWait, ConnectionWait> {
+    match wait {
+        ConnectionWait::Request(RequestWait::Engine(wait)) => {
+            wait.polled().map_err(|wait| ConnectionWait::Request(RequestWait::Engine(wait)))
         }
-        progress => Err(progress),
+        wait => Err(wait),
     }
 }
 
