@@ -4,6 +4,7 @@ mod beside;
 mod frames;
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -83,16 +84,18 @@ impl Exchange {
         self.read_traced(BodyEnd::Open).await
     }
 
-    /// Ends the file that [`Exchange::read_body_for_file`] began, and does `then` with it on the same thread of the pool:
-    /// a small body costs one trip there. The file is removed after `then` unless it is [kept](BodyFile::keep).
+    /// Ends the file that [`Exchange::read_body_for_file`] began, and does `then` with it, which puts it at `place`, on the
+    /// same thread: a small body costs one trip to the pool, or none. The file is removed after `then` unless it is
+    /// [kept](BodyFile::keep).
     ///
     /// # Errors
     /// The file can't be made or written, which is logged: `then` is not called.
     pub async fn end_body_file<T: Send + 'static>(
         &mut self,
+        place: &Path,
         then: impl FnOnce(BodyFile) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        crate::temp::finish_and(self, then).await
+        crate::temp::finish_and(self, place, then).await
     }
 
     /// Adds a piece to a body that is made again ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a

@@ -2,11 +2,12 @@
 //!
 //! Files are named by a counter, `0000000001` and on, inside as many levels of directories as configured, each named by
 //! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
-//! it. All calls that touch the disk are made on a thread of the pool.
+//! it. Calls that touch the disk are made on a thread of the pool, and for small bodies on the loop
+//! ([`weir_rt::file::FileWrite`]).
 
 use std::future::poll_fn;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weir_rt::file::{FileHandle, on_pool};
 use weir_trace::WaitKind;
@@ -54,12 +55,13 @@ pub(crate) async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// As [`finish`], and does `then` with the file on the thread that writes its end.
+/// As [`finish`], and does `then` with the file, which puts it at `place`, on the thread that writes its end.
 ///
 /// # Errors
 /// As [`append`]; `then` is not called.
 pub(crate) async fn finish_and<T: Send + 'static>(
     x: &mut Exchange,
+    place: &Path,
     then: impl FnOnce(BodyFile) -> T + Send + 'static,
 ) -> Result<T, EngineError> {
     let mut writer = match x.body.writer.take() {
@@ -71,7 +73,7 @@ pub(crate) async fn finish_and<T: Send + 'static>(
     let Some(last) = last.map_err(|failed| log(&failed, x))? else {
         return Err(EngineError::file(None));
     };
-    let job = weir_rt::blocking(move || last.run_and(then));
+    let job = last.way_to(place).run(move || last.run_and(then));
     x.waiting_for(WaitKind::ThreadPool, Box::pin(job)).await.map_err(|failed| log(&failed, x))
 }
 
@@ -110,11 +112,11 @@ fn path_of(file: &TempFile) -> PathBuf {
 
 /// Goes on with the body's file, or, if it has none, with one that the first write makes out of what is in memory.
 fn begin(x: &mut Exchange) -> Result<Box<BodyFileWriter>, EngineError> {
-    let buffer_size = x.plan.core.client_body_buffer_size;
+    let (buffer_size, policy) = (x.plan.core.client_body_buffer_size, x.plan.core.small_file_writes);
     if let Some(file) = x.body.file.take() {
         let at = file.len;
         let file = BodyFile::of(file).map_err(|failed| log(&failed, x))?;
-        return Ok(Box::new(BodyFileWriter::new(file, buffer_size, at)));
+        return Ok(Box::new(BodyFileWriter::new(file, buffer_size, at, policy)));
     }
     let (directory, levels) = x.plan.core.client_body_temp_path.clone();
     let only = x.plan.core.client_body_in_file_only;
@@ -122,7 +124,7 @@ fn begin(x: &mut Exchange) -> Result<Box<BodyFileWriter>, EngineError> {
     let name = if named { TempFileName::Kept } else { TempFileName::Removed };
     let remove = x.body.named || only == InFileOnly::Clean;
     let file = BodyFile::new(directory.to_path_buf(), levels, name, remove);
-    let mut writer = Box::new(BodyFileWriter::new(file, buffer_size, 0));
+    let mut writer = Box::new(BodyFileWriter::new(file, buffer_size, 0, policy));
     writer.push(std::mem::take(&mut x.body.memory));
     Ok(writer)
 }
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_body_that_was_read_gets_a_file_with_a_name() {
-        with_directory("", async |x, _| {
+        with_directory("", async |x, place| {
             for in_file in [false, true] {
                 let body = vec![b'x'; 3 * PIECE as usize + 5];
                 x.body.replace(body.clone());
@@ -202,7 +204,7 @@ mod tests {
                     finish(x).await.expect("written");
                 }
                 x.read_body_for_file().await.expect("written");
-                let ended = x.end_body_file(move |mut file| {
+                let ended = x.end_body_file(&place.join("there"), move |mut file| {
                     let path = file.path().to_path_buf();
                     if in_file {
                         file.keep();

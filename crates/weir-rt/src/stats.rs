@@ -52,6 +52,10 @@ counters! {
     accepted,
     /// Connected sockets open, accepted or made.
     connections_live,
+    /// Small files written on the loop itself ([`crate::file::FileWrite`]).
+    small_writes,
+    /// The longest of these writes, in nanoseconds.
+    longest_small_write_ns,
     /// The stamp ([`crate::clock::ticks`]) at which the turn began that the loop is in; 0 while it waits.
     turn_began,
 }

@@ -25,7 +25,7 @@ use crate::plan::InsertedInstruction;
 use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::settings::location::{
     AliasedPart, CoreSettings, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly,
-    LingeringClose, ServerTokens,
+    LingeringClose, ServerTokens, SmallWrites,
 };
 use crate::settings::location_list::location_settings;
 use crate::variable::{ValueScript, Variable};
@@ -150,8 +150,6 @@ pub struct AcceptedHttpCore {
     pub read_ahead: Option<u64>,
     pub directio: Option<u64>,
     pub directio_alignment: Option<u64>,
-    pub aio: Option<()>,
-    pub aio_write: Option<bool>,
 }
 
 impl HttpCoreConf {

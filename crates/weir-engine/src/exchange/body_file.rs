@@ -1,5 +1,5 @@
 //! A request's body on its way into its file: pieces are gathered, and written by a thread of the pool while the next ones
-//! come. One write at a time; a client that sends faster than the disk takes waits for it. The first write makes the
+//! come, or a small body by the loop ([`FileWrite`]). One write at a time; a client that sends faster than the disk takes waits for it. The first write makes the
 //! file, and a caller may have the last one do more ([`BodyFileWriter::poll_last`]): a small body goes to the pool once.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::file::FileHandle;
+use weir_rt::file::{FileHandle, FileWrite, SmallWrites};
 
 use crate::exchange::TempFile;
 use crate::exchange::temp_file::{self, TempFileFailure, TempFileName};
@@ -68,9 +68,16 @@ impl BodyFile {
         self.remove = false;
     }
 
+    /// Where it is, or is to be made.
+    fn directory(&self) -> &Path {
+        let made = self.path.parent().filter(|_| self.place.0.as_os_str().is_empty());
+        made.unwrap_or(&self.place.0)
+    }
+
     /// As a request holds it, with `len` bytes; `None` for a file that was never made.
     fn into_temp_file(mut self, len: u64) -> Option<TempFile> {
         let handle = Rc::new(self.handle.take()?);
+        handle.close_on_thread(len);
         let (remove, path) = (std::mem::take(&mut self.remove), std::mem::take(&mut self.path));
         Some(TempFile { handle, path: Some(path), len, remove, named: self.named })
     }
@@ -110,6 +117,8 @@ pub(crate) struct BodyFileWriter {
     since_ms: u64,
     /// `client_body_buffer_size`, or [`GATHERED`] if that is more.
     gathered: usize,
+    /// `small_file_writes`.
+    policy: SmallWrites,
     /// Where the next write begins.
     at: u64,
     write: Option<LocalFuture<'static, WriteDone>>,
@@ -119,14 +128,15 @@ pub(crate) struct BodyFileWriter {
     news: bool,
 }
 
-/// A write for a thread of the pool.
+/// A write that may wait for the disk.
 pub(crate) struct BodyWrite {
     file: BodyFile,
     pieces: Vec<Vec<u8>>,
     at: u64,
+    policy: SmallWrites,
 }
 
-/// What a thread of the pool gives back.
+/// What a write gives back.
 struct WriteDone {
     pieces: Vec<Vec<u8>>,
     made: bool,
@@ -134,6 +144,21 @@ struct WriteDone {
 }
 
 impl BodyWrite {
+    /// Which thread is to make it.
+    fn way(&self) -> FileWrite {
+        FileWrite::new(self.policy, &[self.file.directory()], self.end())
+    }
+
+    /// Which thread is to make it, and to put the file at `place`.
+    pub(crate) fn way_to(&self, place: &Path) -> FileWrite {
+        FileWrite::toward(self.policy, self.file.directory(), place, self.end())
+    }
+
+    /// Bytes that the file has then.
+    fn end(&self) -> u64 {
+        self.at + self.pieces.iter().map(|piece| piece.len() as u64).sum::<u64>()
+    }
+
     /// Waits for the disk.
     fn run(mut self) -> WriteDone {
         let fresh = self.file.handle.is_none();
@@ -153,7 +178,7 @@ impl BodyWrite {
 
 impl BodyFileWriter {
     /// Goes on after `at` bytes of `file`; `buffer_size`: `client_body_buffer_size`.
-    pub(crate) fn new(file: BodyFile, buffer_size: u64, at: u64) -> BodyFileWriter {
+    pub(crate) fn new(file: BodyFile, buffer_size: u64, at: u64, policy: SmallWrites) -> BodyFileWriter {
         let buffer_size = usize::try_from(buffer_size).unwrap_or(usize::MAX);
         BodyFileWriter {
             file: Some(file),
@@ -161,6 +186,7 @@ impl BodyFileWriter {
             waits: 0,
             since_ms: 0,
             gathered: buffer_size.clamp(GATHERED, GATHERED_QUICKLY),
+            policy,
             at,
             write: None,
             spent: Vec::new(),
@@ -196,8 +222,8 @@ impl BodyFileWriter {
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TempFileFailure>> {
         ready!(self.poll_written(cx))?;
         let Some(next) = self.next() else { return Poll::Ready(Ok(())) };
-        let mut write: LocalFuture<'static, WriteDone> = Box::pin(weir_rt::blocking(move || next.run()));
-        // The first poll hands it to the pool; its end wakes the body's reader once more than needed.
+        let mut write: LocalFuture<'static, WriteDone> = Box::pin(next.way().run(move || next.run()));
+        // The first poll makes it, or hands it to the pool, whose end wakes the body's reader once more than needed.
         match write.as_mut().poll(cx) {
             Poll::Ready(done) => return Poll::Ready(self.settle(done)),
             Poll::Pending => self.write = Some(write),
@@ -217,7 +243,7 @@ impl BodyFileWriter {
         self.poll_written(cx)
     }
 
-    /// All that waits, as one write, once the write before it has ended: for a caller that has more to do on its thread.
+    /// All that waits, as one write, once the write before it has ended: for a caller that has more to do after it.
     ///
     /// # Errors
     /// That of a write before.
@@ -250,7 +276,7 @@ impl BodyFileWriter {
         let pieces = std::mem::take(&mut self.waiting);
         let (at, length) = (self.at, std::mem::take(&mut self.waits) as u64);
         self.at += length;
-        Some(BodyWrite { file, pieces, at })
+        Some(BodyWrite { file, pieces, at, policy: self.policy })
     }
 
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TempFileFailure>> {
@@ -292,7 +318,7 @@ mod tests {
         let written = Rc::new(RefCell::new(Vec::new()));
         let result = written.clone();
         alone(async move {
-            let mut writer = BodyFileWriter::new(file, buffer_size, 0);
+            let mut writer = BodyFileWriter::new(file, buffer_size, 0, SmallWrites::Auto);
             for piece in pieces {
                 writer.push(piece);
                 if writer.is_due() {
@@ -330,7 +356,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error_of_the_next_write() {
         alone(async {
-            let mut writer = BodyFileWriter::new(full(), 1, 0);
+            let mut writer = BodyFileWriter::new(full(), 1, 0, SmallWrites::Auto);
             writer.push(vec![1; 10]);
             let failed = poll_fn(|cx| writer.poll_finish(cx)).await.expect_err("no space");
             assert_eq!((failed.call, failed.error.raw_os_error()), ("pwrite()", Some(28)));
@@ -351,7 +377,7 @@ mod tests {
         let place = directory.path().to_path_buf();
         alone(async move {
             let file = BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true);
-            let mut writer = BodyFileWriter::new(file, 1, 0);
+            let mut writer = BodyFileWriter::new(file, 1, 0, SmallWrites::Auto);
             writer.push(vec![b'a'; 3]);
             let last = poll_fn(|cx| writer.poll_last(cx)).await.expect("no write before").expect("a file");
             let to = place.join("moved");
@@ -362,7 +388,7 @@ mod tests {
             moved.expect("written");
             assert_eq!(fs::read(&to).expect("there"), b"aaa");
             assert_eq!(fs::read_dir(&place).expect("there").count(), 1);
-            let mut writer = BodyFileWriter::new(full(), 1, 0);
+            let mut writer = BodyFileWriter::new(full(), 1, 0, SmallWrites::Auto);
             writer.push(vec![1; 10]);
             let last = poll_fn(|cx| writer.poll_last(cx)).await.expect("no write before").expect("a file");
             last.run_and(|_| panic!("there is no whole file")).expect_err("no space");
@@ -376,7 +402,7 @@ mod tests {
         alone(async move {
             let count = || fs::read_dir(&place).expect("there").count();
             let new =
-                || BodyFileWriter::new(BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true), 1, 0);
+                || BodyFileWriter::new(BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true), 1, 0, SmallWrites::Auto);
             let mut writer = new();
             writer.push(vec![1; 10]);
             drop(writer);

@@ -29,6 +29,10 @@ macro_rules! location_settings {
                 client_body_timeout: u64 = 60_000,
                 /// `client_body_in_file_only`.
                 client_body_in_file_only: InFileOnly = InFileOnly::Off,
+                /// `aio threads`.
+                aio_threads: bool = false,
+                /// `aio_write`.
+                aio_write: bool = false,
                 /// `client_body_in_single_buffer`.
                 client_body_in_single_buffer: bool = false,
                 /// `keepalive_timeout`, first argument; 0 closes after each response.
@@ -98,6 +102,8 @@ macro_rules! location_settings {
                 error_pages: Vec<ErrorPage>,
                 /// `client_body_temp_path`.
                 client_body_temp_path: TempPath,
+                /// `small_file_writes`.
+                small_file_writes: SmallWrites,
                 /// `keepalive_disable`, bits of [`MSIE6`] and [`SAFARI`].
                 keepalive_disable: u32,
                 /// `limit_rate`.
@@ -141,6 +147,12 @@ macro_rules! location_settings {
                 client_body_temp_path: (Arc<PathBuf>, [u8; 3]) = |conf| {
                     let temp = conf.client_body_temp_path.clone();
                     temp.map_or_else(Default::default, |temp| (temp.path, temp.levels))
+                },
+                /// `small_file_writes`; the user of `aio threads` or `aio_write` has asked for threads.
+                small_file_writes: SmallWrites = |conf| {
+                    let asked = conf.aio_threads == Some(true) || conf.aio_write == Some(true);
+                    let default = if asked { SmallWrites::Threads } else { SmallWrites::Auto };
+                    conf.small_file_writes.unwrap_or(default)
                 },
                 /// `keepalive_disable msie6`: the POST requests of old browsers.
                 keepalive_disable_msie6: bool = |conf| conf.closes_for(MSIE6),

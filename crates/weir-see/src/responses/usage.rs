@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_engine::worker::Worker;
+use weir_rt::file::disk_states;
 use weir_rt::{LoopSnapshot, clock};
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
 use weir_trace::{SiteKind, SiteTable};
@@ -51,6 +52,8 @@ struct UsageMoment {
     /// Nanoseconds that requests were ready and their loops busy with others.
     queued: u64,
     lost_lines: u64,
+    /// How often a write on a loop, or one like it, took so long that threads make these for a while.
+    slow_writes: u64,
     overflows: u64,
     retransmits: u64,
     accept_p99: u64,
@@ -90,6 +93,7 @@ impl UsageMoment {
                 .map(|blame| scale(blame.ticks))
                 .sum(),
             lost_lines: workers.iter().map(|worker| worker.counters.log_lost.get()).sum(),
+            slow_writes: disk_states().iter().map(|state| state.stalls).sum(),
             overflows: extension(&netstat, "ListenOverflows").unwrap_or(0),
             retransmits: retransmits(&snmp),
             accept_p99: p99(weir_trace::RecorderReader::accept_waits),
@@ -112,6 +116,8 @@ fn sum_turns(all: impl Iterator<Item = LoopSnapshot>) -> LoopSnapshot {
         sum.busy_ns += one.busy_ns;
         sum.parked_ns += one.parked_ns;
         sum.enobufs += one.enobufs;
+        sum.small_writes += one.small_writes;
+        sum.longest_small_write_ns = sum.longest_small_write_ns.max(one.longest_small_write_ns);
         sum.emfile += one.emfile;
         sum.panics += one.panics;
         sum.longest_poll_ns = sum.longest_poll_ns.max(one.longest_poll_ns);
@@ -147,6 +153,7 @@ fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
         network(before, after),
         connections(after),
         disk(before, after),
+        small_files(before, after),
         descriptors(before, after),
         profiling(before, after),
     ];
@@ -267,6 +274,21 @@ fn disk(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
         TableCell::text(rate(disk(after).saturating_sub(disk(before)), before, after)),
         TableCell::text("-"),
         errors((before, after), |m| [m.lost_lines], |[count]| format!("{count} log lines lost")),
+    )
+}
+
+/// Those that loops write (`small_file_writes`).
+fn small_files(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
+    let count = after.turns.small_writes.saturating_sub(before.turns.small_writes);
+    row(
+        "small files",
+        TableCell::text(format!("{count} on loops")),
+        TableCell::text(format!(
+            "longest {} of {} writes",
+            crate::table::time(after.turns.longest_small_write_ns),
+            after.turns.small_writes
+        )),
+        errors((before, after), |m| [m.slow_writes], |[count]| format!("{count} stalls")),
     )
 }
 

@@ -20,6 +20,7 @@ use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
+use weir_rt::file::FileWrite;
 
 /// What the head of a response says about caching it.
 pub(crate) struct CacheJudgement {
@@ -214,8 +215,11 @@ impl Attempt {
 
     /// Writes other times into the file of what is cached.
     async fn renew(&mut self, x: &mut Exchange, times: CacheTimes) {
-        let Some(ticket) = self.fetch.as_ref().and_then(|fetch| fetch.ticket.as_ref()) else { return };
-        let written = weir_rt::blocking(ticket.renewal(times));
+        let Some(fetch) = self.fetch.as_ref() else { return };
+        let Some(ticket) = &fetch.ticket else { return };
+        let root = fetch.cache.place().path;
+        let write = FileWrite::replacing(x.plan.core.small_file_writes, &[&root], RENEWED);
+        let written = write.run(ticket.renewal(times));
         let shared = x.shared.clone();
         if let Err(failed) = shared.waiting_for(WaitKind::ThreadPool, Box::pin(written)).await {
             x.log(LogLevel::Crit, &failed);
@@ -246,5 +250,7 @@ fn names_all(vary: &[u8]) -> bool {
     vary.split(|byte| *byte == b',').any(|name| name.trim_ascii() == b"*")
 }
 
+/// Bytes that are written for other times: about as many.
+const RENEWED: u64 = 64;
 /// As long as nginx lets `Vary` be.
 const VARY: usize = 128;

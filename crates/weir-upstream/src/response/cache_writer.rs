@@ -1,9 +1,9 @@
 //! A response on its way into a file: written aside while it comes, put in its place when it is whole.
 //!
 //! Pieces go to the file first and to the client afterwards: the last one leaves when the file is in its place, so a
-//! client that has the whole response finds it cached. One write at a time runs on a thread of the pool; what comes
-//! meanwhile waits, at most [`WAITING`] bytes. A short response is written whole where it comes quickly: a trip to the
-//! pool costs more than its bytes. When the disk fails, the response goes on without it.
+//! client that has the whole response finds it cached. One write at a time runs, on a thread of the pool or, for a small
+//! response, on the loop ([`FileWrite`]); what comes meanwhile waits, at most [`WAITING`] bytes. A short response is
+//! written whole where it comes quickly: to make, name and measure its file costs more than its bytes. When the disk fails, the response goes on without it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::temp::TempFileFailure;
 use weir_rt::Timer;
+use weir_rt::file::{FileWrite, SmallWrites};
 
 /// What is to be written, and where to.
 pub(crate) struct ResponseFile {
@@ -61,6 +62,8 @@ pub(crate) struct ResponseFileWriter {
     /// Bytes of the body that were written.
     written: u64,
     expected: Option<u64>,
+    /// `small_file_writes`.
+    policy: SmallWrites,
     /// The file, for what does not fit in memory.
     file: Option<Rc<OpenFile>>,
     /// Until when the rest of a short response is waited for.
@@ -94,7 +97,7 @@ pub(crate) enum WriteProgress {
 }
 
 impl ResponseFileWriter {
-    pub(crate) fn new(keep: ResponseFile) -> ResponseFileWriter {
+    pub(crate) fn new(keep: ResponseFile, policy: SmallWrites) -> ResponseFileWriter {
         let ResponseFile { goal, aside, expected } = keep;
         ResponseFileWriter {
             work: Some(WriterWork { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
@@ -102,6 +105,7 @@ impl ResponseFileWriter {
             waits: 0,
             written: 0,
             expected,
+            policy,
             file: None,
             gathering: None,
             job: None,
@@ -219,9 +223,9 @@ impl ResponseFileWriter {
     fn begin(&mut self, whole: bool) {
         let Some(work) = self.work.take() else { return };
         let pieces = std::mem::take(&mut self.waiting);
-        self.waits = 0;
         let (at, expected) = (self.written, self.expected);
-        self.job = Some(Box::pin(weir_rt::blocking(move || {
+        let way = work.way(self.policy, at + std::mem::take(&mut self.waits));
+        self.job = Some(Box::pin(way.run(move || {
             let mut work = work;
             let result = match whole {
                 false => work.write(&pieces, at).map(|()| Some(work)),
@@ -233,6 +237,23 @@ impl ResponseFileWriter {
 }
 
 impl WriterWork {
+    /// Which thread is to write, to a file that has `bytes` then.
+    fn way(&self, policy: SmallWrites, bytes: u64) -> FileWrite {
+        match (&self.goal, &self.aside) {
+            (WriterGoal::Cache { ticket, root, .. }, aside) => {
+                let kind = if ticket.exists() { FileWrite::replacing } else { FileWrite::new };
+                match aside {
+                    FileAside::Folder(temp, _) => kind(policy, &[root, temp], bytes),
+                    FileAside::Beside(_) => kind(policy, &[root], bytes),
+                }
+            }
+            (WriterGoal::Store { path, .. }, FileAside::Folder(temp, _)) => {
+                FileWrite::toward(policy, temp, path, bytes)
+            }
+            (WriterGoal::Store { .. }, FileAside::Beside(_)) => FileWrite::by_thread(),
+        }
+    }
+
     /// Writes `pieces` after `at` bytes of the body.
     fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<(), TempFileFailure> {
         let start = self.goal.start();

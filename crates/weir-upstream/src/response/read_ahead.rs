@@ -1,7 +1,7 @@
 //! What of a response is read ahead of the client: in memory as far as the buffers go, and then in a file, so that the
 //! server is free long before a slow client has it all.
 //!
-//! The file is written on a thread of the pool, one write at a time; nothing is read from the server meanwhile, so what
+//! The file is written on a thread of the pool, or by the loop where it is small ([`FileWrite`]), one write at a time; nothing is read from the server meanwhile, so what
 //! a response has in memory is its buffers, once in the queue and once on its way to the disk.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::file::{FileHandle, on_pool};
+use weir_rt::file::{FileHandle, FileWrite, SmallWrites};
 
 use crate::config::directives::UpstreamSettings;
 use weir_engine::body::BodyBuf;
@@ -25,6 +25,8 @@ pub(crate) struct ReadAhead {
     /// Bytes of the queue that lie in memory.
     memory: u64,
     settings: Arc<UpstreamSettings>,
+    /// `small_file_writes`.
+    policy: SmallWrites,
     file: Option<Rc<OpenFile>>,
     /// Bytes written to the file.
     written: u64,
@@ -60,11 +62,12 @@ pub(crate) enum ReadAheadRoom {
 }
 
 impl ReadAhead {
-    pub(crate) fn new(settings: &Arc<UpstreamSettings>) -> ReadAhead {
+    pub(crate) fn new(settings: &Arc<UpstreamSettings>, policy: SmallWrites) -> ReadAhead {
         ReadAhead {
             queue: VecDeque::new(),
             memory: 0,
             settings: settings.clone(),
+            policy,
             file: None,
             written: 0,
             writing: None,
@@ -176,6 +179,7 @@ impl ReadAhead {
         let Some(written) = &self.file else { return };
         let offset = self.written;
         self.written += len;
+        written.handle().close_on_thread(self.written);
         if let Some(BodyBuf::File { file, len: before, .. }) = self.queue.back_mut()
             && Rc::ptr_eq(file, written)
         {
@@ -207,8 +211,9 @@ impl ReadAhead {
             return false;
         }
         self.memory -= len;
-        let job =
-            write(self.settings.clone(), self.file.as_ref().map(|file| file.handle()), pieces, self.written);
+        let way = FileWrite::new(self.policy, &[&self.settings.temp_path.path], self.written + len);
+        let file = self.file.as_ref().map(|file| file.handle());
+        let job = write(way, self.settings.clone(), file, pieces, self.written);
         self.writing = Some(FileWriting { len, behind, job });
         true
     }
@@ -217,6 +222,7 @@ impl ReadAhead {
 /// Writes `pieces` one after the other from `offset` on, to a new file if it does not exist; not more than
 /// `*_temp_file_write_size` at a time.
 fn write(
+    way: FileWrite,
     settings: Arc<UpstreamSettings>,
     file: Option<Rc<FileHandle>>,
     pieces: Vec<Vec<u8>>,
@@ -226,7 +232,7 @@ fn write(
     let failed = |path: PathBuf| move |error| temp::TempFileFailure { call: "pwrite()", path, error };
     if let Some(file) = file {
         let job = move |file: &FileHandle| Ok((write_all(file, &pieces, offset, at_a_time), pieces));
-        let written = on_pool(&file, job);
+        let written = way.on(&file, job);
         let failed = failed(settings.temp_path.path.to_path_buf());
         return Box::pin(async move {
             match written.await {
@@ -236,7 +242,7 @@ fn write(
             }
         });
     }
-    Box::pin(weir_rt::blocking(move || {
+    Box::pin(way.run(move || {
         let directory = &settings.temp_path;
         let made = temp::make(&directory.path, directory.levels, temp::TempFileName::Removed);
         let written = made.and_then(|(handle, path)| {

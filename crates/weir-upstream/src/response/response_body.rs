@@ -107,10 +107,11 @@ impl UpstreamBody {
         let (rest, pace) = paced(x, pace_of, rest);
         let upload = unfinished.and_then(|framing| ConnectionUpload::begin(x, up, framing));
         let received = ReceivedBody { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
+        let policy = x.plan.core.small_file_writes;
         let mut answer = UpstreamBody {
             open: Some(OpenBody { link, upload, lease, received }),
             decoder: incoming.decoder,
-            ahead: ReadAhead::new(&up.settings),
+            ahead: ReadAhead::new(&up.settings, policy),
             unflushed: false,
             rested: false,
             buffering,
@@ -121,7 +122,7 @@ impl UpstreamBody {
             records,
             keep: incoming.keep_alive,
             pace,
-            saving: keep.map(ResponseFileWriter::new),
+            saving: keep.map(|keep| ResponseFileWriter::new(keep, policy)),
         };
         answer.take(rest);
         answer.take_paced();

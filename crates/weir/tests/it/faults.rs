@@ -57,16 +57,19 @@ const DISK_ROWS: [DiskRow; 11] = [
     row("GET", "/log", Outcome::Status(200), "/sick/own.log"),
 ];
 
+/// Which threads write what is small: each row is the same.
+const POLICIES: [&str; 2] = ["threads", "loop"];
+
 /// The directories under `sick`.
 const PLACES: [&str; 6] = ["body", "proxy", "cache", "aside", "store", "dav"];
 
-fn conf(main: &str, backend: &Backend) -> String {
+fn conf(main: &str, policy: &str, backend: &Backend) -> String {
     let upstream = format!("proxy_pass http://127.0.0.1:{};", backend.port());
     format!(
         "{main} http {{ client_body_temp_path sick/body; proxy_temp_path sick/proxy; client_max_body_size 0;
             proxy_cache_path sick/cache keys_zone=c:1m use_temp_path=off; proxy_cache_path sick/aside keys_zone=d:1m;
             proxy_cache_valid any 1h; proxy_buffers 4 4k; proxy_buffer_size 4k; proxy_busy_buffers_size 4k;
-            client_body_buffer_size 1k;
+            client_body_buffer_size 1k; small_file_writes {policy};
             server {{ listen 127.0.0.1:%%PORT%%; http2 on; keepalive_requests 100000;
                 location /body {{ {upstream} }}
                 location /script {{ content_by_lua_block {{ ngx.req.read_body() ngx.say('read') }} }}
@@ -283,47 +286,54 @@ both_drivers! {
     /// nginx gives 500 in the rows with a status, and cuts the responses in the rows without: those need the file only because
     /// the client is slow, or somebody may ask again.
     fn a_full_directory_ends_what_needs_it_and_nothing_else(driver) {
-        let backend = backend();
-        let builder = Server::builder(&conf("", &backend)).driver(driver).allow("/sick/");
-        let Some(full) = FullDirectory::mount(&builder.dir().join("sick")) else { return };
-        let server = check(builder.start(), "failed (28: No space left on device)", &DISK_ROWS);
-        drop(full);
-        drop(server);
+        for policy in POLICIES {
+            let backend = backend();
+            let builder = Server::builder(&conf("", policy, &backend)).driver(driver).allow("/sick/");
+            let Some(full) = FullDirectory::mount(&builder.dir().join("sick")) else { return };
+            let server = check(builder.start(), "failed (28: No space left on device)", &DISK_ROWS);
+            drop(full);
+            drop(server);
+        }
     }
 
     /// RLIMIT_FSIZE: the signal that comes with it ends nginx's workers.
     fn a_file_that_may_not_grow_ends_what_needs_it_and_nothing_else(driver) {
-        let backend = backend();
-        let builder = Server::builder(&conf("", &backend)).driver(driver).allow("/sick/").file_blocks(FILE_BLOCKS);
-        let sick = builder.dir().join("sick");
-        make_places(&sick);
-        fs::write(sick.join("own.log"), vec![b'\n'; FILE_BLOCKS as usize * 512]).expect("ours");
-        // How large the file of `/spill` becomes depends on how slow its client is.
-        let (before, after) = (&DISK_ROWS[..4], &DISK_ROWS[5..]);
-        assert!(after[0].path == "/cache" && before[3].path == "/dav/file");
-        let server = check(builder.start(), "failed (27: File too large)", before);
-        check(server, "failed (27: File too large)", after);
+        for policy in POLICIES {
+            let backend = backend();
+            let conf = conf("", policy, &backend);
+            let builder = Server::builder(&conf).driver(driver).allow("/sick/").file_blocks(FILE_BLOCKS);
+            let sick = builder.dir().join("sick");
+            make_places(&sick);
+            fs::write(sick.join("own.log"), vec![b'\n'; FILE_BLOCKS as usize * 512]).expect("ours");
+            // How large the file of `/spill` becomes depends on how slow its client is.
+            let (before, after) = (&DISK_ROWS[..4], &DISK_ROWS[5..]);
+            assert!(after[0].path == "/cache" && before[3].path == "/dav/file");
+            let server = check(builder.start(), "failed (27: File too large)", before);
+            check(server, "failed (27: File too large)", after);
+        }
     }
 
     fn a_directory_that_may_not_be_written_ends_what_needs_it_and_nothing_else(driver) {
-        let backend = backend();
-        // Root may write everywhere; the worker is another user then.
-        let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-        let groups = fs::read_to_string("/etc/group").expect("Linux has it");
-        let group = if groups.contains("\nnobody:") { "nobody" } else { "nogroup" };
-        let user = format!("user nobody {group}; master_process on;");
-        let conf = conf(if root { &user } else { "" }, &backend);
-        let builder = Server::builder(&conf).driver(driver).allow("/sick/");
-        fs::set_permissions(builder.dir(), fs::Permissions::from_mode(0o755)).expect("ours");
-        make_places(&builder.dir().join("sick"));
-        let server = builder.start();
-        // The master has given them to the worker's user.
-        for place in PLACES {
-            let place = server.dir().path().join("sick").join(place);
-            fs::set_permissions(place, fs::Permissions::from_mode(0o555)).expect("ours");
+        for policy in POLICIES {
+            let backend = backend();
+            // Root may write everywhere; the worker is another user then.
+            let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+            let groups = fs::read_to_string("/etc/group").expect("Linux has it");
+            let group = if groups.contains("\nnobody:") { "nobody" } else { "nogroup" };
+            let user = format!("user nobody {group}; master_process on;");
+            let conf = conf(if root { &user } else { "" }, policy, &backend);
+            let builder = Server::builder(&conf).driver(driver).allow("/sick/");
+            fs::set_permissions(builder.dir(), fs::Permissions::from_mode(0o755)).expect("ours");
+            make_places(&builder.dir().join("sick"));
+            let server = builder.start();
+            // The master has given them to the worker's user.
+            for place in PLACES {
+                let place = server.dir().path().join("sick").join(place);
+                fs::set_permissions(place, fs::Permissions::from_mode(0o555)).expect("ours");
+            }
+            let (_log, rows) = DISK_ROWS.split_last().expect("there are rows");
+            check(server, "failed (13: Permission denied)", rows);
         }
-        let (_log, rows) = DISK_ROWS.split_last().expect("there are rows");
-        check(server, "failed (13: Permission denied)", rows);
     }
 
     /// As in OpenResty, but for the connection of a response that is cut by HTTP/1.1: nginx keeps it in some rows.

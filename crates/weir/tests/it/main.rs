@@ -19,7 +19,7 @@
 //! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
 //! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
-//! | the system: descriptors, disks, many clients | `system_faults`; directories that are full and scripts that throw in `faults` |
+//! | the system: descriptors, disks, many clients | `system_faults`, `small_files`; directories that are full and scripts that throw in `faults` |
 //! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
 //! | examples/ and docs/ do what they say | `example_*`, `module_docs`, `manual/` |
 //!
@@ -122,6 +122,7 @@ mod see_profile;
 mod see_trace;
 mod see_usdt;
 mod slice;
+mod small_files;
 mod ssi;
 mod static_freshness;
 mod static_heads;

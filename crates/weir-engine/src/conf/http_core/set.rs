@@ -247,12 +247,10 @@ pub(super) fn directio(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result
 
 /// `aio on | off | threads[=pool]`
 pub(super) fn aio(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
-    line.once(&mut conf.accepted.aio, ())?;
-    match line.bytes(0) {
-        b"on" | b"off" | b"threads" => Ok(()),
-        text if text.starts_with(b"threads=") => Ok(()),
-        _ => Err(line.refuse_arg(0, "invalid value")),
-    }
+    let text = line.bytes(0).to_vec();
+    let threads = text == b"threads" || text.starts_with(b"threads=");
+    line.once(&mut conf.aio_threads, threads)?;
+    if threads || text == b"on" || text == b"off" { Ok(()) } else { Err(line.refuse_arg(0, "invalid value")) }
 }
 
 /// `error_log file [level]`; several in a block write to all.

@@ -4,7 +4,7 @@ use weir_conf::Directive;
 use weir_conf::names::*;
 
 use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, TempPath, set};
-use crate::settings::location::{IfModifiedSince, InFileOnly, LingeringClose, ServerTokens};
+use crate::settings::location::{IfModifiedSince, InFileOnly, LingeringClose, ServerTokens, SmallWrites};
 
 /// The directives of [`super::HttpCore`].
 pub(super) const TABLE: &[HttpCoreRow] = &[
@@ -350,16 +350,25 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
     .default("512")
     .doc("Accepted for compatibility with nginx, without effect: there are no direct reads."),
     HttpCoreRow::new("aio", ANY, ONE, set::aio).syntax("aio on | off | threads[=pool]").default("off").doc(
-        "Accepted for compatibility with nginx, without effect: reads that would block \
-             never run on the event loop.",
+        "Accepted for compatibility with nginx: reads that would block never run on the event \
+             loop. With `threads`, no writes do: as `small_file_writes threads`.",
     ),
-    HttpCoreRow::new("aio_write", ANY, FLAG, |c, line| line.flag(&mut c.accepted.aio_write))
+    HttpCoreRow::new("aio_write", ANY, FLAG, |c, line| line.flag(&mut c.aio_write))
         .syntax("aio_write on | off")
         .default("off")
-        .doc(
-            "Accepted for compatibility with nginx, without effect: writes to temporary files \
-             never run on the event loop.",
-        ),
+        .doc("Writes files on threads of the pool only, as `small_file_writes threads`."),
+    HttpCoreRow::new("small_file_writes", ANY, ONE, |c, line| {
+        line.one_of(&mut c.small_file_writes, SMALL_WRITES)
+    })
+    .syntax("small_file_writes auto | threads | loop")
+    .default("auto")
+    .doc(
+        "Where files of at most 128 KB are written: request bodies, WebDAV uploads, `proxy_store`, \
+         the cache. `threads`: on threads of the pool, as larger ones are. `loop`: on the event loop, \
+         whatever the disk. `auto`: on the event loop while the recent writes to the file system were \
+         quick; when one takes more than a millisecond, threads write for a growing time, and until \
+         their writes are quick again. Network file systems and FUSE always have threads. Weir's own.",
+    ),
     // What responses say.
     HttpCoreRow::new("server_tokens", ANY, ONE, |c, line| line.one_of(&mut c.server_tokens, TOKENS))
         .syntax("server_tokens on | off | build")
@@ -449,6 +458,8 @@ type HttpCoreRow = Directive<HttpCoreConf>;
 const FOUR: weir_conf::ArgCount = weir_conf::ArgCount::range(4, 4);
 const IN_FILE: &[(&str, InFileOnly)] =
     &[("off", InFileOnly::Off), ("on", InFileOnly::On), ("clean", InFileOnly::Clean)];
+const SMALL_WRITES: &[(&str, SmallWrites)] =
+    &[("auto", SmallWrites::Auto), ("threads", SmallWrites::Threads), ("loop", SmallWrites::Loop)];
 const BROWSERS: &[(&str, u32)] = &[("none", NO_BROWSER), ("msie6", MSIE6), ("safari", SAFARI)];
 const LINGERING: &[(&str, LingeringClose)] =
     &[("off", LingeringClose::Off), ("on", LingeringClose::On), ("always", LingeringClose::Always)];

@@ -38,7 +38,7 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         modified: x.request.value(&x.arena, KnownField::Date).and_then(date::parse),
         directories: settings.create_path.then(|| settings.directory_access()),
     };
-    let status = match x.end_body_file(move |body| arrive(body, arrival)).await {
+    let status = match x.end_body_file(&path, move |body| arrive(body, arrival)).await {
         Ok(Ok(status)) => status,
         Ok(Err(PutFailure::Directory)) => {
             could_not_be_created(x, &path, EISDIR);
