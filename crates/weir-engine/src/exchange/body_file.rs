@@ -401,8 +401,14 @@ mod tests {
         let place = directory.path().to_path_buf();
         alone(async move {
             let count = || fs::read_dir(&place).expect("there").count();
-            let new =
-                || BodyFileWriter::new(BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true), 1, 0, SmallWrites::Auto);
+            let new = || {
+                BodyFileWriter::new(
+                    BodyFile::new(place.clone(), [0; 3], TempFileName::Kept, true),
+                    1,
+                    0,
+                    SmallWrites::Auto,
+                )
+            };
             let mut writer = new();
             writer.push(vec![1; 10]);
             drop(writer);

@@ -161,9 +161,7 @@ impl Disk {
     /// Whether a small write may be made on the loop at `now_ms`.
     pub(super) fn is_quick(&self, kind: WriteKind, now_ms: u64) -> bool {
         let pace = self.pace(kind);
-        self.cached
-            && pace.quick.load(Relaxed) >= TRUSTED
-            && now_ms >= pace.threads_until_ms.load(Relaxed)
+        self.cached && pace.quick.load(Relaxed) >= TRUSTED && now_ms >= pace.threads_until_ms.load(Relaxed)
     }
 
     /// A loop has made a write, which ended at `now_ms`.
@@ -238,7 +236,8 @@ impl DiskPace {
 /// [`DiskState::replacing`].
 pub fn disk_states() -> Vec<DiskState> {
     let now_ms = clock::monotonic_ms();
-    let both = |disk: &&'static Disk| [WriteKind::New, WriteKind::Replacing].map(|kind| disk.state(kind, now_ms));
+    let both =
+        |disk: &&'static Disk| [WriteKind::New, WriteKind::Replacing].map(|kind| disk.state(kind, now_ms));
     lock().iter().flat_map(both).collect()
 }
 
@@ -249,7 +248,8 @@ fn find(disks: &[&'static Disk], device: u64) -> Option<&'static Disk> {
 /// Whether writes to the file system of `path` go to this machine's page cache. Those of other machines and of programs
 /// (NFS, CIFS, FUSE, 9p) wait for them; what is mounted with `sync` waits for its disk.
 fn is_cached(path: &Path) -> io::Result<bool> {
-    let (mut kind, mut mount) = (MaybeUninit::<libc::statfs>::uninit(), MaybeUninit::<libc::statvfs>::uninit());
+    let (mut kind, mut mount) =
+        (MaybeUninit::<libc::statfs>::uninit(), MaybeUninit::<libc::statvfs>::uninit());
     // SAFETY: the pointers are valid for the call.
     with_c_path(path, |p| unsafe { libc::statfs(p, kind.as_mut_ptr()) })?;
     // SAFETY: as above. The C library's structure for the call before has no place for the flags.

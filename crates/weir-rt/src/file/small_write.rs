@@ -85,7 +85,9 @@ impl FileWrite {
             SmallWrites::Loop => WriteWay::Thread(None),
             SmallWrites::Auto => match known(directories) {
                 None => WriteWay::Unknown(directories.iter().map(|path| path.to_path_buf()).collect()),
-                Some(Some(disk)) if small && disk.is_quick(kind, crate::now_ms()) => WriteWay::Loop(Some(disk)),
+                Some(Some(disk)) if small && disk.is_quick(kind, crate::now_ms()) => {
+                    WriteWay::Loop(Some(disk))
+                }
                 Some(disk) => WriteWay::Thread(disk.filter(|disk| disk.is_cached())),
             },
         };
@@ -259,7 +261,9 @@ fn known(directories: &[&Path]) -> Option<Option<&'static Disk>> {
             }
             all = Some(match all {
                 None => found.disk,
-                Some(before) => before.filter(|disk| found.disk.is_some_and(|found| std::ptr::eq(*disk, found))),
+                Some(before) => {
+                    before.filter(|disk| found.disk.is_some_and(|found| std::ptr::eq(*disk, found)))
+                }
             });
         }
         Some(all.flatten())

@@ -59,6 +59,8 @@ pub(crate) struct ResponseFileWriter {
     /// Bytes that wait for the disk.
     waiting: Vec<Vec<u8>>,
     waits: u64,
+    /// What was written, for the next receives.
+    spent: Vec<Vec<u8>>,
     /// Bytes of the body that were written.
     written: u64,
     expected: Option<u64>,
@@ -103,6 +105,7 @@ impl ResponseFileWriter {
             work: Some(WriterWork { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
             waiting: Vec::new(),
             waits: 0,
+            spent: Vec::new(),
             written: 0,
             expected,
             policy,
@@ -122,7 +125,17 @@ impl ResponseFileWriter {
 
     /// Whether more may wait.
     pub(crate) fn has_room(&self) -> bool {
-        self.waits < WAITING
+        self.room() > 0
+    }
+
+    /// How many bytes more may wait.
+    pub(crate) fn room(&self) -> u64 {
+        WAITING.saturating_sub(self.waits)
+    }
+
+    /// Vectors whose bytes are in the file, and go to the client from there; they are not empty.
+    pub(crate) fn take_spent(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.spent)
     }
 
     /// Goes on writing; what was written is the client's. `whole`: nothing more comes.
@@ -177,11 +190,14 @@ impl ResponseFileWriter {
     fn hand_on(&mut self, piece: Vec<u8>, ahead: &mut ReadAhead) {
         let (at, len) = (self.written, piece.len() as u64);
         self.written += len;
-        if ahead.has_room() {
+        if ahead.room() >= len {
             return ahead.push(piece);
         }
         match self.file() {
-            Some((file, start)) => ahead.push_file(&file, start + at, len),
+            Some((file, start)) => {
+                ahead.push_file(&file, start + at, len);
+                self.spent.push(piece);
+            }
             None => ahead.push(piece),
         }
     }

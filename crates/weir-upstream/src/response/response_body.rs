@@ -253,6 +253,10 @@ impl UpstreamBody {
         match std::task::ready!(saving.poll(cx, self.open.is_none(), &mut self.ahead)) {
             Progress::More => {
                 self.rested = true;
+                let spent = saving.take_spent();
+                if let Some(OpenBody { link: UpstreamLink::Own(connection), .. }) = &self.open {
+                    spent.into_iter().for_each(|piece| connection.stream.give_spare(piece));
+                }
             }
             Progress::Over => self.saving = None,
             Progress::Failed(failed) => {
@@ -304,7 +308,8 @@ impl UpstreamBody {
         match &mut open.link {
             UpstreamLink::Own(connection) => {
                 let (stream, timer) = (&connection.stream, Some(&connection.timer));
-                let received = match expected(&self.decoder, self.long, self.ahead.room()) {
+                let room = self.saving.as_ref().map_or_else(|| self.ahead.room(), ResponseFileWriter::room);
+                let received = match expected(&self.decoder, self.long, room) {
                     Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
                     _ => stream.poll_recv(cx, timer),
                 };

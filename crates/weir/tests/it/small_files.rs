@@ -57,20 +57,24 @@ fn backend() -> Backend {
 }
 
 fn put(method: &str, path: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
 /// Small files that loops have written, and stalls, of `weir use`.
 fn small_files(server: &Server) -> (u64, u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let output = command.args(["use", "-t", "1ms", "--json", "-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    let output =
+        command.args(["use", "-t", "1ms", "--json", "-c", "nginx.conf", "-p"]).arg(server.dir().path());
     let output = output.output().expect("weir runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let row = text.split('{').find(|row| row.contains("small files")).unwrap_or_else(|| panic!("{text}"));
     let number = |after: &str, until: &str| {
         let value = row.split(after).nth(1).and_then(|rest| rest.split(until).next());
-        value.and_then(|value| value.rsplit(['"', ' ']).next()?.parse().ok()).unwrap_or_else(|| panic!("{row}"))
+        value
+            .and_then(|value| value.rsplit(['"', ' ']).next()?.parse().ok())
+            .unwrap_or_else(|| panic!("{row}"))
     };
     (number("\"saturation\":\"", " writes"), number("\"since_start\":\"", " stalls"))
 }
@@ -104,7 +108,11 @@ fn write_all(server: &Server, size: usize, round: usize) {
             let echo = ask("POST", place, Some(&body));
             assert!(echo.0 == 200 && echo.1 == body, "{version} {place} {size}: {} bytes", echo.1.len());
         }
-        for path in [format!("/store/{round}/{size}"), format!("/cache/{round}/{size}"), format!("/cache/{round}/{size}")] {
+        for path in [
+            format!("/store/{round}/{size}"),
+            format!("/cache/{round}/{size}"),
+            format!("/cache/{round}/{size}"),
+        ] {
             let read = ask("GET", &path, None);
             assert!(read.0 == 200 && read.1 == body, "{version} {path}: {} bytes", read.1.len());
         }
@@ -254,7 +262,10 @@ impl FrozenDisk {
         let mut mount = Command::new(require_program("mount")?);
         mount.args(["-o", "loop"]).arg(image).arg(path);
         if !mount.output().expect("mount runs").status.success() {
-            eprintln!("skipped: {}: mount is forbidden here", std::thread::current().name().unwrap_or("a test"));
+            eprintln!(
+                "skipped: {}: mount is forbidden here",
+                std::thread::current().name().unwrap_or("a test")
+            );
             return None;
         }
         Some(FrozenDisk(path.to_owned()))
