@@ -223,7 +223,7 @@ impl DiskPace {
         let last = self.stalled_ms.swap(now_ms, Relaxed);
         let before = self.penalty_ms.load(Relaxed);
         let long_ago = now_ms.saturating_sub(last) > before * FORGOTTEN;
-        let penalty = if long_ago { FIRST_PENALTY_MS } else { (before * 2).min(LONGEST_PENALTY_MS) };
+        let penalty = if long_ago { FIRST_PENALTY_MS } else { (before * GROWTH).min(LONGEST_PENALTY_MS) };
         self.penalty_ms.store(penalty, Relaxed);
         self.threads_until_ms.store(now_ms + penalty, Relaxed);
         self.quick.store(0, Relaxed);
@@ -269,7 +269,7 @@ static DISKS: Mutex<Vec<&'static Disk>> = Mutex::new(Vec::new());
 const MOST: usize = 64;
 
 /// Quick writes of threads in a row after which loops write.
-const TRUSTED: u32 = 8;
+const TRUSTED: u32 = 32;
 /// A write that slept, and took this long, is a stall: 64 KB take 50 to 300 us on ext4, and do not sleep.
 const STALL_NS: u64 = 1_000_000;
 /// One that slept, and took this long, is slow ...
@@ -279,7 +279,9 @@ const SLOW_WEIGHT: u32 = 4;
 /// so many ahead are a stall, too.
 const SLOW_LIMIT: u32 = 16;
 /// How long threads write after the first stall ...
-const FIRST_PENALTY_MS: u64 = 250;
+const FIRST_PENALTY_MS: u64 = 1_000;
+/// ... so many times as long after the next one ...
+const GROWTH: u64 = 4;
 /// ... and at most.
 const LONGEST_PENALTY_MS: u64 = 60_000;
 /// After so many times the last one it is the first one again.
@@ -324,7 +326,7 @@ mod tests {
         (0..100).for_each(|_| uncached.wrote_on_thread(New, Quick, true, 0));
         assert!(!uncached.is_quick(New, 0), "NFS is not, whatever it shows");
         let mixed = Disk::new(1, true);
-        for _ in 0..100 {
+        for _ in 0..10 {
             (1..TRUSTED).for_each(|_| mixed.wrote_on_thread(New, Quick, true, 0));
             mixed.wrote_on_thread(New, Slow, true, 0);
         }
@@ -347,7 +349,7 @@ mod tests {
             assert!(!disk.is_quick(New, now + expected - 1));
             assert!(disk.is_quick(New, now + expected));
             now += expected;
-            expected = (expected * 2).min(LONGEST_PENALTY_MS);
+            expected = (expected * GROWTH).min(LONGEST_PENALTY_MS);
         }
         assert_eq!(expected, LONGEST_PENALTY_MS);
         now += LONGEST_PENALTY_MS * FORGOTTEN + 1;

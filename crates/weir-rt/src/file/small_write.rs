@@ -420,7 +420,7 @@ mod tests {
         let disk: &'static Disk = Box::leak(Box::new(Disk::new(0, true)));
         let subject = |kind| Some(WriteSubject { disk, kind, small: true });
         run(async move {
-            (0..20).for_each(|_| disk.wrote_on_thread(WriteKind::New, WriteSpeed::Quick, true, 1));
+            (0..40).for_each(|_| disk.wrote_on_thread(WriteKind::New, WriteSpeed::Quick, true, 1));
             assert!(disk.is_quick(WriteKind::New, crate::now_ms()));
             on_loop(subject(WriteKind::New), || std::thread::sleep(std::time::Duration::from_millis(2)));
             assert!(!disk.is_quick(WriteKind::New, crate::now_ms()));

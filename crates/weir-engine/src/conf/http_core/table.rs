@@ -366,7 +366,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         "Where files of at most 128 KB are written: request bodies, WebDAV uploads, `proxy_store`, \
          the cache. `threads`: on threads of the pool, as larger ones are. `loop`: on the event loop, \
          whatever the disk. `auto`: on the event loop while the recent writes to the file system were \
-         quick; when one takes more than a millisecond, threads write for a growing time, and until \
+         quick. When one takes more than a millisecond, threads write for a growing time, and until \
          their writes are quick again. Network file systems and FUSE always have threads. Weir's own.",
     ),
     // What responses say.

@@ -1,7 +1,7 @@
 //! `dav`: PUT, DELETE, MKCOL, COPY and MOVE of files and directories (nginx's `ngx_http_dav_module`).
 //!
 //! What a request's head says is checked in the loop; everything that touches the disk runs on a thread of the pool
-//! (`disk.rs`), but a small upload to a quick disk (`small_file_writes`). A file appears whole or not at all: it is written under another name and renamed.
+//! (`disk.rs`). The end of a small upload may run in the loop, too (`small_file_writes`). A file appears whole or not at all: it is written under another name and renamed.
 
 mod disk;
 mod put;
