@@ -204,7 +204,8 @@ mod tests {
                     finish(x).await.expect("written");
                 }
                 x.read_body_for_file().await.expect("written");
-                let ended = x.end_body_file(&place.join("there"), move |mut file| {
+                let there = place.join("there");
+                let ended = x.end_body_file(&there, move |mut file| {
                     let path = file.path().to_path_buf();
                     if in_file {
                         file.keep();
