@@ -24,7 +24,7 @@ use crate::process;
 
 pub use disk::{DiskState, disk_states};
 pub use links::{SymlinkPolicy, open_links};
-pub use small_write::{FileWrite, SMALL_FILE, SmallWrites, on_pool};
+pub use small_write::{FileWrite, SmallWrites, on_pool};
 pub use trusted::{bind_private, open_trusted, open_trusted_dir, replace_file};
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.

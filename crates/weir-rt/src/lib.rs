@@ -60,6 +60,7 @@ pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
     now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
+pub(crate) use runtime::{turn, wrote_small_file};
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{PeerClosed, RecvOutcome, Stream};
 pub use task::{TaskId, set_panic_hook};

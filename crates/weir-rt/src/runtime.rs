@@ -468,6 +468,27 @@ pub fn epoch() -> u64 {
     inside(with_current(|core| core.state.epoch.get()))
 }
 
+/// The number of the loop's turn.
+///
+/// # Panics
+/// Outside a runtime.
+pub(crate) fn turn() -> u64 {
+    inside(with_current(|core| core.state.turn()))
+}
+
+/// Counts a file that was written on the loop, which took `ns`. What was opened before is not what is there now
+/// ([`epoch`]).
+///
+/// # Panics
+/// Outside a runtime.
+pub(crate) fn wrote_small_file(ns: u64) {
+    inside(with_current(|core| {
+        core.state.stats.small_writes.add(1);
+        core.state.stats.longest_small_write_ns.max(ns);
+        core.state.received();
+    }));
+}
+
 /// Wall time, as of this turn: seconds since 1970 and milliseconds within the second.
 ///
 /// # Panics

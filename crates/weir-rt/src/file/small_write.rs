@@ -14,7 +14,7 @@ use std::pin::Pin;
 use super::FileHandle;
 use super::disk::{Disk, WriteClock, WriteKind};
 use crate::clock;
-use crate::runtime::{blocking, with_current, yield_now};
+use crate::{blocking, yield_now};
 
 /// Which threads write small files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum SmallWrites {
 }
 
 /// Bytes that a file may have to be written on the loop: some 60 us of copying.
-pub const SMALL_FILE: u64 = 128 * 1024;
+const SMALL_FILE: u64 = 128 * 1024;
 
 /// Where a write is to be made. Decided anew for each.
 #[derive(Debug)]
@@ -180,12 +180,7 @@ fn on_loop<T>(subject: Option<WriteSubject>, job: impl FnOnce() -> T) -> T {
         disk.wrote_on_loop(kind, speed, clock::monotonic_ms());
     }
     TURN.set(TurnTime { spent_ns: TURN.get().spent_ns + ns, ..TURN.get() });
-    with_current(|core| {
-        core.state.stats.small_writes.add(1);
-        core.state.stats.longest_small_write_ns.max(ns);
-        // What was opened before is not what is there now.
-        core.state.received();
-    });
+    crate::wrote_small_file(ns);
     result
 }
 
@@ -221,7 +216,7 @@ async fn look_and_write<T: Send + 'static>(
 /// Whether this turn of the loop may write more: what comes after [`TURN_NS`] waits for the next one, so that other
 /// requests have their turn.
 fn has_time() -> bool {
-    let turn = with_current(|core| core.state.turn()).unwrap_or_default();
+    let turn = crate::turn();
     if TURN.get().turn != turn {
         TURN.set(TurnTime { turn, spent_ns: 0 });
     }
@@ -391,7 +386,7 @@ mod tests {
                         while begun.elapsed().as_nanos() < u128::from(TURN_NS) {}
                     };
                     write.run(long).await;
-                    turns.borrow_mut().push(with_current(|core| core.state.turn()));
+                    turns.borrow_mut().push(crate::turn());
                 });
             }
             while turns.borrow().len() < 6 {

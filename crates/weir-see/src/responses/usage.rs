@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_engine::worker::Worker;
-use weir_rt::file::disk_states;
+use weir_rt::file::{DiskState, disk_states};
 use weir_rt::{LoopSnapshot, clock};
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
 use weir_trace::{SiteKind, SiteTable};
@@ -93,7 +93,7 @@ impl UsageMoment {
                 .map(|blame| scale(blame.ticks))
                 .sum(),
             lost_lines: workers.iter().map(|worker| worker.counters.log_lost.get()).sum(),
-            slow_writes: disk_states().iter().map(|state| state.stalls).sum(),
+            slow_writes: disk_states().iter().map(|state: &DiskState| state.stalls).sum(),
             overflows: extension(&netstat, "ListenOverflows").unwrap_or(0),
             retransmits: retransmits(&snmp),
             accept_p99: p99(weir_trace::RecorderReader::accept_waits),
