@@ -1,5 +1,5 @@
 //! Files of at most 128 KB: written by the loop where the file system is quick, else by threads (`small_file_writes`). Bytes,
-//! names and the order of requests are the same.
+//! names and the order of requests are the same, and a disk that stalls holds up a worker once.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use weir_test::{Backend, Server, both_drivers, wait_for};
+use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
 
 use crate::http2::client::Client as H2Client;
 use support::{get, pattern, settled};
@@ -203,5 +203,115 @@ both_drivers! {
             assert_ne!(before, body);
             assert_eq!(after, body, "{before}");
         }
+    }
+
+    /// The file system is frozen, as a slow disk would be: what writes to it then waits. The first wait holds up the worker, which
+    /// `weir blocked` reports; then threads write, and wait alone.
+    fn a_disk_that_stalls_holds_up_a_worker_once(driver) {
+        let backend = backend();
+        let builder = Server::builder(&conf(1, "auto", PLACE, &backend)).driver(driver);
+        let Some(disk) = FrozenDisk::mount(&builder.dir().join(PLACE), &builder.dir().join("image")) else { return };
+        make_places(&disk.0);
+        let server = builder.start();
+        let mut client = server.client();
+        let mut number = 0;
+        let mut put_new = |client: &mut Client| {
+            number += 1;
+            client.send(put("PUT", &format!("/files/{number}"), &pattern(65_536)));
+        };
+        wait_for("the loop writes", || {
+            // Enough to show that the disk is quick, and a few more.
+            for _ in 0..60 {
+                put_new(&mut client);
+                assert_eq!(client.response().status, 201);
+            }
+            (small_files(&server).0 > 3).then_some(())
+        });
+        let stalls = small_files(&server).1;
+        let mut other = server.client();
+        // Once a second a thread looks at the directory, and waits in the loop's place.
+        wait_for("the worker waits for the disk", || {
+            put_new(&mut client);
+            assert_eq!(client.response().status, 201);
+            disk.freeze();
+            put_new(&mut client);
+            let waiting = wait_for("a thread in the kernel", || held_up(&server));
+            disk.thaw();
+            assert_eq!(client.response().status, 201);
+            waiting.starts_with("weir worker").then_some(())
+        });
+        wait_for("the tool reports it", || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            let output = command.args(["blocked", "-c", "nginx.conf", "-p"]).arg(server.dir().path()).output();
+            String::from_utf8_lossy(&output.expect("weir runs").stdout).contains("/files/").then_some(())
+        });
+        wait_for("the stall is known", || (small_files(&server).1 > stalls).then_some(()));
+        let on_loops = small_files(&server).0;
+        disk.freeze();
+        put_new(&mut client);
+        // The worker serves others while a thread waits.
+        for _ in 0..20 {
+            assert_eq!(other.get("/ok").text(), "ok");
+        }
+        assert_eq!(small_files(&server).0, on_loops, "no loop has written");
+        disk.thaw();
+        assert_eq!(client.response().status, 201);
+    }
+}
+
+/// The thread that waits for a disk, in state `D`: no signal ends that.
+fn held_up(server: &Server) -> Option<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.serving_pid())).expect("it runs");
+    tasks.flatten().find_map(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(')')?;
+        rest.starts_with(" D").then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
+    })
+}
+
+/// A file system of its own that can be made to wait; it is gone with this.
+struct FrozenDisk(PathBuf);
+
+impl FrozenDisk {
+    /// `None`: only root may mount.
+    fn mount(path: &Path, image: &Path) -> Option<FrozenDisk> {
+        fs::create_dir_all(path).expect("ours");
+        fs::File::create(image).and_then(|file| file.set_len(64 << 20)).expect("ours");
+        let mut make = Command::new(require_program("mkfs.ext4")?);
+        assert!(make.arg("-q").arg("-F").arg(image).status().is_ok_and(|status| status.success()));
+        require_program("fsfreeze")?;
+        let mut mount = Command::new(require_program("mount")?);
+        mount.args(["-o", "loop"]).arg(image).arg(path);
+        if !mount.output().expect("mount runs").status.success() {
+            eprintln!(
+                "skipped: {}: mount is forbidden here",
+                std::thread::current().name().unwrap_or("a test")
+            );
+            return None;
+        }
+        Some(FrozenDisk(path.to_owned()))
+    }
+
+    fn freeze(&self) {
+        self.set("-f");
+    }
+
+    fn thaw(&self) {
+        self.set("-u");
+    }
+
+    #[track_caller]
+    fn set(&self, option: &str) {
+        let set = Command::new("fsfreeze").arg(option).arg(&self.0).status();
+        assert!(set.is_ok_and(|status| status.success()), "fsfreeze {option}");
+    }
+}
+
+impl Drop for FrozenDisk {
+    fn drop(&mut self) {
+        // Not frozen, mostly.
+        let _ = Command::new("fsfreeze").arg("-u").arg(&self.0).output();
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{} stays mounted", self.0.display());
     }
 }
