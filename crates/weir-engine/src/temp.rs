@@ -3,7 +3,7 @@
 //! Files are named by a counter, `0000000001` and on, inside as many levels of directories as configured, each named by
 //! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
 //! it. Calls that touch the disk are made on a thread of the pool, and for small bodies on the loop
-//! ([`weir_rt::file::FileWrite`]).
+//! ([`weir_rt::small_write::FileWrite`]).
 
 use std::future::poll_fn;
 use std::io;

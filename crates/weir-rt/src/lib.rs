@@ -37,6 +37,7 @@ mod recv_buf;
 mod runtime;
 pub mod sampler;
 pub mod signal;
+pub mod small_write;
 mod socket;
 mod stats;
 mod stream;

@@ -52,7 +52,7 @@ counters! {
     accepted,
     /// Connected sockets open, accepted or made.
     connections_live,
-    /// Small files written on the loop itself ([`crate::file::FileWrite`]).
+    /// Small files written on the loop itself ([`crate::small_write::FileWrite`]).
     small_writes,
     /// The longest of these writes, in nanoseconds.
     longest_small_write_ns,

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::file::{FileHandle, FileWrite, SmallWrites};
+use weir_rt::file::FileHandle;
+use weir_rt::small_write::{FileWrite, SmallWrites};
 
 use crate::exchange::TempFile;
 use crate::exchange::temp_file::{self, TempFileFailure, TempFileName};

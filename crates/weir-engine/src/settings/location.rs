@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::mime::MediaTypeTable;
-pub use weir_rt::file::SmallWrites;
+pub use weir_rt::small_write::SmallWrites;
 
 use super::location_list::location_settings;
 use crate::log::ErrorLog;

@@ -66,7 +66,7 @@ pub struct DiskState {
 
 /// What a write shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteSpeed {
+pub(crate) enum WriteSpeed {
     Quick,
     /// Some of these are the disk's way, many are not.
     Slow,
@@ -75,7 +75,7 @@ pub(super) enum WriteSpeed {
 }
 
 /// A measurement that runs.
-pub(super) struct WriteClock {
+pub(crate) struct WriteClock {
     ticks: u64,
     before: CoreUse,
 }
@@ -90,12 +90,12 @@ struct CoreUse {
 impl WriteClock {
     /// Takes two system calls in all, some 0.4 us beside the 50 of a small file: without them each loss of the core
     /// would look like a slow disk.
-    pub(super) fn begin() -> WriteClock {
+    pub(crate) fn begin() -> WriteClock {
         WriteClock { before: CoreUse::now(), ticks: clock::ticks() }
     }
 
     /// The nanoseconds, and what they show.
-    pub(super) fn end(self) -> (u64, WriteSpeed) {
+    pub(crate) fn end(self) -> (u64, WriteSpeed) {
         let ns = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.ticks));
         let after = CoreUse::now();
         let slept = after.sleeps != self.before.sleeps;
@@ -130,7 +130,7 @@ impl CoreUse {
 impl Disk {
     /// The file system of the directory `path`; `None` where it can't be looked at. Waits for the disk, or for another
     /// machine.
-    pub(super) fn of(path: &Path) -> Option<&'static Disk> {
+    pub(crate) fn of(path: &Path) -> Option<&'static Disk> {
         let device = super::stat(path).ok()?.dev;
         if let Some(known) = find(&lock(), device) {
             return Some(known);
@@ -149,23 +149,23 @@ impl Disk {
         Some(disk)
     }
 
-    pub(super) fn new(device: u64, cached: bool) -> Disk {
+    pub(crate) fn new(device: u64, cached: bool) -> Disk {
         Disk { device, cached, paces: [DiskPace::new(), DiskPace::new()] }
     }
 
     /// Whether writes go to the page cache of this machine.
-    pub(super) fn is_cached(&self) -> bool {
+    pub(crate) fn is_cached(&self) -> bool {
         self.cached
     }
 
     /// Whether a small write may be made on the loop at `now_ms`.
-    pub(super) fn is_quick(&self, kind: WriteKind, now_ms: u64) -> bool {
+    pub(crate) fn is_quick(&self, kind: WriteKind, now_ms: u64) -> bool {
         let pace = self.pace(kind);
         self.cached && pace.quick.load(Relaxed) >= TRUSTED && now_ms >= pace.threads_until_ms.load(Relaxed)
     }
 
     /// A loop has made a write, which ended at `now_ms`.
-    pub(super) fn wrote_on_loop(&self, kind: WriteKind, speed: WriteSpeed, now_ms: u64) {
+    pub(crate) fn wrote_on_loop(&self, kind: WriteKind, speed: WriteSpeed, now_ms: u64) {
         let pace = self.pace(kind);
         let slow = pace.slow.load(Relaxed);
         match speed {
@@ -178,7 +178,7 @@ impl Disk {
     }
 
     /// A thread has made a write; `small`: as loops make them.
-    pub(super) fn wrote_on_thread(&self, kind: WriteKind, speed: WriteSpeed, small: bool, now_ms: u64) {
+    pub(crate) fn wrote_on_thread(&self, kind: WriteKind, speed: WriteSpeed, small: bool, now_ms: u64) {
         let pace = self.pace(kind);
         let quick = pace.quick.load(Relaxed);
         match speed {

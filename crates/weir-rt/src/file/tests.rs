@@ -1,4 +1,3 @@
-use super::small_write::with_own;
 use super::*;
 use crate::process::tests::in_child;
 use std::io::Read;
@@ -263,12 +262,12 @@ fn what_a_thread_can_not_do_is_done_here() {
     };
     let refused = |errno| Err(io::Error::from_raw_os_error(errno));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut here = with_own(FileWrite::by_thread(), refused(libc::EMFILE), &file, read);
+    let mut here = with_own(refused(libc::EMFILE), &file, read);
     let Poll::Ready(Ok((n, bytes, thread))) = here.as_mut().poll(&mut cx) else {
         panic!("it waits, or fails")
     };
     assert_eq!((n, &bytes, thread), (4, b"3456", std::thread::current().id()));
-    let mut failed = with_own(FileWrite::by_thread(), refused(libc::EBADF), &file, read);
+    let mut failed = with_own(refused(libc::EBADF), &file, read);
     let Poll::Ready(failed) = failed.as_mut().poll(&mut cx) else { panic!("it waits") };
     assert_eq!(errno(failed), Some(libc::EBADF));
 }

@@ -1,5 +1,5 @@
 //! Writing a file aside, and putting it in its place when it is whole. All of it makes system calls that may wait for
-//! the disk: for threads of the pool, and small files on quick disks ([`weir_rt::file::FileWrite`]).
+//! the disk: for threads of the pool, and small files on quick disks ([`weir_rt::small_write::FileWrite`]).
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;

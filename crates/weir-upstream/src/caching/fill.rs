@@ -20,7 +20,7 @@ use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
-use weir_rt::file::FileWrite;
+use weir_rt::small_write::FileWrite;
 
 /// What the head of a response says about caching it.
 pub(crate) struct CacheJudgement {

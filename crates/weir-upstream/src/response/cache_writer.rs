@@ -18,7 +18,7 @@ use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::temp::TempFileFailure;
 use weir_rt::Timer;
-use weir_rt::file::{FileWrite, SmallWrites};
+use weir_rt::small_write::{FileWrite, SmallWrites};
 
 /// What is to be written, and where to.
 pub(crate) struct ResponseFile {

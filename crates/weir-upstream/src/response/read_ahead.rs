@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::file::{FileHandle, FileWrite, SmallWrites};
+use weir_rt::file::FileHandle;
+use weir_rt::small_write::{FileWrite, SmallWrites};
 
 use crate::config::directives::UpstreamSettings;
 use weir_engine::body::BodyBuf;

@@ -7,13 +7,14 @@
 //! their writes are quick again. Nothing is known of a file system at first: threads write.
 
 use std::cell::{Cell, RefCell};
+use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-use super::FileHandle;
-use super::disk::{Disk, WriteClock, WriteKind};
 use crate::clock;
+use crate::file::FileHandle;
+use crate::file::disk::{Disk, WriteClock, WriteKind};
 use crate::{blocking, yield_now};
 
 /// Which threads write small files.
@@ -104,14 +105,14 @@ impl FileWrite {
         let directories = [directory, parent];
         let write = FileWrite::new(policy, &directories, bytes);
         match write.way {
-            WriteWay::Loop(Some(_)) | WriteWay::Thread(Some(_)) if super::stat(place).is_ok() => {
+            WriteWay::Loop(Some(_)) | WriteWay::Thread(Some(_)) if crate::file::stat(place).is_ok() => {
                 FileWrite::replacing(policy, &directories, bytes)
             }
             _ => write,
         }
     }
 
-    /// Makes the write, `job`, to `file`: as [`on_pool`] where a thread makes it.
+    /// Makes the write, `job`, to `file`: as [`on_pool`](crate::file::on_pool) where a thread makes it.
     ///
     /// # Errors
     /// Those of `job`, and others of dup(2) than `EMFILE`.
@@ -120,7 +121,11 @@ impl FileWrite {
         file: &FileHandle,
         job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-        with_own(self, file.try_clone(), file, job)
+        match file.try_clone() {
+            Ok(own) => Box::pin(self.run(move || job(&own))),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Box::pin(ready(job(file))),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     /// Makes the write, `job`. A panic of it goes on in the waiting task; if that has been dropped after `job` went to a
@@ -142,32 +147,6 @@ impl FileWrite {
             WriteWay::Thread(disk) => on_thread(disk.map(subject), job).await,
             WriteWay::Unknown(directories) => look_and_write(directories, job).await,
         }
-    }
-}
-
-/// Runs `job` with `file` on a thread of the blocking pool. The thread gets a descriptor of its own, since the waiting
-/// task may be gone before the job is; where none is left to the process the job is done here, and the loop waits for
-/// the disk: better late than with a response that breaks off.
-///
-/// # Errors
-/// Those of `job`, and others of dup(2) than `EMFILE`.
-pub fn on_pool<T: Send + 'static>(
-    file: &FileHandle,
-    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
-) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-    with_own(FileWrite::by_thread(), file.try_clone(), file, job)
-}
-
-pub(super) fn with_own<T: Send + 'static>(
-    way: FileWrite,
-    own: io::Result<FileHandle>,
-    file: &FileHandle,
-    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
-) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-    match own {
-        Ok(own) => Box::pin(way.run(move || job(&own))),
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Box::pin(std::future::ready(job(file))),
-        Err(error) => Box::pin(std::future::ready(Err(error))),
     }
 }
 
@@ -292,8 +271,8 @@ mod tests {
     use std::task::Poll;
     use std::thread::ThreadId;
 
-    use super::super::disk::WriteSpeed;
     use super::*;
+    use crate::file::disk::WriteSpeed;
     use crate::{DriverChoice, Runtime, RuntimeOptions};
 
     /// Of this process alone, in memory: tests run beside each other, and share what is known of the file system.
