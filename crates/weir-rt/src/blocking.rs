@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{process, signal};
+use crate::{clock, process, signal};
 
 /// Something to run on a pool thread.
 type PoolJob = Box<dyn FnOnce() + Send>;
@@ -42,6 +42,14 @@ pub struct PoolStats {
     pub queued: usize,
     /// Number of jobs that could not even get a first thread and ran on their caller's.
     pub inline: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that have ended.
+    pub done: u64,
+    /// Nanoseconds that jobs have run, those included that still do.
+    pub ran_ns: u64,
+    /// Nanoseconds that those that run have run until now, together.
+    pub runs_ns: u64,
 }
 
 /// The state of the process-wide pool at this moment.
@@ -118,6 +126,18 @@ struct ThreadPoolState {
     idle: usize,
     max: usize,
     inline: u64,
+    jobs: JobTimes,
+}
+
+/// How long jobs take.
+#[derive(Clone, Copy)]
+struct JobTimes {
+    running: u64,
+    done: u64,
+    /// Of those that have ended.
+    ran_ns: u64,
+    /// The sum of the times at which those began that run.
+    began_ns: u128,
 }
 
 impl ThreadPool {
@@ -136,6 +156,7 @@ impl ThreadPool {
                 idle: 0,
                 max,
                 inline: 0,
+                jobs: JobTimes { running: 0, done: 0, ran_ns: 0, began_ns: 0 },
             }),
             work: Condvar::new(),
             idle_time,
@@ -203,6 +224,8 @@ impl ThreadPool {
         state.starting -= 1;
         loop {
             if let Some(job) = state.queue.pop_front() {
+                let began = clock::monotonic_ns();
+                state.jobs.begin(began);
                 if state.idle == 0 && state.threads < state.max {
                     // If it can't be had, the next job asks for it again.
                     let _ = self.grow(state);
@@ -211,6 +234,7 @@ impl ThreadPool {
                 }
                 run(job);
                 state = self.lock();
+                state.jobs.end(began, clock::monotonic_ns());
                 continue;
             }
             state.idle += 1;
@@ -231,14 +255,39 @@ impl ThreadPool {
     }
 }
 
+impl JobTimes {
+    fn begin(&mut self, now_ns: u64) {
+        self.running += 1;
+        self.began_ns += u128::from(now_ns);
+    }
+
+    fn end(&mut self, began_ns: u64, now_ns: u64) {
+        self.running -= 1;
+        self.done += 1;
+        self.began_ns -= u128::from(began_ns);
+        self.ran_ns += now_ns.saturating_sub(began_ns);
+    }
+
+    /// Nanoseconds that those that run have run until `now_ns`, together.
+    fn runs_ns(&self, now_ns: u64) -> u64 {
+        let runs = (u128::from(self.running) * u128::from(now_ns)).saturating_sub(self.began_ns);
+        u64::try_from(runs).unwrap_or(u64::MAX)
+    }
+}
+
 impl ThreadPoolState {
     fn stats(&self) -> PoolStats {
+        let runs_ns = self.jobs.runs_ns(clock::monotonic_ns());
         PoolStats {
             threads: self.threads,
             most: self.max,
             busy: self.threads - self.idle,
             queued: self.queue.len(),
             inline: self.inline,
+            running: self.jobs.running,
+            done: self.jobs.done,
+            ran_ns: self.jobs.ran_ns + runs_ns,
+            runs_ns,
         }
     }
 }
@@ -301,7 +350,9 @@ mod tests {
         }
         until("two are busy", || pool.lock().queue.len() == 3);
         let stats = pool.lock().stats();
-        assert_eq!(stats, PoolStats { threads: 2, most: 2, busy: 2, queued: 3, inline: 0 });
+        assert_eq!((stats.threads, stats.most, stats.busy, stats.queued, stats.inline), (2, 2, 2, 3, 0));
+        assert_eq!((stats.running, stats.done), (2, 0));
+        assert!(stats.runs_ns > 0 && stats.ran_ns == stats.runs_ns, "{stats:?}");
         assert_eq!(done.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
         for _ in 0..5 {
             gate.send(()).expect("jobs live");
@@ -319,7 +370,9 @@ mod tests {
         let _ = (first, ask(pool, || std::thread::current().id()));
         assert!(pool.lock().threads <= 3);
         until("the threads end", || pool.lock().threads == 0);
-        assert_eq!(pool.lock().stats(), PoolStats { threads: 0, most: 8, busy: 0, queued: 0, inline: 0 });
+        let stats = pool.lock().stats();
+        assert_eq!((stats.threads, stats.busy, stats.queued, stats.running, stats.done), (0, 0, 0, 0, 2));
+        assert!(stats.runs_ns == 0 && stats.ran_ns > 0, "{stats:?}");
         assert_eq!(ask(pool, || 5), 5, "and the pool still works");
     }
 

@@ -15,6 +15,7 @@
 pub mod alarm;
 pub mod blocking;
 pub mod clock;
+mod core_account;
 pub mod crash;
 mod crash_state;
 mod driver;
@@ -49,6 +50,7 @@ mod timeout;
 mod timer_wheel;
 mod timers;
 
+pub use core_account::OffCore;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
@@ -59,7 +61,7 @@ pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
-    now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
+    lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
 pub use stats::{LoopSnapshot, LoopStats};

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::core_account::CoreAccount;
 use crate::executor::RunQueue;
 use crate::inbox::Inbox;
 use crate::stats::LoopStats;
@@ -15,6 +16,7 @@ pub(crate) struct LoopState {
     pub(crate) timers: WorkerTimers,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) stats: Arc<LoopStats>,
+    pub(crate) cores: CoreAccount,
     pub(crate) turn: Cell<u64>,
     /// See [`crate::epoch`].
     pub(crate) epoch: Cell<u64>,
@@ -32,6 +34,7 @@ impl LoopState {
             timers: WorkerTimers::new(now_ms),
             inbox,
             stats: Arc::new(LoopStats::default()),
+            cores: CoreAccount::new(),
             turn: Cell::new(1),
             epoch: Cell::new(1),
             now_ms: Cell::new(now_ms),
@@ -60,6 +63,7 @@ impl LoopState {
         self.stamp.set(now);
         self.stats.turn_began.set(now);
         sampler::mine().turn_began(now);
+        self.cores.turn_began(now, &self.stats);
         self.turn.set(self.turn.get() + 1);
         self.received();
         self.now_ms.set(clock::monotonic_ms());

@@ -13,12 +13,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::core_account::OffCore;
 use crate::driver::{DriverChoice, DriverKind, WaitLimit, WorkerIo};
 use crate::executor::{MAIN, PollOutcome, RunQueue, set_current_queue, task_of, waker};
 use crate::heap::HeapKeeping;
 use crate::inbox::{self, Inbox, InboxMessage, InboxRegistration};
 use crate::local::LoopLocal;
 use crate::loop_state::LoopState;
+use crate::sampler::LongTurn;
 use crate::stats::LoopStats;
 use crate::task::{self, TaskId};
 use crate::{blocking as pool, clock, sampler, sys};
@@ -172,7 +174,7 @@ impl Runtime {
         let _entered = EnteredRuntime::new(&self.core);
         let output = core.run(f);
         core.drive(clock::ticks(), Some(0)); // what was queued or closed last goes out
-        sampler::mine().turn_ended(0, 0, 0);
+        sampler::mine().turn_ended();
         output
     }
 
@@ -329,7 +331,11 @@ impl RuntimeCore {
         self.state.stats.busy_ns.add(busy_ns);
         self.state.stats.longest_poll_ns.max(busy_ns);
         self.state.stats.tasks_live.set(self.state.sched.live());
-        sampler::mine().turn_ended(self.state.stamp.get(), stamp, busy_ns);
+        let probe = sampler::mine();
+        if probe.is_long(busy_ns) {
+            self.long_turn(stamp, busy_ns);
+        }
+        probe.turn_ended();
         self.state.stats.turn_began.set(0);
         self.state.stamp.set(stamp);
         let mail = self.io.with(|io| io.turn(&self.state, wait));
@@ -338,6 +344,15 @@ impl RuntimeCore {
         }
         self.state.timers.advance(self.state.now_ms(), &self.state.sched, &self.state.stats);
         self.state.sched.wake_foreign();
+    }
+
+    /// A turn took long: what the thread lost in it is counted, and where it is longer than allowed, noted.
+    #[cold]
+    fn long_turn(&self, stamp: u64, busy_ns: u64) {
+        let off = self.state.cores.turn_ended(&self.state.stats);
+        self.state.stats.asleep_ns.add(off.asleep_ns);
+        self.state.stats.no_core_ns.add(off.no_core_ns);
+        sampler::mine().note_long(LongTurn { start: self.state.stamp.get(), end: stamp, off }, busy_ns);
     }
 
     /// Takes what other threads have sent. The inbox stays "asleep" between mails, so that its first message writes
@@ -455,6 +470,15 @@ pub fn buffers() -> (u32, u32) {
 #[inline]
 pub fn turn_stamp() -> u64 {
     inside(with_current(|core| core.state.stamp.get()))
+}
+
+/// What the thread lost since this was asked in this turn, or since it began: asleep in a call, or without a core. Two
+/// system calls; for the end of what took a millisecond or more. What is less than 10 µs is nothing.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn lost_core() -> OffCore {
+    inside(with_current(|core| core.state.cores.lost(&core.state.stats)))
 }
 
 /// A number that changes whenever the loop has received bytes from the kernel: whatever was asked of the system since

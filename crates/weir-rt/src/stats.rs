@@ -42,6 +42,10 @@ counters! {
     /// The longest time between two waits, in nanoseconds: an upper bound of the longest
     /// poll of one task (stamps are taken per turn, not per task).
     longest_poll_ns,
+    /// Of turns above a millisecond, nanoseconds that the thread slept in calls that block.
+    asleep_ns,
+    /// Of turns above a millisecond, nanoseconds in which the thread could have run and had no core.
+    no_core_ns,
     /// The latest timer, in milliseconds after its deadline.
     timers_late_max_ms,
     /// Receives that found the buffer pool empty.

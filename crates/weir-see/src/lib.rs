@@ -27,8 +27,10 @@ mod responses;
 mod runtime_frames;
 mod source;
 pub mod stacks;
+mod stall_cause;
 pub mod symbols;
 mod table;
+mod why;
 
 pub use http::{AdminListeners, BoundListeners};
 pub use source::{ServerSource, scale};

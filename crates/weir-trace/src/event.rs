@@ -98,6 +98,10 @@ pub enum EventKind {
     Line,
     /// Ticks of compiling Lua code, part of the site's run; not timed.
     Jit,
+    /// Ticks asleep in a call that blocks, part of the site's run; not timed.
+    Asleep,
+    /// Ticks ready and without a core, part of the site's run; not timed.
+    NoCore,
 }
 
 impl EventKind {
@@ -121,6 +125,8 @@ impl EventKind {
             10 => EventKind::Gc,
             11 => EventKind::Line,
             12 => EventKind::Jit,
+            13 => EventKind::Asleep,
+            14 => EventKind::NoCore,
             _ => EventKind::High,
         }
     }
@@ -152,7 +158,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KINDS: [EventKind; 13] = [
+    const KINDS: [EventKind; 15] = [
         EventKind::High,
         EventKind::Begin,
         EventKind::End,
@@ -166,6 +172,8 @@ mod tests {
         EventKind::Gc,
         EventKind::Line,
         EventKind::Jit,
+        EventKind::Asleep,
+        EventKind::NoCore,
     ];
 
     #[test]
@@ -187,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(kind in 0usize..13, site: u16, value in 0..=TraceEvent::MAX) {
+        fn what_is_packed_comes_out(kind in 0usize..15, site: u16, value in 0..=TraceEvent::MAX) {
             let event = TraceEvent::pack(KINDS[kind], Site(site), value);
             prop_assert_eq!((event.kind(), event.site(), event.value()), (KINDS[kind], Site(site), value));
         }

@@ -42,6 +42,7 @@ mod kept_request;
 mod kept_requests;
 mod key_sketch;
 mod live_counts;
+mod live_off_core;
 mod model;
 pub mod now;
 mod phases;

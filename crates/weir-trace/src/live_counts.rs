@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::event::EventKind;
 use crate::histogram::{Histogram, OCTAVES, SUBS, bucket, small_bucket};
+use crate::live_off_core::LiveOffCore;
 use crate::site::Site;
 use crate::stalls::StallLog;
 
@@ -114,6 +115,8 @@ impl SiteTotals {
         self.counts.bytes_in += other.counts.bytes_in;
         self.counts.bytes_out += other.counts.bytes_out;
         self.counts.errors += other.counts.errors;
+        self.counts.asleep += other.counts.asleep;
+        self.counts.no_core += other.counts.no_core;
         if let Some(status) = &other.status {
             self.status.get_or_insert_with(StatusCounts::default).merge(status);
         }
@@ -131,6 +134,10 @@ pub struct SiteCounts {
     pub bytes_out: u64,
     /// Number of errors noted.
     pub errors: u64,
+    /// Ticks of its run asleep in calls that block; known of turns above a millisecond.
+    pub asleep: u64,
+    /// Ticks of its run ready and without a core; known of turns above a millisecond.
+    pub no_core: u64,
 }
 
 /// How many requests a site had, and how many of them failed.
@@ -246,6 +253,7 @@ pub(crate) struct LiveSite {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     errors: AtomicU64,
+    off_core: LiveOffCore,
 }
 
 impl LiveSite {
@@ -296,13 +304,15 @@ impl LiveSite {
         }
     }
 
-    /// Bytes or errors; other kinds have no count here.
+    /// Bytes, errors, or ticks off the core; other kinds have no count here.
     #[inline]
     pub(crate) fn remark(&self, kind: EventKind, count: u64) {
         match kind {
             EventKind::BytesIn => add(&self.bytes_in, count),
             EventKind::BytesOut => add(&self.bytes_out, count),
             EventKind::Error => add(&self.errors, count),
+            EventKind::Asleep => self.off_core.add([count, 0]),
+            EventKind::NoCore => self.off_core.add([0, count]),
             _ => {}
         }
     }
@@ -330,6 +340,7 @@ impl LiveSite {
     }
 
     fn read(&self) -> SiteTotals {
+        let [asleep, no_core] = self.off_core.read();
         let run = self.run.read();
         let calls = run.count() + self.repeats.load(Relaxed);
         SiteTotals {
@@ -340,6 +351,8 @@ impl LiveSite {
                 bytes_in: self.bytes_in.load(Relaxed),
                 bytes_out: self.bytes_out.load(Relaxed),
                 errors: self.errors.load(Relaxed),
+                asleep,
+                no_core,
             },
             total: self.route.get().map(|route| route.total.read()).unwrap_or_default(),
             status: self.route.get().map(|route| route.status.read()),

@@ -131,6 +131,12 @@ pub struct LoopStall {
     pub syscall: Option<u32>,
     /// The kernel function it slept in, if any.
     pub wait_channel: String,
+    /// Its turn is over, and what was lost in it is known.
+    pub is_over: bool,
+    /// Of it, ticks asleep in calls that block; known once it is over.
+    pub asleep: u64,
+    /// Of it, ticks ready and without a core; known once it is over.
+    pub no_core: u64,
     /// The stack, the site and the request.
     pub sample: CpuSample,
     /// Requests that were ready meanwhile, with the ticks each lost to it.

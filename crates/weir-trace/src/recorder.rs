@@ -329,6 +329,10 @@ fn charge_tree(shared: &LiveCounts, tree: &TraceTree) {
         live.remark(EventKind::BytesIn, sum.bytes_in);
         live.remark(EventKind::BytesOut, sum.bytes_out);
         live.remark(EventKind::Error, sum.errors);
+        if sum.asleep + sum.no_core > 0 {
+            live.remark(EventKind::Asleep, sum.asleep);
+            live.remark(EventKind::NoCore, sum.no_core);
+        }
     }
 }
 

@@ -229,7 +229,13 @@ impl RequestShape {
             self.masks.push(if runs { TraceEvent::MAX } else { 0 });
             let site = if kind.is_timed() { site } else { walk.place(site) };
             match kind {
-                EventKind::BytesIn | EventKind::BytesOut | EventKind::Error if !site.is_none() => {
+                EventKind::BytesIn
+                | EventKind::BytesOut
+                | EventKind::Error
+                | EventKind::Asleep
+                | EventKind::NoCore
+                    if !site.is_none() =>
+                {
                     self.remarks.push((index as u16, kind, live(site)));
                 }
                 _ => walk.take(kind, site, index as u16),

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::model::{LoopStall, RequestId};
+use crate::model::{CpuSample, LoopStall, RequestId};
+use crate::site::Site;
 
 /// The last stalls of one worker. In a lock: there is at most one every few milliseconds, by definition.
 #[derive(Clone, Debug)]
@@ -36,6 +37,17 @@ impl StallLog {
         }
         if inner.room > 0 {
             inner.last.push_back(stall);
+        }
+    }
+
+    /// A stack that was taken: that of the stall that lasted then, if it has none yet.
+    pub fn stack(&self, route: Site, sample: CpuSample) {
+        let (mut inner, start) = (self.lock(), sample.time);
+        let lasted = |stall: &&mut LoopStall| stall.start <= start && start <= stall.start + stall.duration;
+        if let Some(stall) = inner.last.iter_mut().rev().find(lasted)
+            && stall.sample.frames.is_empty()
+        {
+            stall.join(LoopStall { start, route, sample, ..LoopStall::default() });
         }
     }
 
@@ -92,6 +104,10 @@ impl LoopStall {
         if self.route.is_none() {
             self.route = other.route;
         }
+        // Of the part that a request had, and of the whole turn: the whole is more.
+        self.is_over |= other.is_over;
+        self.asleep = self.asleep.max(other.asleep);
+        self.no_core = self.no_core.max(other.no_core);
         self.syscall = self.syscall.or(other.syscall);
         if self.wait_channel.is_empty() {
             self.wait_channel = other.wait_channel;
@@ -118,8 +134,7 @@ const VICTIMS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CpuSample, StallConnections};
-    use crate::site::Site;
+    use crate::model::StallConnections;
 
     #[test]
     fn worker_and_watchdog_tell_of_one_stall() {
@@ -140,6 +155,23 @@ mod tests {
         assert_eq!((stall.sample.site, stall.sample.request.0, stall.sample.frames.len()), (Site(70), 9, 2));
         stalls.add(LoopStall { start: 200, duration: 10, ..LoopStall::default() });
         assert_eq!((stalls.list().len(), stalls.count()), (2, 2));
+    }
+
+    #[test]
+    fn a_stack_belongs_to_the_stall_that_lasted_then() {
+        let stalls = StallLog::new(4);
+        [100, 200].into_iter().for_each(|start| {
+            stalls.add(LoopStall { start, duration: 50, asleep: 40, ..LoopStall::default() });
+        });
+        let taken = |time, frame| CpuSample { time, frames: vec![frame], ..CpuSample::default() };
+        stalls.stack(Site(70), taken(120, 1));
+        stalls.stack(Site(71), taken(130, 2));
+        stalls.stack(Site(72), taken(170, 3));
+        let all = stalls.list();
+        let seen =
+            |at: usize| (all[at].start, all[at].duration, all[at].asleep, all[at].sample.frames.clone());
+        assert_eq!((all.len(), seen(0), seen(1)), (2, (100, 50, 40, vec![1]), (200, 50, 40, vec![])));
+        assert_eq!(all[0].route, Site(70));
     }
 
     #[test]

@@ -331,6 +331,19 @@ impl Trace {
         }
     }
 
+    /// Puts an event that is not timed before the one at `at`; at the end where events have been folded, or are about
+    /// to be.
+    #[cold]
+    pub(crate) fn insert(&mut self, at: usize, event: TraceEvent) {
+        let room = self.fold.is_none() && self.len < MAX_EVENTS;
+        let at = at.min(self.len);
+        let event = if room { event } else { TraceEvent::pack(event.kind(), Site::NONE, event.value()) };
+        self.store(event);
+        if room && at + 1 < self.len {
+            self.events[at..self.len].rotate_right(1);
+        }
+    }
+
     /// The tree is to be retained whatever happens: the request carried a signed trace header.
     pub fn keep(&mut self) {
         self.keep = Some(KeepReason::Asked);

@@ -44,6 +44,10 @@ pub struct TreeNode {
     pub gc: u64,
     /// Of its own run, compiling Lua code.
     pub jit: u64,
+    /// Of its own run, asleep in calls that block; known of turns above a millisecond.
+    pub asleep: u64,
+    /// Of its own run, ready and without a core; known of turns above a millisecond.
+    pub no_core: u64,
     /// Number of errors noted.
     pub errors: u64,
     /// The code of the last error noted.
@@ -107,6 +111,14 @@ impl TraceTree {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// Of the run of all nodes, asleep and without a core, in ticks.
+    #[must_use]
+    pub fn off_core(&self) -> (u64, u64) {
+        self.nodes
+            .iter()
+            .fold((0, 0), |(asleep, no_core), node| (asleep + node.asleep, no_core + node.no_core))
     }
 
     /// The indexes of the children of a node, in the order they were first seen.
@@ -222,6 +234,8 @@ impl TreeNode {
         self.lock += other.lock;
         self.gc += other.gc;
         self.jit += other.jit;
+        self.asleep += other.asleep;
+        self.no_core += other.no_core;
         self.errors += other.errors;
         if other.errors > 0 {
             self.last_error = other.last_error;
@@ -366,6 +380,8 @@ fn remark(node: &mut TreeNode, kind: EventKind, value: u64) {
         EventKind::Lock => node.lock += value,
         EventKind::Gc => node.gc += value,
         EventKind::Jit => node.jit += value,
+        EventKind::Asleep => node.asleep += value,
+        EventKind::NoCore => node.no_core += value,
         EventKind::Line => node.line = value,
         EventKind::Error => {
             node.errors += 1;

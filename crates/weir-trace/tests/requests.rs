@@ -496,3 +496,39 @@ fn frequent_requests_are_counted_in_batches_and_none_is_lost() {
     assert!(access.run.quantile(0.5) >= 388 && access.run.quantile(0.5) <= 388 + 388 / 16);
     assert_eq!(reader.site(Site::step(ConnectionStep::HeadRead)).expect("counted").wait.sum(), waits);
 }
+
+/// A request that slept in a call and lost its processor: both are said of its run, of the line and of the site.
+#[test]
+fn run_is_split_where_it_was_not_on_a_processor() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, RecorderSettings { sample: 1, ..RecorderSettings::default() });
+    let reader = recorder.reader();
+    let mut average = AverageTree::new();
+    for n in 1..=3 {
+        let mut trace = Trace::new();
+        recorder.begin(&mut trace, 0);
+        trace.enter(sites.content, 1_000);
+        trace.mark(sites.gzip, 31_000);
+        trace.leave(sites.content, 32_000);
+        trace.end(33_000);
+        trace.off_core(0, 20_000, 4_000);
+        average.add(&trace, &sites.table);
+        recorder.finish(
+            &mut trace,
+            RequestRecord { id: RequestId(n), route: sites.route, ..RequestRecord::default() },
+        );
+    }
+    recorder.settle();
+    let kept = recorder.find(RequestId(3)).expect("it was drawn");
+    assert_eq!(kept.record().run, 33_000);
+    let text = render::tree(&kept.tree(), &sites.table, &same);
+    let split = "  run 33.0 µs = on the processor 9.0 + asleep in calls 20.0 + without a processor 4.0\n";
+    assert!(text.starts_with(split), "{text}");
+    assert!(text.contains("-> gzip") && text.contains("30.0 µs   asleep 20.0   no core 4.0\n"), "{text}");
+    let json = render::kept_json(kept, &sites.table, &same);
+    assert!(json.contains("\"asleep_ns\":20000,\"no_core_ns\":4000"), "{json}");
+    let text = render::average(&average, &sites.table, &same);
+    assert!(text.lines().nth(1).is_some_and(|line| line == split.trim_end()), "{text}");
+    let counts = reader.site(sites.gzip).expect("it was charged").counts;
+    assert_eq!((counts.calls, counts.asleep, counts.no_core), (3, 60_000, 12_000));
+}

@@ -50,6 +50,7 @@ pub use handler::{PassDestination, PassTarget, meant, pass_to};
 pub use location::peer_sites::PeerSites;
 pub use location::upstream_location::UpstreamLocation;
 pub use peer::Peer;
+pub use peer::peer_figures::PeerTotals;
 pub use protocol::{IncomingHead, OutgoingRequest, UpstreamProtocol};
 pub use request::attempt_records::AttemptRecords;
 pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};

@@ -138,8 +138,8 @@ impl RequestPresence {
     }
 
     /// It stops for `wait`, inside what `trace` has open.
-    pub(crate) fn suspended(&self, wait: WaitKind, trace: &Trace, now: u64) {
-        self.ran(now, |since| trace.longest_since(since));
+    pub(crate) fn suspended(&self, wait: WaitKind, trace: &mut Trace, now: u64) {
+        self.ran(now, || &mut *trace);
         self.inside.set(trace.innermost());
         let ticket = self.ticket.get();
         if !ticket.is_none() {
@@ -161,7 +161,7 @@ impl RequestPresence {
     #[inline]
     pub(crate) fn end<'t>(&self, now: Option<u64>, trace: impl FnOnce() -> &'t mut Trace) {
         if let Some(now) = now {
-            self.ran(now, |since| trace().longest_since(since));
+            self.ran(now, trace);
         }
         self.leave();
     }
@@ -203,10 +203,10 @@ impl RequestPresence {
     }
 
     #[inline]
-    fn ran(&self, end: u64, longest_since: impl FnOnce(u64) -> Site) {
+    fn ran<'t>(&self, end: u64, trace: impl FnOnce() -> &'t mut Trace) {
         let (start, queued) = (self.since.get(), self.queued.get());
         let run = LoopRun { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
-        self.takes_part(self.present.ran(run, self.id.get(), || longest_since(start)));
+        self.takes_part(self.present.ran(run, self.id.get(), trace));
     }
 }
 

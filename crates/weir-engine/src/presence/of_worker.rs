@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use weir_trace::{
     CpuSample, KeepReason, KeepRule, LoopRun, LoopStall, PhaseMap, Recorder, RecorderSettings, RequestId,
-    Site, StallLog, WorkerNow,
+    StallLog, Trace, WorkerNow,
 };
 
 use super::id::RequestIds;
@@ -24,6 +24,8 @@ pub(crate) struct WorkerPresences {
     stalls: StallLog,
     /// Ticks after which a stretch of the loop is a stall (`profile_blocked`).
     blocked: Cell<u64>,
+    /// Ticks after which a stretch is looked at more closely.
+    long: Cell<u64>,
     /// The turn and the beginning of the last stall, until the turn after it is over; 0 for none.
     stalled: Cell<(u64, u64)>,
     /// The turn after it.
@@ -46,6 +48,7 @@ impl WorkerPresences {
             rules: RefCell::default(),
             stalls: recorder.stalls().clone(),
             blocked: Cell::new(u64::MAX),
+            long: Cell::new(u64::MAX),
             stalled: Cell::new((0, 0)),
             after: Cell::new(0),
             curious: Cell::new(false),
@@ -72,28 +75,30 @@ impl WorkerPresences {
         self.rules.borrow().clone()
     }
 
-    /// From here on stretches of the loop of more than `ticks` are stalls.
-    pub(crate) fn set_blocked(&self, ticks: u64) {
+    /// From here on stretches of the loop of more than `ticks` are stalls, and of those of more than `long` is asked
+    /// what the thread did not run.
+    pub(crate) fn set_blocked(&self, ticks: u64, long: u64) {
         self.blocked.set(ticks);
+        self.long.set(long.min(ticks));
     }
 
-    /// Accounts a stretch of the loop that a request had to itself; `site` says which place in it was the longest,
-    /// should it have been too long. Returns what part in a stall makes the request worth retaining.
+    /// Accounts a stretch of the loop that a request had to itself; should it have been long, its `trace` says which
+    /// place in it was the longest, and is given what the thread did not run. Returns what part in a stall makes the
+    /// request worth retaining.
     #[inline]
-    pub(crate) fn ran(
+    pub(crate) fn ran<'t>(
         &self,
         run: LoopRun,
         request: RequestId,
-        site: impl FnOnce() -> Site,
+        trace: impl FnOnce() -> &'t mut Trace,
     ) -> Option<KeepReason> {
         self.now.ran(run);
         let mut part = None;
         if self.stalled.get().0 != 0 && run.turn == self.stalled.get().0 {
             part = self.victim(run.start.saturating_sub(run.turn), request);
         }
-        if run.end.saturating_sub(run.start) > self.blocked.get() {
-            self.stall(run, request, site());
-            part = Some(KeepReason::Blocker);
+        if run.end.saturating_sub(run.start) > self.long.get() {
+            part = self.long_run(run, request, trace()).or(part);
         }
         part
     }
@@ -146,16 +151,27 @@ impl WorkerPresences {
         self.after.get() == turn
     }
 
+    /// A stretch was long, and perhaps too long.
     #[cold]
-    fn stall(&self, run: LoopRun, request: RequestId, site: Site) {
+    fn long_run(&self, run: LoopRun, request: RequestId, trace: &mut Trace) -> Option<KeepReason> {
+        let (duration, scale) = (run.end - run.start, weir_rt::clock::scale());
+        let lost = weir_rt::lost_core();
+        let asleep = scale.ns_to_ticks(lost.asleep_ns).min(duration);
+        let no_core = scale.ns_to_ticks(lost.no_core_ns).min(duration - asleep);
+        trace.off_core(run.start, asleep, no_core);
+        if duration <= self.blocked.get() {
+            return None;
+        }
+        let site = trace.longest_since(run.start);
         let sample = CpuSample { time: run.end, site, request, ..CpuSample::default() };
-        self.stalls.add(LoopStall {
-            start: run.start,
-            duration: run.end - run.start,
-            route: run.route,
-            sample,
-            ..LoopStall::default()
-        });
+        let (start, route) = (run.start, run.route);
+        let stall = LoopStall { start, duration, route, asleep, no_core, sample, ..LoopStall::default() };
+        self.stall(run, stall);
+        Some(KeepReason::Blocker)
+    }
+
+    fn stall(&self, run: LoopRun, stall: LoopStall) {
+        self.stalls.add(stall);
         self.stalled.set((run.turn, run.start));
         self.be_curious();
         self.after.set(0);

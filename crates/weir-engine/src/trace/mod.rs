@@ -120,7 +120,7 @@ impl Worker {
         let (trace, present) = (configuration.trace(), &self.present);
         let scale = weir_rt::clock::scale();
         let blocked = trace.blocked().map_or(u64::MAX, |limit| scale.ns_to_ticks(limit.as_nanos() as u64));
-        present.set_blocked(blocked);
+        present.set_blocked(blocked, scale.ns_to_ticks(LONG_NS));
         *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
         let workers = configuration.main.workers().max(1);
         let settings = RecorderSettings {
@@ -205,5 +205,7 @@ impl Exchange {
     }
 }
 
+/// What a request runs without a pause for longer than this, in nanoseconds, is asked how much of it was on a processor.
+const LONG_NS: u64 = 1_000_000;
 /// Requests are counted where others see them after this at the latest.
 const SETTLE: Duration = Duration::from_secs(1);

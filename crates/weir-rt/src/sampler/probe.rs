@@ -16,6 +16,7 @@ use super::handler;
 use super::ring::{SampleRing, SampleSource, StackSample};
 use super::room::SignalStack;
 use super::timers::{self, SampleTimer};
+use crate::core_account::{LONG_TURN_NS, OffCore};
 use crate::thread_watch::thread_id;
 
 /// One thread's cells, timers and ring.
@@ -28,6 +29,8 @@ pub struct ThreadProbe {
     busy_since: AtomicU64,
     /// Turns longer than this many nanoseconds are noted.
     limit_ns: AtomicU64,
+    /// The loop looks closer at turns longer than this many nanoseconds.
+    long_ns: AtomicU64,
     long: LongTurns,
     worker: AtomicU32,
     /// 0 while no thread has the probe.
@@ -40,6 +43,8 @@ pub struct ThreadProbe {
     ring: OnceLock<SampleRing>,
     /// Held while draining: the ring has one reader at a time.
     reading: Mutex<()>,
+    /// Likewise for the long turns: one who drains samples may ask for those.
+    reading_turns: Mutex<()>,
     control: Mutex<Option<ProbeControl>>,
 }
 
@@ -58,6 +63,8 @@ pub struct LongTurn {
     pub start: u64,
     /// When it was over, in ticks.
     pub end: u64,
+    /// What of it the thread did not run.
+    pub off: OffCore,
 }
 
 impl ThreadProbe {
@@ -66,6 +73,7 @@ impl ThreadProbe {
             current: CurrentWork::new(),
             busy_since: AtomicU64::new(0),
             limit_ns: AtomicU64::new(u64::MAX),
+            long_ns: AtomicU64::new(u64::MAX),
             long: LongTurns::new(),
             worker: AtomicU32::new(0),
             tid: AtomicI32::new(0),
@@ -75,6 +83,7 @@ impl ThreadProbe {
             faults: AtomicU32::new(0),
             ring: OnceLock::new(),
             reading: Mutex::new(()),
+            reading_turns: Mutex::new(()),
             control: Mutex::new(None),
         }
     }
@@ -202,12 +211,13 @@ impl ThreadProbe {
     /// none is.
     pub fn set_limit_ns(&self, limit: u64) {
         self.limit_ns.store(limit, Relaxed);
+        self.long_ns.store(limit.min(LONG_TURN_NS), Relaxed);
     }
 
     /// Gives each long turn to `each` that has ended since the last time, oldest first. Of more than sixteen the
     /// newest are missing.
     pub fn long_turns(&self, each: impl FnMut(LongTurn)) {
-        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.reading_turns.lock().unwrap_or_else(PoisonError::into_inner);
         self.long.take(each);
     }
 
@@ -218,12 +228,22 @@ impl ThreadProbe {
         super::rouse();
     }
 
-    /// The loop has done it, after `busy_ns`, and waits.
+    /// The loop has done it, and waits.
     #[inline]
-    pub(crate) fn turn_ended(&self, start: u64, end: u64, busy_ns: u64) {
+    pub(crate) fn turn_ended(&self) {
         self.busy_since.store(0, Relaxed);
+    }
+
+    /// Whether a turn of this many nanoseconds is worth a closer look.
+    #[inline]
+    pub(crate) fn is_long(&self, busy_ns: u64) -> bool {
+        busy_ns >= self.long_ns.load(Relaxed)
+    }
+
+    /// Notes a turn of `busy_ns` if that is longer than allowed.
+    pub(crate) fn note_long(&self, turn: LongTurn, busy_ns: u64) {
         if busy_ns >= self.limit_ns.load(Relaxed) {
-            self.long.put(LongTurn { start, end });
+            self.long.put(turn);
         }
     }
 
@@ -346,6 +366,7 @@ impl Drop for AttachedThread {
         probe.current.clear();
         probe.busy_since.store(0, Relaxed);
         probe.limit_ns.store(u64::MAX, Relaxed);
+        probe.long_ns.store(u64::MAX, Relaxed);
         probe.forgive();
         probe.tid.store(0, Relaxed);
         let mut registry = registry();
@@ -379,7 +400,7 @@ pub(crate) fn stack_of_thread() -> io::Result<Range<u64>> {
 /// The last long turns: written by the loop, read by one other thread.
 #[derive(Debug)]
 struct LongTurns {
-    slots: [[AtomicU64; 2]; SLOTS],
+    slots: [[AtomicU64; 4]; SLOTS],
     written: AtomicU64,
     read: AtomicU64,
 }
@@ -389,7 +410,7 @@ const SLOTS: usize = 16;
 impl LongTurns {
     const fn new() -> LongTurns {
         LongTurns {
-            slots: [const { [AtomicU64::new(0), AtomicU64::new(0)] }; SLOTS],
+            slots: [const { [const { AtomicU64::new(0) }; 4] }; SLOTS],
             written: AtomicU64::new(0),
             read: AtomicU64::new(0),
         }
@@ -403,8 +424,10 @@ impl LongTurns {
             return;
         }
         let slot = &self.slots[n as usize % SLOTS];
-        slot[0].store(turn.start, Relaxed);
-        slot[1].store(turn.end, Relaxed);
+        let LongTurn { start, end, off: OffCore { asleep_ns, no_core_ns } } = turn;
+        slot.iter()
+            .zip([start, end, asleep_ns, no_core_ns])
+            .for_each(|(cell, value)| cell.store(value, Relaxed));
         self.written.store(n + 1, Release);
     }
 
@@ -412,7 +435,8 @@ impl LongTurns {
         let written = self.written.load(Acquire);
         for n in self.read.load(Relaxed)..written {
             let slot = &self.slots[n as usize % SLOTS];
-            let turn = LongTurn { start: slot[0].load(Relaxed), end: slot[1].load(Relaxed) };
+            let [start, end, asleep_ns, no_core_ns] = std::array::from_fn(|at| slot[at].load(Relaxed));
+            let turn = LongTurn { start, end, off: OffCore { asleep_ns, no_core_ns } };
             self.read.store(n + 1, Release);
             each(turn);
         }

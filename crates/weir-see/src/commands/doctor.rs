@@ -8,7 +8,7 @@ use super::help::CommandOption;
 use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
-use weir_http::json::JsonWriter;
+use weir_http::json::{JsonValue, JsonWriter};
 
 pub(super) const CHOICES: &[CommandOption] = &[];
 
@@ -128,6 +128,7 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
     findings.extend(cores(&before, &facts, window));
+    findings.extend(why(asked, locate));
     let stuck = facts.lines().filter_map(|line| line.strip_prefix("stuck "));
     findings.extend(stuck.map(|who| {
         bad_finding("stuck worker", format!("{who}: `weir blocked` has its stack, `weir reqs` the request"))
@@ -155,6 +156,24 @@ fn even(shares: &[u64]) -> Option<DoctorFinding> {
         "shares",
         format!("worker {worker} has {largest} of {all} connections, {times:.1} times the mean: {why}"),
     ))
+}
+
+/// What `weir why` finds; what is looked at above is left out.
+fn why(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
+    let question = ControlQuestion::new("why").with("every", "1s").with("json", "");
+    let said = client(asked, locate).and_then(|client| client.text(&question));
+    let json = said.and_then(|text| JsonValue::parse(text.as_bytes()).map_err(|error| error.to_string()));
+    // A server of before this question says nothing.
+    let Ok(json) = json else { return Vec::new() };
+    let found = json.field("findings").and_then(JsonValue::list).unwrap_or_default();
+    let text = |finding: &JsonValue, key: &str| {
+        finding.field(key).and_then(JsonValue::text).unwrap_or_default().to_owned()
+    };
+    let known = [crate::why::NO_CORE, crate::why::UNEVEN];
+    let found = found.iter().filter(|finding| !known.contains(&&*text(finding, "kind")));
+    found
+        .map(|finding| bad_finding("why", format!("{}: {}", text(finding, "says"), text(finding, "command"))))
+        .collect()
 }
 
 /// Whether workers had a core whenever they could run, between two responses of the server that are `window` apart.

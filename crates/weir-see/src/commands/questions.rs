@@ -162,6 +162,18 @@ pub(super) fn usage(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
     show(asked, locate, &options(asked, ControlQuestion::new("use"), &[("-t", "every")])).map(drop)
 }
 
+/// `weir why`
+pub(super) const WHY: &[CommandOption] = &[
+    CommandOption::new("-t", "TIME", "how long to look (default: 2s)"),
+    CommandOption::new("-n", "N", "at most N findings (default: 5)"),
+];
+
+pub(super) fn why(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    show(asked, locate, &options(asked, ControlQuestion::new("why"), &[("-t", "every"), ("-n", "n")]))
+        .map(drop)
+}
+
 /// `question` with the options that were given.
 pub(super) fn options(
     asked: &CommandLine,

@@ -6,6 +6,22 @@ use super::{SeeCommand, attach, blocked, compare, diff, doctor, flame, questions
 pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
         help: CommandHelp::new(
+            "why",
+            "",
+            "Says what is wrong now, in sentences. It looks for two seconds and lists the five heaviest findings: who \
+             takes the processor, what blocks workers and in which line, slow and faulty peers, locks, disks, full \
+             queues. Below each is the command that shows more. It says nothing of a server that is well.",
+            questions::WHY,
+            &[
+                CommandExample::new("weir why", "what is wrong now"),
+                CommandExample::new("weir why -t 10s --json", "the same over ten seconds, for programs"),
+            ],
+        )
+        .asking_server(),
+        run: questions::why,
+    },
+    SeeCommand {
+        help: CommandHelp::new(
             "trace",
             "[URL]",
             "Shows the next matching requests as trees of times. Each phase, handler and filter has a line: how long \
@@ -103,9 +119,10 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
         help: CommandHelp::new(
             "flame",
-            "[cpu|wait|wall|alloc|gc|jit]",
+            "[cpu|wait|wall|off|alloc|gc|jit]",
             "Draws a flame graph of the next seconds. `cpu` shows what runs, by samples. `wait` shows what requests \
-             wait for, and `wall` both, by the marks of every request. `alloc` shows what Lua allocates, in bytes, \
+             wait for, and `wall` both, by the marks of every request. `off` shows where threads did not run: calls that \
+             block, by their stacks, want of a processor, and waits. `alloc` shows what Lua allocates, in bytes, \
              `gc` its collector and `jit` its compiler. Frames are locations, phases, modules, functions and lines of \
              Lua.",
             flame::CHOICES,

@@ -71,8 +71,8 @@ pub(super) fn answer(
             whole(source, to, question.with("n", 1))
         }
         [
-            verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text"
-            | "history" | "log"),
+            verb @ ("slow" | "reqs" | "why" | "use" | "queue" | "sites" | "blame" | "compare" | "lines"
+            | "text" | "history" | "log"),
         ] => whole(source, to, question(request, verb)),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
@@ -463,6 +463,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /metrics                            for Prometheus; of=server leaves locations out
 /trace?match=/path&n=3              the next requests as trees
 /trace/avg?n=1000&match=/path       the mean tree of many
+/why?every=2s&n=5                   what is wrong now, in sentences, each with the command that shows more
 /slow?n=20                          the slowest kept requests; order=latest, match=status=5xx, brief=1 for no trees
 /req/ID                             the tree of a kept request; /req/ID/spans when each step began and ended
 /top/routes                         also phases, modules, workers, upstreams, keys; every=1s for the next second

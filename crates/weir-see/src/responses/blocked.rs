@@ -74,7 +74,7 @@ impl StallReporter {
 }
 
 /// Nanoseconds; of one that lasts, until now.
-fn duration(stall: &WorkerStall, now: u64) -> u64 {
+pub(super) fn duration(stall: &WorkerStall, now: u64) -> u64 {
     match stall.ongoing {
         true => scale(now.saturating_sub(stall.stall.start)),
         false => scale(stall.stall.duration),
@@ -105,6 +105,16 @@ fn text(reported: &WorkerStall, now: u64) -> String {
             out.push_str(&format!(", in {}", stall.wait_channel));
         }
         out.push('\n');
+    }
+    if stall.asleep + stall.no_core > 0 {
+        let (asleep, no_core) = (scale(stall.asleep), scale(stall.no_core));
+        let on = duration(reported, now).saturating_sub(asleep + no_core);
+        out.push_str(&format!(
+            "  {} on the processor, {} asleep in calls, {} without a processor\n",
+            time(on),
+            time(asleep),
+            time(no_core)
+        ));
     }
     if let Some(StallConnections { handed_on, dealt_elsewhere, stayed }) = stall.connections {
         out.push_str(&format!(
@@ -137,6 +147,8 @@ fn json(reported: &WorkerStall, now: u64) -> String {
             json.key("syscall").text(&syscall(number));
         }
         json.key("wait_channel").text(&stall.wait_channel);
+        json.key("asleep_ns").raw(scale(stall.asleep));
+        json.key("no_core_ns").raw(scale(stall.no_core));
         if let Some(connections) = stall.connections {
             json.key("connections_handed_on").raw(connections.handed_on);
             json.key("connections_dealt_elsewhere").raw(connections.dealt_elsewhere);
@@ -155,7 +167,7 @@ fn json(reported: &WorkerStall, now: u64) -> String {
 }
 
 /// The location of what ran: the request's, or that of the place in which it was.
-fn location(stall: &LoopStall) -> String {
+pub(super) fn location(stall: &LoopStall) -> String {
     match reqs::location(stall.route).as_str() {
         "-" => reqs::location(stall.sample.site),
         location => location.to_owned(),
@@ -182,7 +194,7 @@ fn state(letter: u8) -> &'static str {
 }
 
 /// A system call by its name, where loops meet it; else by its number.
-fn syscall(number: u32) -> String {
+pub(super) fn syscall(number: u32) -> String {
     let name =
         SYSCALLS.iter().find(|(known, _)| *known == i64::from(number)).map(|(_, name)| (*name).to_owned());
     name.unwrap_or_else(|| number.to_string())
@@ -261,7 +273,7 @@ fn culprit(route: weir_trace::Site) -> String {
 }
 
 /// System calls in which a thread may be found, by their numbers.
-const SYSCALLS: [(i64, &str); 20] = [
+const SYSCALLS: [(i64, &str); 26] = [
     (libc::SYS_read, "read"),
     (libc::SYS_write, "write"),
     (libc::SYS_pread64, "pread64"),
@@ -273,9 +285,15 @@ const SYSCALLS: [(i64, &str); 20] = [
     (libc::SYS_fsync, "fsync"),
     (libc::SYS_fdatasync, "fdatasync"),
     (libc::SYS_futex, "futex"),
+    (libc::SYS_flock, "flock"),
+    (libc::SYS_fcntl, "fcntl"),
+    (libc::SYS_poll, "poll"),
+    (libc::SYS_preadv2, "preadv2"),
     (libc::SYS_nanosleep, "nanosleep"),
     (libc::SYS_clock_nanosleep, "clock_nanosleep"),
     (libc::SYS_wait4, "wait4"),
+    (libc::SYS_clone, "clone"),
+    (libc::SYS_clone3, "clone3"),
     (libc::SYS_connect, "connect"),
     (libc::SYS_recvfrom, "recvfrom"),
     (libc::SYS_sendto, "sendto"),

@@ -39,26 +39,43 @@ pub(crate) fn stacks(
         "gc" => return samples(question, reply, time, &GC),
         "jit" => return samples(question, reply, time, &JIT),
         "alloc" => return samples(question, reply, time, &ALLOC),
+        "off" => return super::flame_off::respond(source, question, reply, time),
         // Go's name for a profile of waits.
         "wait" | "block" => WantedTimes { run: false, wait: true },
         "wall" => WantedTimes { run: true, wait: true },
         _ => {
             return Err(ReplyFailure::Wrong(format!(
-                "\"{kind}\" is no flame graph: cpu, wait, wall, alloc, gc and jit are"
+                "\"{kind}\" is no flame graph: cpu, wait, wall, off, alloc, gc and jit are"
             )));
         }
     };
-    let (seconds, nanos) = clock::unix_time();
+    let mut raw = begun(kind);
     let began = Instant::now();
-    let mut raw = RawStacks {
+    marks(source, question, reply, time, parts, &mut raw)?;
+    raw.duration_ns = began.elapsed().as_nanos() as u64;
+    Ok(raw)
+}
+
+/// A recording that begins now, of the marks of requests.
+pub(super) fn begun(kind: &str) -> RawStacks {
+    let (seconds, nanos) = clock::unix_time();
+    RawStacks {
         kind: kind.to_owned(),
         unix_ms: seconds * 1000 + u64::from(nanos) / 1_000_000,
         pid: std::process::id(),
         ..RawStacks::default()
-    };
-    marks(source, question, reply, time, parts, &mut raw)?;
-    raw.duration_ns = began.elapsed().as_nanos() as u64;
-    Ok(raw)
+    }
+}
+
+/// What requests that end in `time` wait for where they let others run.
+pub(super) fn waits(
+    source: &source::ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+    time: Duration,
+    raw: &mut RawStacks,
+) -> Result<(), ReplyFailure> {
+    marks(source, question, reply, time, WantedTimes { run: false, wait: true }, raw)
 }
 
 /// A graph that is made of samples.
@@ -139,14 +156,8 @@ fn sampled(profile: &StackProfile, question: &ControlQuestion, what: &SampledGra
         let mut frames = vec![RawFrame::Named(FrameOrigin::Route, location.to_owned())];
         if stack.parked {
             frames.push(RawFrame::Named(FrameOrigin::Wait, "waits for events".to_owned()));
-        } else if !stack.site.is_none() {
-            let group = match site.kind {
-                SiteKind::Handler(_) => Some(phase),
-                SiteKind::HeaderFilter | SiteKind::BodyFilter => Some(site.kind.as_str()),
-                _ => None,
-            };
-            frames.extend(group.map(|group| RawFrame::Named(FrameOrigin::Phase, group.to_owned())));
-            frames.push(RawFrame::Named(origin(site.kind), site.label()));
+        } else {
+            frames.extend(module(stack.site));
         }
         frames.extend(stack.frames.iter().rev().map(|word| sampled_frame(*word)));
         raw.stacks.push((StackWeight { count: weight.samples, value: weight.ns }, frames));
@@ -154,7 +165,22 @@ fn sampled(profile: &StackProfile, question: &ControlQuestion, what: &SampledGra
     raw
 }
 
-fn sampled_frame(word: u64) -> RawFrame {
+/// The frames of a place inside a location: the phase, and the module.
+pub(super) fn module(site: Site) -> Vec<RawFrame> {
+    if site.is_none() {
+        return Vec::new();
+    }
+    let info = SiteTable::global().info(site);
+    let group = match info.kind {
+        SiteKind::Handler(_) => Some(info.phase.unwrap_or(&info.name)),
+        SiteKind::HeaderFilter | SiteKind::BodyFilter => Some(info.kind.as_str()),
+        _ => None,
+    };
+    let group = group.map(|group| RawFrame::Named(FrameOrigin::Phase, group.to_owned()));
+    group.into_iter().chain([RawFrame::Named(origin(info.kind), info.label())]).collect()
+}
+
+pub(super) fn sampled_frame(word: u64) -> RawFrame {
     let frame = Sampled::unpack(word);
     let jit = if matches!(frame, Sampled::Lua { jit: true, .. }) { " [jit]" } else { "" };
     match frame {
@@ -285,7 +311,7 @@ pub(super) fn origin(kind: SiteKind) -> FrameOrigin {
 }
 
 /// Samples outside of any request.
-const NOWHERE: &str = "(no request)";
+pub(super) const NOWHERE: &str = "(no request)";
 /// A collection lives on for this long if its end is late.
 const SPARE: Duration = Duration::from_secs(2);
 /// How often the time that is left is shown.

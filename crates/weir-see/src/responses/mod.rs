@@ -8,6 +8,7 @@ pub(crate) mod certificates;
 mod compare;
 mod figures;
 pub(crate) mod flame;
+mod flame_off;
 pub(crate) mod history;
 pub(crate) mod kept_requests;
 pub(crate) mod level;
@@ -23,6 +24,7 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod upstreams;
 pub(crate) mod usage;
+pub(crate) mod why;
 
 use crate::control::protocol::ControlQuestion;
 use crate::source::ServerSource;
@@ -59,6 +61,7 @@ pub(crate) fn respond(
         "explain" => text(reply, kept_requests::explain(source, question)?),
         "spans" => text(reply, kept_requests::spans(source, question)?),
         "sites" => text(reply, sites::all(source, question)),
+        "why" => why::respond(source, question, reply),
         "top" => top::respond(source, question, reply),
         "level" => text(reply, level::level(source, question)?),
         "" => Err(ReplyFailure::Wrong("nothing was asked".to_owned())),

@@ -55,7 +55,7 @@ pub(super) fn respond(
 /// The table, and below it which loops are blocked.
 fn shown(view: TopView, window: &TopWindow, json: bool) -> String {
     let table = view.report(window).write(json);
-    if json { table } else { table + &warning() }
+    if json { table } else { table + &workers::without_core(window) + &warning() }
 }
 
 /// What a table lists.

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use weir_rt::clock;
 use weir_rt::sampler::{self, LongTurn, SampleSource, SitePlace};
+use weir_rt::{OffCore, clock};
 use weir_sys::probe;
 use weir_trace::{CpuSample, LoopStall, RequestId, Site, StallConnections};
 
@@ -36,6 +36,8 @@ struct SeenWorker {
     before: CountedStall,
     /// The stall that was found last, and whether it has its stack.
     stall: Option<FoundStall>,
+    /// Turns were noted since the last look.
+    noted: bool,
 }
 
 /// What is counted of connections between workers.
@@ -96,25 +98,37 @@ impl Watchdog {
 
     /// A sample came out of a worker's ring: the stack of its stall, if it was taken then.
     pub(super) fn sampled(&mut self, entry: &WatchedEntry, sample: &sampler::StackSample) {
-        let found = self.workers.get_mut(&entry.serial).and_then(|seen| seen.stall.as_mut());
-        if let Some(found) = found
-            && !found.has_stack
-            && (!found.asked || sample.source == SampleSource::Asked)
-            && sample.time >= found.start
-            && found.end.is_none_or(|end| sample.time <= end)
+        let Some(seen) = self.workers.get_mut(&entry.serial) else { return };
+        if seen
+            .stall
+            .is_some_and(|found| found.end.is_none() && found.start != entry.watched.probe.busy_since())
         {
-            found.has_stack = true;
-            let duration = sample.time - found.start;
-            let route = Site(sample.place.route);
-            let sample = CpuSample {
-                time: sample.time,
-                site: Site(sample.place.site),
-                request: RequestId(sample.request),
-                vm_state: sample.vm_state,
-                frames: sample.frames.clone(),
-            };
-            let stall = LoopStall { start: found.start, duration, route, sample, ..LoopStall::default() };
-            entry.watched.recorder.stalls().add(stall);
+            // It is over: the sample may be of a later turn, which only its end tells.
+            seen.note_ends(entry, None);
+        }
+        let (time, route) = (sample.time, Site(sample.place.route));
+        let taken = || CpuSample {
+            time,
+            site: Site(sample.place.site),
+            request: RequestId(sample.request),
+            vm_state: sample.vm_state,
+            frames: sample.frames.clone(),
+        };
+        let stalls = entry.watched.recorder.stalls();
+        match &mut seen.stall {
+            Some(found)
+                if !found.has_stack
+                    && (!found.asked || sample.source == SampleSource::Asked)
+                    && time >= found.start
+                    && found.end.is_none_or(|end| time <= end) =>
+            {
+                found.has_stack = true;
+                let (start, duration) = (found.start, time - found.start);
+                stalls.add(LoopStall { start, duration, route, sample: taken(), ..LoopStall::default() });
+            }
+            // It was asked for in a turn that another long one has followed since.
+            _ if sample.source == SampleSource::Asked => stalls.stack(route, taken()),
+            _ => {}
         }
     }
 }
@@ -133,23 +147,10 @@ impl SeenWorker {
     /// `dealt`: connections that all workers were dealt; `None` for a worker that has no others.
     fn look(&mut self, entry: &WatchedEntry, dealt: Option<u64>, limit: u64) -> BusyWorker {
         let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
-        let mut noted = false;
         self.count(entry, dealt.unwrap_or(0));
         let connections = dealt.map(|_| self.connections(entry));
-        probe.long_turns(|LongTurn { start, end }| {
-            noted = true;
-            // Between two looks there may have been several: what was counted is the last one's.
-            let connections = connections.filter(|_| start == self.turn);
-            stalls.add(LoopStall { start, duration: end - start, connections, ..LoopStall::default() });
-            if probe::traces_blocked() {
-                let worker = entry.watched.recorder.worker().into();
-                probe::loop_blocked(worker, clock::scale().ticks_to_ns(end - start));
-            }
-            match &mut self.stall {
-                Some(found) if found.start == start => found.end = Some(end),
-                found => *found = Some(FoundStall { start, end: Some(end), asked: false, has_stack: false }),
-            }
-        });
+        self.note_ends(entry, connections);
+        let noted = std::mem::take(&mut self.noted);
         // The time first: if the turn is over in between, what we take for its length is shorter, not longer.
         let now = clock::ticks();
         let since = probe.busy_since();
@@ -176,6 +177,37 @@ impl SeenWorker {
         let asked = probe.ask().is_ok();
         self.stall = Some(FoundStall { start: since, end: None, asked, has_stack: false });
         BusyWorker { due: None, asked, stalls: true }
+    }
+
+    /// Takes what the loop has noted of turns that are over; `connections` are those of the last turn that was found.
+    fn note_ends(&mut self, entry: &WatchedEntry, connections: Option<StallConnections>) {
+        let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
+        probe.long_turns(|LongTurn { start, end, off: OffCore { asleep_ns, no_core_ns } }| {
+            self.noted = true;
+            // Between two looks there may have been several: what was counted is the last one's.
+            let connections = connections.filter(|_| start == self.turn);
+            let (asleep, no_core) =
+                (clock::scale().ns_to_ticks(asleep_ns), clock::scale().ns_to_ticks(no_core_ns));
+            let duration = end - start;
+            let is_over = true;
+            stalls.add(LoopStall {
+                start,
+                duration,
+                is_over,
+                asleep,
+                no_core,
+                connections,
+                ..LoopStall::default()
+            });
+            if probe::traces_blocked() {
+                let worker = entry.watched.recorder.worker().into();
+                probe::loop_blocked(worker, clock::scale().ticks_to_ns(end - start));
+            }
+            match &mut self.stall {
+                Some(found) if found.start == start => found.end = Some(end),
+                found => *found = Some(FoundStall { start, end: Some(end), asked: false, has_stack: false }),
+            }
+        });
     }
 
     /// Takes note of what is counted, and when the worker is in another turn than at the last look, of what was then.

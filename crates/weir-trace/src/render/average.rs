@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::TicksToNanos;
 use super::json::{ObjectWriter, histogram_json, node_json};
 use super::rows::{RootLine, lines, name, name_of_missing};
-use super::text::micros;
+use super::text::{micros, run_split};
 use crate::average::{AverageTree, TimeSpread};
 use crate::site::{SiteKind, SiteTable};
 use crate::tree::{TraceTree, TreeNode};
@@ -26,6 +26,7 @@ pub fn average(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>
     rows.root();
     let width = rows.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut out = rows.headline();
+    out.push_str(&run_split(&tree, scale));
     write!(out, "{:<width$}", "").expect(INFALLIBLE);
     for head in ["calls", "mean", "p50", "p99", "share", "wait mean", "wait p99"] {
         write!(out, "  {head:>9}").expect(INFALLIBLE);
@@ -69,6 +70,8 @@ fn extras(object: &mut ObjectWriter<'_>, node: &TreeNode, spread: &TimeSpread, s
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
         ("jit_ns", scale(node.jit)),
+        ("asleep_ns", scale(node.asleep)),
+        ("no_core_ns", scale(node.no_core)),
         ("bytes_in", node.bytes_in),
         ("bytes_out", node.bytes_out),
         ("errors", node.errors),

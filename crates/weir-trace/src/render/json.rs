@@ -98,6 +98,8 @@ pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Tick
         object.number("bytes_in", totals.counts.bytes_in);
         object.number("bytes_out", totals.counts.bytes_out);
         object.number("errors", totals.counts.errors);
+        object.number("asleep_ns", scale(totals.counts.asleep));
+        object.number("no_core_ns", scale(totals.counts.no_core));
         if let Some(status) = &totals.status {
             object.raw("total", &histogram_json(&totals.total, scale));
             object.raw("status", &status_json(status));
@@ -147,6 +149,8 @@ fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: Ti
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
         ("jit_ns", scale(node.jit)),
+        ("asleep_ns", scale(node.asleep)),
+        ("no_core_ns", scale(node.no_core)),
         ("errors", node.errors),
         ("last_error", node.last_error),
         ("line", node.line),

@@ -70,13 +70,31 @@ pub fn short_tree(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) 
 
 fn written(rows: TreeRows<'_>) -> String {
     let width = rows.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
+    let mut text = run_split(rows.tree, rows.scale);
     for row in rows.rows {
         let line = format!("{:<width$}  {:>11}{}", row.name, row.run, row.more);
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// What the run consists of, where a part of it was not on the processor: a line, or nothing. Of several requests, the
+/// mean per request.
+pub(super) fn run_split(tree: &TraceTree, scale: TicksToNanos<'_>) -> String {
+    let (asleep, no_core) = tree.off_core();
+    if asleep + no_core == 0 {
+        return String::new();
+    }
+    let run = tree.root().run;
+    let us = |ticks: u64| micros(scale(ticks) / tree.requests().max(1));
+    format!(
+        "  run {} µs = on the processor {} + asleep in calls {} + without a processor {}\n",
+        us(run),
+        us(run.saturating_sub(asleep + no_core)),
+        us(asleep),
+        us(no_core)
+    )
 }
 
 /// The boundaries one by one, as a function tracer prints them: `->` entered, `<-` left, `|` marked, `..` waited;
@@ -134,6 +152,8 @@ fn describe(
         EventKind::Lock => ("+", format!("{} lock", label()), scale(value)),
         EventKind::Gc => ("+", format!("{} gc", label()), scale(value)),
         EventKind::Jit => ("+", format!("{} jit", label()), scale(value)),
+        EventKind::Asleep => ("+", format!("{} asleep", label()), scale(value)),
+        EventKind::NoCore => ("+", format!("{} no core", label()), scale(value)),
         EventKind::Line => ("+", format!("{} line {value}", label()), 0),
         EventKind::High | EventKind::End | EventKind::Suspend => return None,
     })
@@ -229,7 +249,14 @@ impl<'a> TreeRows<'a> {
         if node.self_run != node.run && node.self_run > 0 {
             push(&mut more, format_args!("   self {}", self.us(node.self_run)));
         }
-        for (name, ticks) in [("wait", node.wait), ("lock", node.lock), ("gc", node.gc), ("jit", node.jit)] {
+        for (name, ticks) in [
+            ("wait", node.wait),
+            ("lock", node.lock),
+            ("gc", node.gc),
+            ("jit", node.jit),
+            ("asleep", node.asleep),
+            ("no core", node.no_core),
+        ] {
             if ticks > 0 {
                 push(&mut more, format_args!("   {name} {}", self.us(ticks)));
             }

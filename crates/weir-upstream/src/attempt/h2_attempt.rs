@@ -76,6 +76,7 @@ impl Attempt {
                 }
                 Err(NoHead::Stale(fault)) if used && !self.body_begun => {
                     if request_body::may_repeat(x, &self.up.settings) {
+                        lease.repeated();
                         continue;
                     }
                     AttemptFault { cause: Cause::KeepaliveRace, ..fault }

@@ -313,11 +313,13 @@ impl Attempt {
                     // The server closed it while the request was on its way: not its fault, and not counted.
                     lease.peer.state.idle.closed_after(idle);
                     if !request_body::may_repeat(x, &self.up.settings) {
+                        lease.lost();
                         return Err(AttemptFailure::Next(AttemptFault {
                             cause: Cause::KeepaliveRace,
                             ..fault
                         }));
                     }
+                    lease.repeated();
                 }
                 Err(failed) => {
                     if let AttemptFailure::Next(fault) = failed {

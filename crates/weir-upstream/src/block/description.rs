@@ -59,6 +59,10 @@ fn describe_peer(json: &mut JsonWriter, peer: &Peer) {
         json.key("in_flight").raw(state.in_flight());
         json.key("requests").raw(totals.requests);
         json.key("failed").raw(totals.failed);
+        json.key("faults").raw(totals.faults);
+        json.key("refused").raw(totals.refused);
+        json.key("reset").raw(totals.reset);
+        json.key("repeated").raw(totals.repeated);
         json.key("fails").raw(state.fails.load(Relaxed));
         json.key("latency_us").nested(|json| {
             for (key, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {

@@ -3,8 +3,11 @@
 //! Stores are relaxed and add to what this worker itself has loaded: no read-modify-write is on a request's path, and a
 //! reader sees figures that are a moment old.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use weir_trace::Cause;
 
 use crate::peer::PeerOutcome;
 
@@ -16,8 +19,19 @@ pub(crate) struct PeerFigures {
     in_flight: AtomicU32,
     requests: AtomicU64,
     failed: AtomicU64,
+    /// What went wrong, whatever is held against the peer: in memory of its own, as it is written seldom.
+    faults: OnceLock<Box<FaultFigures>>,
     /// Requests by the time to the head of their response, see [`bucket`].
     times: [AtomicU32; BUCKETS],
+}
+
+/// A worker's count of what went wrong with a peer.
+#[derive(Debug, Default)]
+struct FaultFigures {
+    faults: AtomicU64,
+    refused: AtomicU64,
+    reset: AtomicU64,
+    repeated: AtomicU64,
 }
 
 impl Default for PeerFigures {
@@ -26,6 +40,7 @@ impl Default for PeerFigures {
             in_flight: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            faults: OnceLock::new(),
             times: [const { AtomicU32::new(0) }; BUCKETS],
         }
     }
@@ -62,14 +77,47 @@ impl PeerFigures {
         }
     }
 
+    /// A try ended without a response that could be used, for this reason.
+    #[cold]
+    pub(crate) fn faulted(&self, cause: Cause) {
+        let faults = self.faults.get_or_init(Box::default);
+        add(&faults.faults, 1);
+        match cause {
+            Cause::ConnectRefused => add(&faults.refused, 1),
+            Cause::ClosedBeforeResponse | Cause::ResetBeforeResponse | Cause::KeepaliveRace => {
+                add(&faults.reset, 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// A request is sent to the peer again: the connection, which was kept alive, ended without a response.
+    #[cold]
+    pub(crate) fn repeated(&self) {
+        let faults = self.faults.get_or_init(Box::default);
+        add(&faults.reset, 1);
+        add(&faults.repeated, 1);
+    }
+
     /// Takes over what `other` counted. No other thread writes to either.
     pub(crate) fn add(&self, other: &PeerFigures) {
         self.requests.store(self.requests.load(Relaxed) + other.requests.load(Relaxed), Relaxed);
         self.failed.store(self.failed.load(Relaxed) + other.failed.load(Relaxed), Relaxed);
+        if let Some(theirs) = other.faults.get() {
+            let mine = self.faults.get_or_init(Box::default);
+            add(&mine.faults, theirs.faults.load(Relaxed));
+            add(&mine.refused, theirs.refused.load(Relaxed));
+            add(&mine.reset, theirs.reset.load(Relaxed));
+            add(&mine.repeated, theirs.repeated.load(Relaxed));
+        }
         for (here, there) in self.times.iter().zip(&other.times) {
             here.store(here.load(Relaxed).wrapping_add(there.load(Relaxed)), Relaxed);
         }
     }
+}
+
+fn add(to: &AtomicU64, count: u64) {
+    to.store(to.load(Relaxed) + count, Relaxed);
 }
 
 /// What several workers counted.
@@ -79,12 +127,28 @@ pub struct PeerTotals {
     pub requests: u64,
     /// Those of them that counted against the peer.
     pub failed: u64,
+    /// Times that it gave no response that could be used, whatever counted against it.
+    pub faults: u64,
+    /// Connections that it refused.
+    pub refused: u64,
+    /// Connections that it closed or reset while a request was on its way, kept alive or new.
+    pub reset: u64,
+    /// Requests that were sent to it again for that, without a fault that anybody saw.
+    pub repeated: u64,
     times: [u64; BUCKETS],
 }
 
 impl Default for PeerTotals {
     fn default() -> PeerTotals {
-        PeerTotals { requests: 0, failed: 0, times: [0; BUCKETS] }
+        PeerTotals {
+            requests: 0,
+            failed: 0,
+            faults: 0,
+            refused: 0,
+            reset: 0,
+            repeated: 0,
+            times: [0; BUCKETS],
+        }
     }
 }
 
@@ -92,9 +156,46 @@ impl PeerTotals {
     pub(crate) fn add(&mut self, figures: &PeerFigures) {
         self.requests += figures.requests.load(Relaxed);
         self.failed += figures.failed.load(Relaxed);
+        if let Some(faults) = figures.faults.get() {
+            self.faults += faults.faults.load(Relaxed);
+            self.refused += faults.refused.load(Relaxed);
+            self.reset += faults.reset.load(Relaxed);
+            self.repeated += faults.repeated.load(Relaxed);
+        }
         for (sum, count) in self.times.iter_mut().zip(&figures.times) {
             *sum += u64::from(count.load(Relaxed));
         }
+    }
+
+    /// What was counted after `before` of the same peer.
+    #[must_use]
+    pub fn since(&self, before: &PeerTotals) -> PeerTotals {
+        PeerTotals {
+            requests: self.requests.saturating_sub(before.requests),
+            failed: self.failed.saturating_sub(before.failed),
+            faults: self.faults.saturating_sub(before.faults),
+            refused: self.refused.saturating_sub(before.refused),
+            reset: self.reset.saturating_sub(before.reset),
+            repeated: self.repeated.saturating_sub(before.repeated),
+            times: std::array::from_fn(|at| self.times[at].saturating_sub(before.times[at])),
+        }
+    }
+
+    /// Adds the figures of `other`, another peer's.
+    pub fn merge(&mut self, other: &PeerTotals) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.faults += other.faults;
+        self.refused += other.refused;
+        self.reset += other.reset;
+        self.repeated += other.repeated;
+        self.times.iter_mut().zip(other.times).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// Number of responses whose time is known.
+    #[must_use]
+    pub fn responses(&self) -> u64 {
+        self.times.iter().sum()
     }
 
     /// The time to the head of a response, in microseconds, that the share `q` (0 to 1) of all stayed below; at most a
@@ -155,7 +256,22 @@ mod tests {
         assert_eq!((totals.requests, totals.failed), (2, 1));
         assert!(totals.quantile(0.5).is_some_and(|time| (100..=128).contains(&time)));
         assert!(totals.quantile(0.99).is_some_and(|time| (10_000..=12_500).contains(&time)));
+        yours.faulted(Cause::ConnectRefused);
+        yours.faulted(Cause::ReadTimeout);
+        yours.repeated();
+        mine.faulted(Cause::ResetBeforeResponse);
+        let mut faulty = PeerTotals::default();
+        [&mine, &yours].into_iter().for_each(|one| faulty.add(one));
+        let lately = faulty.since(&totals);
+        assert_eq!(
+            (lately.requests, lately.faults, lately.refused, lately.reset, lately.repeated),
+            (0, 3, 1, 2, 1)
+        );
+        assert_eq!((lately.responses(), lately.quantile(0.5)), (0, None));
         mine.add(&yours);
+        let mut merged = PeerTotals::default();
+        merged.add(&mine);
+        assert_eq!((merged.faults, merged.refused, merged.reset, merged.repeated), (3, 1, 2, 1));
         assert_eq!(mine.requests.load(Relaxed), 2);
     }
 }

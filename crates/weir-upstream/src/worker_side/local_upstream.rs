@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use weir_rt::clock;
-use weir_trace::Site;
+use weir_trace::{Cause, Site};
 
 use crate::block::queue::QueueLine;
 use crate::block::retry_budget::RetryAllowance;
@@ -314,10 +314,23 @@ impl PeerLease {
         self.upstream.upstream.method.timed().filter(|timed| timed.upload)
     }
 
+    /// The peer ended a connection that was kept alive, while a request was on its way, which is sent again.
+    #[cold]
+    pub(crate) fn repeated(&self) {
+        self.account.figures.repeated();
+    }
+
+    /// The peer ended such a connection, and the request may not be sent again.
+    #[cold]
+    pub(crate) fn lost(&self) {
+        self.account.figures.faulted(Cause::KeepaliveRace);
+    }
+
     /// What was tried, as nginx's messages name it, counts against the peer, unless it is no peer's fault. A lone
     /// server is asked whatever happened.
     pub(crate) fn fail(&mut self, x: &Exchange, fault: AttemptFault, doing: &str) {
         self.peer.state.last.note(fault.cause);
+        self.account.figures.faulted(fault.cause);
         if self.outcome == PeerOutcome::Failed || !fault.reason.counts() || self.upstream.count() < 2 {
             return;
         }

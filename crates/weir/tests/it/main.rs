@@ -121,6 +121,7 @@ mod see_page;
 mod see_profile;
 mod see_trace;
 mod see_usdt;
+mod see_why;
 mod slice;
 mod small_files;
 mod ssi;

@@ -84,11 +84,22 @@ pub(super) fn modules(window: &TopWindow) -> TableReport {
 pub(super) fn upstreams(window: &TopWindow) -> TableReport {
     let mut report = TableReport::new(&UPSTREAMS);
     let tries = known(window).filter(|(info, _)| info.kind == SiteKind::UpstreamTry);
-    for (name, lately) in sums(tries.map(|(info, lately)| (info.name.to_string(), lately))) {
+    let mut rows = sums(tries.map(|(info, lately)| (info.name.to_string(), lately)));
+    // One that refuses is asked seldom.
+    for (name, peer) in &window.peers {
+        if peer.requests + peer.faults + peer.repeated > 0 {
+            rows.entry(name.clone()).or_default();
+        }
+    }
+    for (name, lately) in rows {
+        let peer = window.peers.get(&name).cloned().unwrap_or_default();
         report.row([
             TableCell::Text(name),
             TableCell::Rate(window.rate(lately.calls)),
             TableCell::share(lately.errors, lately.calls),
+            TableCell::Count(peer.refused),
+            TableCell::Count(peer.reset),
+            TableCell::Count(peer.repeated),
             TableCell::Time(lately.wait.quantile(0.5)),
             TableCell::Time(lately.wait.quantile(0.99)),
             TableCell::Time(lately.wait.sum.checked_div(lately.run.count).unwrap_or(0)),
@@ -174,10 +185,13 @@ const MODULE_COLUMNS: [TableColumn; 8] = [
     TableColumn("share", "share_of_run"),
     TableColumn("errors", "errors"),
 ];
-const UPSTREAMS: [TableColumn; 8] = [
+const UPSTREAMS: [TableColumn; 11] = [
     TableColumn("peer", "peer"),
     TableColumn("tries/s", "tries_per_second"),
     TableColumn("failed", "share_failed"),
+    TableColumn("refused", "refused"),
+    TableColumn("reset", "reset"),
+    TableColumn("repeated", "repeated"),
     TableColumn("wait p50", "wait_p50_ns"),
     TableColumn("wait p99", "wait_p99_ns"),
     TableColumn("wait mean", "wait_ns"),

@@ -7,7 +7,9 @@ use weir_engine::figures::{self, KeyZone};
 use weir_rt::LoopSnapshot;
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
+use weir_upstream::PeerTotals;
 
+use super::super::upstreams::upstreams;
 use super::TopView;
 use super::keys::KeyWindow;
 use crate::source::{ServerSource, WorkerThread, scale};
@@ -19,6 +21,7 @@ pub(super) struct TopSnapshot {
     workers: Vec<WorkerFigures>,
     /// Only for the table of keys.
     keys: Vec<KeyZone>,
+    peers: BTreeMap<String, PeerTotals>,
 }
 
 /// A worker's.
@@ -98,8 +101,20 @@ impl TopSnapshot {
             sites: source.totals().into_iter().collect(),
             workers: workers.iter().map(of_worker).collect(),
             keys: if view == TopView::Keys { figures::key_zones() } else { Vec::new() },
+            peers: peers(source),
         }
     }
+}
+
+/// What all workers counted of each upstream peer.
+fn peers(source: &ServerSource) -> BTreeMap<String, PeerTotals> {
+    let mut peers = BTreeMap::<String, PeerTotals>::new();
+    for upstream in upstreams(&source.configuration()) {
+        for peer in upstream.members().all() {
+            peers.entry(peer.server.to_string()).or_default().merge(&peer.state.totals());
+        }
+    }
+    peers
 }
 
 /// The difference of two moments.
@@ -109,6 +124,8 @@ pub(super) struct TopWindow {
     pub(super) sites: Vec<(Site, SiteWindow)>,
     /// Before and after.
     pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
+    /// Upstream peers, by the name that the configuration gives them: all there are.
+    pub(super) peers: BTreeMap<String, PeerTotals>,
     /// What the kernel accounts to the process at the end; `None` where /proc can't be read.
     pub(super) process: Option<ProcessUse>,
     /// Of the table of keys.
@@ -140,11 +157,14 @@ impl TopWindow {
         let sites = after.sites.iter().map(|(site, totals)| {
             (*site, SiteWindow::between(before.sites.get(site).unwrap_or(&none), totals))
         });
+        let nothing = PeerTotals::default();
+        let since = |name: &str, now: &PeerTotals| now.since(before.peers.get(name).unwrap_or(&nothing));
         let was = |n: usize| before.workers.get(n).copied().unwrap_or_default();
         TopWindow {
             time: after.at.duration_since(before.at),
             sites: sites.filter(|(_, lately)| lately.calls > 0 || lately.status.total() > 0).collect(),
             workers: after.workers.iter().enumerate().map(|(n, now)| (was(n), *now)).collect(),
+            peers: after.peers.iter().map(|(name, now)| (name.clone(), since(name, now))).collect(),
             process: housekeeping::handle().process().ok(),
             keys: KeyWindow::between(&before.keys, &after.keys),
         }
@@ -153,8 +173,8 @@ impl TopWindow {
     /// Since the server began.
     pub(super) fn of_all_time(source: &ServerSource, view: TopView) -> TopWindow {
         let now = TopSnapshot::take(source, view);
-        let nothing =
-            TopSnapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new(), keys: Vec::new() };
+        let (sites, peers) = (BTreeMap::new(), BTreeMap::new());
+        let nothing = TopSnapshot { at: now.at, sites, workers: Vec::new(), keys: Vec::new(), peers };
         TopWindow { time: source.uptime(), ..TopWindow::between(&nothing, &now) }
     }
 

@@ -66,6 +66,26 @@ fn row(window: &TopWindow, number: usize, before: &WorkerFigures, now: &WorkerFi
     ]
 }
 
+/// A line where a worker had no core for so long that times of running are not what they seem.
+pub(super) fn without_core(window: &TopWindow) -> String {
+    let time = window.time.as_nanos().max(1) as f64;
+    let share = |(before, now): &(WorkerFigures, WorkerFigures)| {
+        let queue = |figures: &WorkerFigures| figures.thread.map_or(0, |thread| thread.run_queue_ns);
+        queue(now).saturating_sub(queue(before)) as f64 / time
+    };
+    let shares = window.workers.iter().map(share).enumerate();
+    match shares.max_by(|one, other| one.1.total_cmp(&other.1)) {
+        Some((worker, share)) if share >= LOST => format!(
+            "worker {worker} waited for a processor {:.0}% of the time: times of running include that (weir why)\n",
+            share.min(1.0) * 100.0
+        ),
+        _ => String::new(),
+    }
+}
+
+/// The share of the time without a core from which on it is said.
+const LOST: f64 = 0.2;
+
 /// Live connections on average: their integral over the time between.
 fn connections(before: &WorkerFigures, now: &WorkerFigures) -> f64 {
     let time = now.watched.saturating_sub(before.watched).as_millis() as f64;

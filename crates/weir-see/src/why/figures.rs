@@ -1,0 +1,133 @@
+//! What detectors look at: numbers of one window.
+
+/// All figures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WhyFigures {
+    /// How long the window was.
+    pub(crate) seconds: f64,
+    pub(crate) workers: Vec<WorkerLoad>,
+    /// Handlers and filters, by location.
+    pub(crate) modules: Vec<ModuleLoad>,
+    /// What all requests ran on the processor, in nanoseconds.
+    pub(crate) requests_ns: u64,
+    /// Turns that took too long and ended in the window, or have not ended.
+    pub(crate) stalls: Vec<StallLoad>,
+    pub(crate) upstreams: Vec<UpstreamLoad>,
+    pub(crate) files: FileLoad,
+    pub(crate) listeners: Vec<ListenerLoad>,
+    /// Accepts that found no free descriptor.
+    pub(crate) no_descriptor: u64,
+    /// Connections, and how many the workers may have together.
+    pub(crate) connections: (u64, u64),
+}
+
+/// A worker.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerLoad {
+    pub(crate) worker: u16,
+    /// Share of the time in which it ran on a core.
+    pub(crate) busy: f64,
+    /// Share of the time in which it could run and had no core.
+    pub(crate) run_queue: f64,
+    /// What its Lua VM's collector took, in nanoseconds.
+    pub(crate) gc_ns: u64,
+    pub(crate) connections: u64,
+    /// Turns that were late because it had no core.
+    pub(crate) late: u64,
+}
+
+/// A handler or filter in a location.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModuleLoad {
+    pub(crate) location: String,
+    /// As in trees: `gzip`, `content content_by_lua(nginx.conf:12)`.
+    pub(crate) name: String,
+    /// On the processor, in nanoseconds.
+    pub(crate) ns: u64,
+    pub(crate) is_lua: bool,
+    /// Where it came from.
+    pub(crate) line: String,
+}
+
+/// Why a turn took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StallCause {
+    /// It ran all the time.
+    Computes,
+    /// A Lua VM's collector ran.
+    Collects,
+    /// A call slept.
+    Sleeps,
+    /// A call waited for a lock.
+    Locked,
+    /// A call waited for a disk.
+    Disk,
+    /// It had no core.
+    NoCore,
+}
+
+impl StallCause {
+    /// Whether the thread slept.
+    pub(crate) fn sleeps(self) -> bool {
+        matches!(self, StallCause::Sleeps | StallCause::Locked | StallCause::Disk)
+    }
+}
+
+/// A turn that took too long.
+#[derive(Clone, Debug)]
+pub(crate) struct StallLoad {
+    pub(crate) location: String,
+    /// The function, and the line of Lua.
+    pub(crate) by: String,
+    /// The line of the script alone.
+    pub(crate) line: String,
+    pub(crate) cause: StallCause,
+    pub(crate) ns: u64,
+    /// Requests that had to wait, and how long together.
+    pub(crate) waited: u64,
+    pub(crate) waited_ns: u64,
+}
+
+/// An upstream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UpstreamLoad {
+    pub(crate) name: String,
+    pub(crate) peers: Vec<PeerLoad>,
+}
+
+/// A peer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerLoad {
+    pub(crate) name: String,
+    pub(crate) requests: u64,
+    pub(crate) responses: u64,
+    /// Half of the responses came sooner, in microseconds.
+    pub(crate) p50_us: u64,
+    /// Tries without a response that could be used.
+    pub(crate) faults: u64,
+    pub(crate) refused: u64,
+    pub(crate) reset: u64,
+    pub(crate) repeated: u64,
+    /// It is left out, for this reason.
+    pub(crate) out: Option<String>,
+}
+
+/// The threads for files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileLoad {
+    /// Operations that ended.
+    pub(crate) done: u64,
+    /// What they and those that run took, in nanoseconds.
+    pub(crate) ns: u64,
+    pub(crate) running: u64,
+    /// How long those that run have run on average, in nanoseconds.
+    pub(crate) oldest_ns: u64,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListenerLoad {
+    pub(crate) name: String,
+    pub(crate) waiting: u64,
+    pub(crate) room: u64,
+}

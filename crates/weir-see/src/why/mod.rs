@@ -1,0 +1,256 @@
+//! `weir why`: what is wrong now, in sentences.
+//!
+//! [`figures`] is what was counted in a window of some seconds, as plain numbers. Each detector of [`DETECTORS`] is a
+//! function from those to findings, so that it can be tried without a server. A healthy server has none.
+
+mod compute;
+pub(crate) mod figures;
+mod queues;
+mod stalls;
+mod upstreams;
+
+use weir_http::json::JsonWriter;
+
+use figures::WhyFigures;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    /// Which kind of fault, for programs: a name of [`DETECTORS`].
+    pub(crate) kind: &'static str,
+    /// How much it costs: seconds lost in a second, of workers and of requests that wait.
+    pub(crate) weight: f64,
+    /// The sentence.
+    pub(crate) says: String,
+    /// The location, the peer, the listener or the worker that it is about.
+    pub(crate) subject: String,
+    /// Where it is written: `file:line` of a script or of the configuration; empty where there is none.
+    pub(crate) line: String,
+    /// The command that shows more of it.
+    pub(crate) command: String,
+}
+
+type Detector = fn(&WhyFigures) -> Vec<Finding>;
+
+/// All detectors, by the kind of what they find.
+const DETECTORS: &[(&str, Detector)] = &[
+    (CPU, compute::find),
+    (GC, compute::collector),
+    (BLOCKED, stalls::calls),
+    (LOCK, stalls::locks),
+    (DISK, stalls::disk),
+    (SLOW_PEER, upstreams::slow),
+    (FAULTY_PEER, upstreams::faulty),
+    (ACCEPT_QUEUE, queues::listeners),
+    (UNEVEN, queues::uneven),
+    (NO_CORE, queues::no_core),
+];
+
+/// A module or a script computes much, or without a pause.
+pub(crate) const CPU: &str = "cpu";
+/// A Lua VM's collector takes much, or stops everything.
+pub(crate) const GC: &str = "gc";
+/// A call blocks a worker.
+pub(crate) const BLOCKED: &str = "blocked";
+/// A worker waits for a lock.
+pub(crate) const LOCK: &str = "lock";
+/// Files are slow.
+pub(crate) const DISK: &str = "disk";
+/// A peer is much slower than others of its upstream.
+pub(crate) const SLOW_PEER: &str = "slow_peer";
+/// A peer refuses connections or breaks them off.
+pub(crate) const FAULTY_PEER: &str = "faulty_peer";
+/// Connections wait to be accepted.
+pub(crate) const ACCEPT_QUEUE: &str = "accept_queue";
+/// Some workers have most of the connections.
+pub(crate) const UNEVEN: &str = "uneven";
+/// A worker has no core when it needs one.
+pub(crate) const NO_CORE: &str = "no_core";
+
+/// The heaviest findings, at most `most`.
+pub(crate) fn findings(figures: &WhyFigures, most: usize) -> Vec<Finding> {
+    let mut all: Vec<Finding> = DETECTORS.iter().flat_map(|(_, detect)| detect(figures)).collect();
+    all.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+    all.truncate(most);
+    all
+}
+
+/// As text: a sentence and a command each.
+pub(crate) fn text(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for (number, finding) in findings.iter().enumerate() {
+        out.push_str(&format!("{}. {}\n   {}\n", number + 1, finding.says, finding.command));
+    }
+    out
+}
+
+/// As JSON: an object with the window in seconds and the list.
+pub(crate) fn json(figures: &WhyFigures, findings: &[Finding]) -> String {
+    JsonWriter::object(|json| {
+        json.key("seconds").raw(format!("{:.3}", figures.seconds));
+        json.key("findings").list(|json| {
+            for finding in findings {
+                json.nested(|json| {
+                    json.key("kind").text(finding.kind);
+                    json.key("weight").raw(format!("{:.4}", finding.weight));
+                    json.key("says").text(&finding.says);
+                    json.key("subject").text(&finding.subject);
+                    json.key("line").text(&finding.line);
+                    json.key("command").text(&finding.command);
+                });
+            }
+        });
+    }) + "\n"
+}
+
+/// ", 3 requests waited 20 ms each"; nothing where none waited.
+fn waited(count: u64, ns: u64) -> String {
+    match count {
+        0 => String::new(),
+        1 => format!(", 1 request waited {}", crate::table::time(ns)),
+        _ => format!(", {count} requests waited {} each", crate::table::time(ns / count)),
+    }
+}
+
+/// `at FILE:LINE`, in words that follow a name; nothing without a line.
+fn at(line: &str) -> String {
+    if line.is_empty() { String::new() } else { format!(" at {line}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figures::*;
+    use super::*;
+
+    /// A server that is well and has something to do.
+    fn healthy() -> WhyFigures {
+        let worker = |number| WorkerLoad {
+            worker: number,
+            busy: 0.3,
+            run_queue: 0.02,
+            gc_ns: 10_000_000,
+            connections: 50,
+            late: 0,
+        };
+        let peer = |name: &str, p50_us| PeerLoad {
+            name: name.to_owned(),
+            requests: 200,
+            responses: 200,
+            p50_us,
+            ..PeerLoad::default()
+        };
+        WhyFigures {
+            seconds: 2.0,
+            workers: vec![worker(0), worker(1)],
+            modules: vec![ModuleLoad {
+                location: "/".to_owned(),
+                name: "gzip".to_owned(),
+                ns: 400_000_000,
+                is_lua: false,
+                line: "nginx.conf:7".to_owned(),
+            }],
+            requests_ns: 600_000_000,
+            upstreams: vec![UpstreamLoad {
+                name: "u".to_owned(),
+                peers: vec![peer("a", 2_000), peer("b", 2_400)],
+            }],
+            files: FileLoad { done: 50, ns: 20_000_000, running: 0, oldest_ns: 0 },
+            listeners: vec![ListenerLoad { name: "127.0.0.1:80".to_owned(), waiting: 3, room: 511 }],
+            ..WhyFigures::default()
+        }
+    }
+
+    fn kinds(figures: &WhyFigures) -> Vec<&'static str> {
+        findings(figures, 5).iter().map(|finding| finding.kind).collect()
+    }
+
+    fn stall(by: StallCause) -> StallLoad {
+        StallLoad {
+            location: "/x".to_owned(),
+            by: "os.execute (wait4) at a.lua:3".to_owned(),
+            line: "a.lua:3".to_owned(),
+            cause: by,
+            ns: 22_000_000,
+            waited: 3,
+            waited_ns: 30_000_000,
+        }
+    }
+
+    #[test]
+    fn nothing_is_wrong_with_a_healthy_server() {
+        assert_eq!(kinds(&healthy()), [""; 0]);
+        assert_eq!(kinds(&WhyFigures::default()), [""; 0]);
+        assert_eq!(text(&[]), "");
+        assert_eq!(json(&healthy(), &[]), "{\"seconds\":2.000,\"findings\":[]}\n");
+    }
+
+    /// Each fault is found by its own detector and by no other one.
+    #[test]
+    fn each_fault_has_its_name() {
+        type Fault = (&'static str, fn(&mut WhyFigures));
+        let faults: [Fault; 13] = [
+            (CPU, |f| {
+                f.workers[0].busy = 0.97;
+                (f.modules[0].ns, f.requests_ns) = (1_500_000_000, 1_900_000_000);
+            }),
+            (CPU, |f| f.stalls = vec![stall(StallCause::Computes); 8]),
+            (GC, |f| f.workers[1].gc_ns = 900_000_000),
+            (GC, |f| f.stalls = vec![stall(StallCause::Collects); 3]),
+            (BLOCKED, |f| f.stalls = vec![stall(StallCause::Sleeps); 8]),
+            (LOCK, |f| f.stalls = vec![stall(StallCause::Locked); 8]),
+            (DISK, |f| f.stalls = vec![stall(StallCause::Disk); 8]),
+            (DISK, |f| f.files = FileLoad { done: 40, ns: 2_000_000_000, running: 2, oldest_ns: 40_000_000 }),
+            (SLOW_PEER, |f| f.upstreams[0].peers[1].p50_us = 19_000),
+            (FAULTY_PEER, |f| (f.upstreams[0].peers[1].reset, f.upstreams[0].peers[1].repeated) = (40, 40)),
+            (ACCEPT_QUEUE, |f| f.listeners[0].waiting = 511),
+            (UNEVEN, |f| f.workers[1].connections = 300),
+            (NO_CORE, |f| f.workers[0].run_queue = 0.5),
+        ];
+        for (kind, inject) in faults {
+            let mut figures = healthy();
+            inject(&mut figures);
+            assert_eq!(kinds(&figures), [kind], "{:?}", findings(&figures, 5));
+        }
+    }
+
+    #[test]
+    fn sentences_have_a_line_and_a_command() {
+        let mut figures = healthy();
+        figures.stalls = vec![stall(StallCause::Sleeps); 28];
+        figures.upstreams[0].peers[1].p50_us = 19_200;
+        let mut found = findings(&figures, 5);
+        assert_eq!(found.len(), 2, "{found:?}");
+        found.sort_by_key(|finding| finding.kind);
+        assert_eq!(
+            found[0].says,
+            "os.execute (wait4) at a.lua:3 in /x blocked a worker 14 times a second, 22.0 ms each, 84 requests waited 10.0 ms each"
+        );
+        assert_eq!((&*found[0].line, &*found[0].command), ("a.lua:3", "weir blocked"));
+        assert_eq!(
+            found[1].says,
+            "b is 9.6 times slower than the other servers of u: 19.2 ms to a response against 2.0 ms"
+        );
+        let text = text(&found);
+        assert!(text.starts_with("1. os.execute") && text.ends_with("   weir top upstreams\n"), "{text}");
+        assert_eq!(findings(&figures, 1).len(), 1);
+        let json = json(&figures, &found);
+        assert!(
+            json.contains("\"kind\":\"blocked\",\"weight\":") && json.contains("\"subject\":\"b\""),
+            "{json}"
+        );
+    }
+
+    /// One long turn is an accident; so is a connection that was reset once.
+    #[test]
+    fn what_happens_once_is_not_found() {
+        let mut figures = healthy();
+        figures.stalls =
+            vec![stall(StallCause::Sleeps), stall(StallCause::Computes), stall(StallCause::Collects)];
+        figures.stalls.iter_mut().for_each(|stall| stall.ns = 12_000_000);
+        figures.upstreams[0].peers[0].reset = 1;
+        figures.upstreams[0].peers[0].refused = 0;
+        assert_eq!(kinds(&figures), [""; 0]);
+        figures.stalls[0].ns = 400_000_000;
+        assert_eq!(kinds(&figures), [BLOCKED], "one that takes a fifth of the time is none");
+    }
+}

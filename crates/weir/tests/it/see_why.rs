@@ -1,0 +1,344 @@
+//! `weir why`: ten faults, each named with its place and nothing else named; and silence on a healthy server.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use weir_http::json::JsonValue;
+use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
+
+/// What the program prints, asking that server.
+fn weir(server: &Server, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    let out = command.output().expect("the program runs");
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+/// A finding: kind, sentence and line.
+#[derive(Debug)]
+struct Found {
+    kind: String,
+    says: String,
+    line: String,
+}
+
+fn why(server: &Server) -> Vec<Found> {
+    let text = weir(server, &["why", "-t", "1500ms", "--json"]);
+    let json = JsonValue::parse(text.as_bytes()).expect("JSON");
+    let list = json.field("findings").and_then(JsonValue::list).expect("a list");
+    let text =
+        |finding: &JsonValue, key: &str| finding.field(key).and_then(JsonValue::text).expect(key).to_owned();
+    list.iter()
+        .map(|finding| Found {
+            kind: text(finding, "kind"),
+            says: text(finding, "says"),
+            line: text(finding, "line"),
+        })
+        .collect()
+}
+
+fn started(
+    conf: &str,
+    files: &[(&str, &str)],
+    prepare: impl FnOnce(weir_test::TestServerBuilder) -> weir_test::TestServerBuilder,
+) -> Server {
+    let mut builder = Server::builder(conf);
+    for (name, content) in files {
+        builder = builder.file(name, content);
+    }
+    let server = prepare(builder).start();
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    server
+}
+
+/// What goes on until it is dropped: clients, and what else a fault needs.
+#[derive(Default)]
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    children: Vec<Child>,
+}
+
+impl Load {
+    /// `work` again and again, in a thread of its own.
+    fn with(mut self, mut work: impl FnMut() + Send + 'static) -> Load {
+        let stop = self.stop.clone();
+        self.threads.push(thread::spawn(move || {
+            while !stop.load(SeqCst) {
+                work();
+            }
+        }));
+        self
+    }
+
+    /// Clients that ask for `path`, one request after the other, with a pause between.
+    fn clients(self, server: &Server, count: usize, path: &str, pause: Duration) -> Load {
+        (0..count).fold(self, |load, _| {
+            let (mut client, path) = (server.client(), path.to_owned());
+            load.with(move || {
+                // What is broken is what is looked for.
+                client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                let _ = client.try_response();
+                thread::sleep(pause);
+            })
+        })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Looks until `kind` is found with `place` in its sentence or line. Besides it, only want of a processor may be found:
+/// the machine may be as busy as it likes.
+fn named(server: &Server, kind: &str, place: &str) -> Found {
+    let begun = Instant::now();
+    let found = wait_for(&format!("{kind} at {place}"), || {
+        let mut all = why(server);
+        let wrong: Vec<&Found> = all.iter().filter(|one| one.kind != kind && one.kind != "no_core").collect();
+        assert!(wrong.is_empty(), "instead of {kind}: {wrong:?}");
+        let at = all
+            .iter()
+            .position(|one| one.kind == kind && (one.says.contains(place) || one.line.contains(place)))?;
+        Some(all.swap_remove(at))
+    });
+    eprintln!("{:.1} s: {}", begun.elapsed().as_secs_f64(), found.says);
+    found
+}
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn lua(script: &str) -> (String, String) {
+    let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%;
+        location / { content_by_lua_file fault.lua; } } }";
+    (conf.to_owned(), format!("{script}\nngx.say('done')"))
+}
+
+fn with_script(script: &str) -> Server {
+    let (conf, script) = lua(script);
+    started(&conf, &[("fault.lua", &script)], |builder| builder)
+}
+
+fn upstream(ports: &[u16]) -> String {
+    let servers: String = ports.iter().map(|port| format!("server 127.0.0.1:{port};")).collect();
+    format!(
+        "worker_processes 1; events {{ }} http {{ keepalive_requests 1000000; upstream backends {{ {servers} keepalive 8; }}
+        server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://backends; }} }} }}"
+    )
+}
+
+/// Makes a library that makes reading of files slow, as if each were cold and the disk took 30 ms.
+fn slow_files(directory: &Path) -> Option<String> {
+    let cc = require_program("cc")?;
+    let (source, library) = (directory.join("slow.c"), directory.join("slow.so"));
+    std::fs::write(&source, SLOW_C).expect("the directory is ours");
+    let made = Command::new(cc).args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
+    assert!(made.expect("cc runs").success());
+    Some(library.to_string_lossy().into_owned())
+}
+
+const SLOW_C: &str = "#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int served(int fd) { struct stat of; return fstat(fd, &of) == 0 && of.st_size == 100000; }
+ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t at, int flags) {
+    if (served(fd)) {
+        if (flags & 8) { errno = EAGAIN; return -1; }
+        usleep(30000);
+    }
+    return syscall(SYS_preadv2, fd, iov, (long)n, (long)at, 0L, (long)flags);
+}
+ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off_t at, int flags) { return preadv2(fd, iov, n, at, flags); }
+ssize_t pread(int fd, void *to, size_t n, off_t at) { if (served(fd)) usleep(30000); return syscall(SYS_pread64, fd, to, n, at); }
+ssize_t pread64(int fd, void *to, size_t n, off_t at) { return pread(fd, to, n, at); }
+";
+
+both_drivers! {
+    fn a_script_that_computes(driver) {
+        let server = with_script("local ends, x = os.clock() + 0.03, 0\n\
+            while os.clock() < ends do x = x + 1 end");
+        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let found = named(&server, "cpu", "fault.lua:2");
+        assert!(found.says.contains("computed without a pause"), "{found:?}");
+    }
+
+    fn a_call_that_blocks(driver) {
+        let server = with_script("local n = 1\nos.execute('sleep 0.02')");
+        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let found = named(&server, "blocked", "fault.lua:2");
+        assert!(found.says.contains("os.execute") && found.says.contains(" times a second"), "{found:?}");
+    }
+
+    fn a_lock_that_another_program_holds(driver) {
+        let server = with_script("local ffi = require 'ffi'\n\
+            if not fault_fd then ffi.cdef 'int open(const char *, int); int flock(int, int);'\n\
+            rawset(_G, 'fault_fd', ffi.C.open(ngx.config.prefix() .. 'fault.lua', 0)) end\n\
+            ffi.C.flock(fault_fd, 2)\n\
+            ffi.C.flock(fault_fd, 8)");
+        let file = std::fs::File::open(server.dir().path().join("fault.lua")).expect("it is there");
+        let load = Load::default().with(move || {
+            file.lock().expect("a lock");
+            thread::sleep(Duration::from_millis(25));
+            file.unlock().expect("ours");
+            thread::sleep(Duration::from_millis(2));
+        });
+        let _load = load.clients(&server, 2, "/", PAUSE);
+        named(&server, "lock", "fault.lua:4");
+    }
+
+    fn a_collector_that_stops_the_worker(driver) {
+        let server = with_script("if not fault_kept then\n\
+            local kept = {} for n = 1, 300000 do kept[n] = { n } end rawset(_G, 'fault_kept', kept) end\n\
+            collectgarbage()");
+        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        named(&server, "gc", "garbage collection of Lua");
+    }
+
+    fn a_peer_that_is_slow(driver) {
+        let quick = Backend::answering("quick");
+        let slow = Backend::start(|visit| {
+            while visit.head().is_some() {
+                thread::sleep(Duration::from_millis(50));
+                visit.answer("slow");
+            }
+        });
+        let server = started(&upstream(&[quick.port(), slow.port()]), &[], |builder| builder);
+        let _load = Load::default().clients(&server, 4, "/", PAUSE);
+        named(&server, "slow_peer", &format!("127.0.0.1:{} is ", slow.port()));
+    }
+
+    /// Requests are repeated, so that no client sees anything.
+    fn a_peer_that_resets_every_fifth_request(driver) {
+        let well = Backend::answering("well");
+        let broken = Backend::start(|visit| {
+            let mut count = 0;
+            while visit.head().is_some() {
+                count += 1;
+                if count == 5 {
+                    return visit.reset();
+                }
+                visit.answer("well");
+            }
+        });
+        let server = started(&upstream(&[well.port(), broken.port()]), &[], |builder| builder.allow("recv() failed").allow("prematurely closed"));
+        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let peer = format!("127.0.0.1:{}", broken.port());
+        let found = named(&server, "faulty_peer", &format!("{peer} of backends breaks off "));
+        assert!(found.says.contains("requests were repeated and no client saw it"), "{found:?}");
+        let row = wait_for("the peer's row", || {
+            let table = weir(&server, &["top", "upstreams", "-b"]);
+            table.lines().find(|row| row.starts_with(&peer)).map(str::to_owned)
+        });
+        let repeated: Vec<&str> = row.split_whitespace().collect();
+        assert!(repeated[5].parse::<u64>().is_ok_and(|count| count > 0), "{row}");
+    }
+
+    fn a_peer_that_refuses(driver) {
+        let well = Backend::answering("well");
+        let gone = Backend::answering("gone");
+        let port = gone.port();
+        gone.kill();
+        let server = started(&upstream(&[well.port(), port]), &[], |builder| builder.allow("Connection refused").allow("temporarily disabled"));
+        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        named(&server, "faulty_peer", &format!("127.0.0.1:{port} of backends "));
+    }
+
+    fn files_that_are_slow(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000;
+            server { listen 127.0.0.1:%%PORT%%; root html; sub_filter_types *; sub_filter_once off; sub_filter abc xyz; } }";
+        let builder = Server::builder(conf).file("html/a.bin", vec![b'x'; 100_000]);
+        let Some(library) = slow_files(builder.dir()) else { return };
+        let server = builder.env("LD_PRELOAD", &library).start();
+        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        let _load = Load::default().clients(&server, 4, "/a.bin", PAUSE);
+        named(&server, "disk", "file operations take");
+    }
+
+    fn an_accept_queue_that_is_full(driver) {
+        let conf = "worker_processes 1; events { worker_connections 16; } http { keepalive_timeout 600;
+            server { listen 127.0.0.1:%%PORT%% backlog=4; location / { return 200 ok; } } }";
+        let server = started(conf, &[], |builder| builder.allow("worker_connections are not enough"));
+        let mut open: Vec<Client> = (0..16).map(|_| server.client()).collect();
+        for client in &mut open {
+            client.send("GET / HTTP/1.1\r\n");
+        }
+        let address = server.addr(0);
+        // The kernel lets no more in than the queue holds: what does not come in goes on trying.
+        let brief = Duration::from_millis(300);
+        let _load = (0..12).fold(Load::default(), |load, _| {
+            load.with(move || {
+                let stream = TcpStream::connect_timeout(&address, brief);
+                thread::sleep(if stream.is_ok() { brief } else { PAUSE });
+            })
+        });
+        let found = named(&server, "accept_queue", "the accept queue of ");
+        assert!(found.says.contains(" is full: "), "{found:?}");
+    }
+
+    fn workers_whose_shares_are_uneven(driver) {
+        let conf = |workers| format!("worker_processes {workers}; events {{ worker_connections 1024; }}
+            http {{ client_header_timeout 600s; server {{ listen 127.0.0.1:%%PORT%%; location / {{ return 200 ok; }} }} }}");
+        let mut server = started(&conf(1), &[], |builder| builder);
+        // What has begun a request stays with its worker.
+        let mut open: Vec<Client> = (0..60).map(|_| server.client()).collect();
+        for client in &mut open {
+            client.send("GET / HTTP/1.1\r\n");
+        }
+        server.reload(&conf(2));
+        named(&server, "uneven", "worker 0 has ");
+    }
+
+    fn a_worker_whose_core_others_have(driver) {
+        let Some(taskset) = require_program("taskset") else { return };
+        let conf = "worker_processes 1; worker_cpu_affinity 1; events { } http { keepalive_requests 1000000;
+            server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
+                local ends = os.clock() + 0.002 while os.clock() < ends do end ngx.print('done') } } } }";
+        let server = started(conf, &[], |builder| builder);
+        let mut load = Load::default().clients(&server, 2, "/", PAUSE);
+        for _ in 0..3 {
+            let mut spinner = Command::new(&taskset);
+            spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+            load.children.push(spinner.spawn().expect("taskset runs"));
+        }
+        let found = named(&server, "no_core", "worker 0 was ready and had no processor for ");
+        assert!(found.says.contains("times of running include that"), "{found:?}");
+    }
+
+    /// Ten times: files, two servers that are alike, a script, all at once. Want of a processor is the machine's.
+    fn a_healthy_server_has_none(driver) {
+        let (one, other) = (Backend::answering("well"), Backend::answering("well"));
+        let conf = format!(
+            "worker_processes 2; events {{ }} http {{ keepalive_requests 1000000; gzip on; gzip_min_length 1;
+            upstream backends {{ server 127.0.0.1:{}; server 127.0.0.1:{}; keepalive 8; }}
+            server {{ listen 127.0.0.1:%%PORT%%; root html;
+                location /api/ {{ proxy_pass http://backends; }}
+                location /lua/ {{ content_by_lua_block {{ ngx.sleep(0.01) ngx.print(('text '):rep(100)) }} }} }} }}",
+            one.port(),
+            other.port()
+        );
+        let server = started(&conf, &[("html/a.txt", &"text ".repeat(200))], |builder| builder);
+        let pause = Duration::from_millis(10);
+        let load = Load::default().clients(&server, 2, "/api/", pause).clients(&server, 2, "/lua/", pause);
+        let _load = load.clients(&server, 2, "/a.txt", pause);
+        for _ in 0..10 {
+            let found: Vec<Found> = why(&server).into_iter().filter(|one| one.kind != "no_core").collect();
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+}
