@@ -5,7 +5,8 @@ use crate::support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
 
@@ -236,6 +237,8 @@ both_drivers! {
             disk.freeze();
             put_new(&mut client);
             let waiting = wait_for("a thread in the kernel", || held_up(&server));
+            // As long as `weir blocked` wants it, and more.
+            std::thread::sleep(5 * BLOCKED);
             disk.thaw();
             assert_eq!(client.response().status, 201);
             waiting.starts_with("weir worker").then_some(())
@@ -292,7 +295,16 @@ impl FrozenDisk {
         Some(FrozenDisk(path.to_owned()))
     }
 
+    /// Freezes it. A process of its own thaws it if nobody else does: what waits for a frozen disk can't be killed.
     fn freeze(&self) {
+        let later = format!("sleep {AT_LAST}; exec fsfreeze -u \"$0\"");
+        let mut thaw = Command::new("sh");
+        thaw.args(["-c", &later])
+            .arg(&self.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        thaw.spawn().expect("sh is everywhere");
         self.set("-f");
     }
 
@@ -306,6 +318,11 @@ impl FrozenDisk {
         assert!(set.is_ok_and(|status| status.success()), "fsfreeze {option}");
     }
 }
+
+/// What is reported of a worker that is held up (`profile_blocked`).
+const BLOCKED: Duration = Duration::from_millis(10);
+/// Seconds after which a disk is thawed whatever becomes of the test.
+const AT_LAST: u32 = 30;
 
 impl Drop for FrozenDisk {
     fn drop(&mut self) {
