@@ -3,9 +3,10 @@
 
 use crate::support;
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
@@ -273,7 +274,7 @@ fn held_up(server: &Server) -> Option<String> {
 }
 
 /// A file system of its own that can be made to wait; it is gone with this.
-struct FrozenDisk(PathBuf);
+struct FrozenDisk(PathBuf, RefCell<Vec<Child>>);
 
 impl FrozenDisk {
     /// `None`: only root may mount.
@@ -292,7 +293,7 @@ impl FrozenDisk {
             );
             return None;
         }
-        Some(FrozenDisk(path.to_owned()))
+        Some(FrozenDisk(path.to_owned(), RefCell::default()))
     }
 
     /// Freezes it. A process of its own thaws it if nobody else does: what waits for a frozen disk can't be killed.
@@ -304,7 +305,7 @@ impl FrozenDisk {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        thaw.spawn().expect("sh is everywhere");
+        self.1.borrow_mut().push(thaw.spawn().expect("sh is everywhere"));
         self.set("-f");
     }
 
@@ -329,6 +330,9 @@ impl Drop for FrozenDisk {
         // Not frozen, mostly.
         let _ = Command::new("fsfreeze").arg("-u").arg(&self.0).output();
         let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        for thaw in self.1.get_mut() {
+            let _ = thaw.kill().and_then(|()| thaw.wait());
+        }
         assert!(unmounted.is_ok_and(|status| status.success()), "{} stays mounted", self.0.display());
     }
 }
