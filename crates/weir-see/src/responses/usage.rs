@@ -284,9 +284,9 @@ fn small_files(before: &UsageMoment, after: &UsageMoment) -> UsageRow {
         "small files",
         TableCell::text(format!("{count} on loops")),
         TableCell::text(format!(
-            "longest {} of {} writes",
-            crate::table::time(after.turns.longest_small_write_ns),
-            after.turns.small_writes
+            "{} writes, longest {}",
+            after.turns.small_writes,
+            crate::table::time(after.turns.longest_small_write_ns)
         )),
         errors((before, after), |m| [m.slow_writes], |[count]| format!("{count} stalls")),
     )

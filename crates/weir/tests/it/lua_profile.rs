@@ -34,7 +34,7 @@ local function texts(n)
     return s
 end
 local function nap() ngx.sleep(0.01) end
-local function make(n) local t for i = 1, n do t = function() return i end end return t end
+local function make(n) local t for i = 1, n do t = function() i = i + 1 return i end end return t end
 return {
     compiled = function(n)
         local a = burn(100 * n)

@@ -74,6 +74,8 @@ fn seen(server: &Server, words: &[&str], path: &str) -> String {
     wait_for("end of weir attach", || {
         if !over.get() {
             server.get(path);
+            // To remove the probes may take a minute, in which some thousands of connections would not be missed.
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
         child.try_wait().expect("our child").inspect(|_| over.set(true))
     });
