@@ -180,7 +180,7 @@ both_drivers! {
         };
         let (a, b) = (of(&backends[0]), of(&backends[1]));
         assert!(a.contains("\"health\":\"up\",\"since\":null,\"in_flight\":0,") && !a.contains("\"p99\":null"), "{a}");
-        assert!(a.contains("\"failed\":0,\"fails\":0,") && a.ends_with("\"last_error\":null,\"last_failed_check\":null}"), "{a}");
+        assert!(a.contains("\"failed\":0,\"faults\":0,\"refused\":0,\"reset\":0,\"repeated\":0,\"fails\":0,") && a.ends_with("\"last_error\":null,\"last_failed_check\":null}"), "{a}");
         assert!(b.contains("\"health\":\"unavailable\",\"since\":1") && b.contains("\"fails\":1"), "{b}");
         assert!(b.contains("\"last_error\":{\"at\":1") && b.contains("\"cause\":\""), "{b}");
     }
