@@ -144,7 +144,8 @@ mod tests {
         };
         assert_eq!(parts(Site(71)), (8_000, 0, 5_000));
         assert_eq!(parts(Site(72)), (10_010, 9_000, 500));
-        assert_eq!(parts(Site::NONE), (65_000, 60_000, 0));
+        // What came before the first site is its own, too.
+        assert_eq!(parts(Site::NONE), (65_010, 60_000, 0));
         assert_eq!(tree.off_core(), (69_000, 5_500));
         assert_eq!(tree.nodes().len(), 4, "no node of their own");
         assert_eq!(trace.total_run(), 95_020 - 1_000 - 10_980, "run is what it was");
