@@ -11,19 +11,20 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 pub(crate) mod disk;
 mod links;
+pub(crate) mod own_handle;
 mod trusted;
 
 use crate::process;
 
 pub use disk::{DiskState, disk_states};
 pub use links::{SymlinkPolicy, open_links};
+pub use own_handle::on_pool;
 pub use trusted::{bind_private, open_trusted, open_trusted_dir, replace_file};
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
@@ -35,31 +36,6 @@ pub struct FileHandle {
     unanswered: AtomicBool,
     /// See [`FileHandle::close_on_thread`].
     aside: AtomicBool,
-}
-
-/// Runs `job` with `file` on a thread of the blocking pool. The thread gets a descriptor of its own, since the waiting
-/// task may be gone before the job is; where none is left to the process the job is done here, and the loop waits for
-/// the disk: better late than with a response that breaks off.
-///
-/// # Errors
-/// Those of `job`, and others of dup(2) than `EMFILE`.
-pub fn on_pool<T: Send + 'static>(
-    file: &FileHandle,
-    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
-) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-    with_own(file.try_clone(), file, job)
-}
-
-fn with_own<T: Send + 'static>(
-    own: io::Result<FileHandle>,
-    file: &FileHandle,
-    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
-) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-    match own {
-        Ok(own) => Box::pin(crate::blocking(move || job(&own))),
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Box::pin(std::future::ready(job(file))),
-        Err(error) => Box::pin(std::future::ready(Err(error))),
-    }
 }
 
 /// Pieces that one pwritev(2) takes at most (IOV_MAX).

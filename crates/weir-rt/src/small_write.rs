@@ -15,6 +15,7 @@ use std::pin::Pin;
 use crate::clock;
 use crate::file::FileHandle;
 use crate::file::disk::{Disk, WriteClock, WriteKind};
+use crate::file::own_handle::own_or_here;
 use crate::{blocking, yield_now};
 
 /// Which threads write small files.
@@ -121,10 +122,9 @@ impl FileWrite {
         file: &FileHandle,
         job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
-        match file.try_clone() {
-            Ok(own) => Box::pin(self.run(move || job(&own))),
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Box::pin(ready(job(file))),
-            Err(error) => Box::pin(ready(Err(error))),
+        match own_or_here(file.try_clone(), file, job) {
+            Ok((own, job)) => Box::pin(self.run(move || job(&own))),
+            Err(done) => Box::pin(ready(done)),
         }
     }
 

@@ -1,3 +1,4 @@
+use super::own_handle::with_own;
 use super::*;
 use crate::process::tests::in_child;
 use std::io::Read;
