@@ -73,7 +73,7 @@ impl OpenFile {
         if self.meta.size > SMALL {
             return None;
         }
-        match self.handle.first_bytes_cached(self.meta.size as usize) {
+        match self.handle.bytes_cached(0, self.meta.size as usize) {
             Ok(Some(body)) => Some(self.body.get_or_init(|| body).clone()),
             _ => None,
         }

@@ -247,16 +247,16 @@ impl FileHandle {
         }
     }
 
-    /// The first `len` bytes, where the page cache has all of them or the file system does not say (as
-    /// [`FileHandle::pread_cached`]); `None` else, and for a file that is shorter. The memory is not cleared before.
+    /// The `len` bytes from `offset` on, where the page cache has all of them or the file system does not say (as
+    /// [`FileHandle::pread_cached`]); `None` else, and where the file ends earlier. The memory is not cleared before.
     ///
     /// # Errors
     /// The errno of preadv2(2).
-    pub fn first_bytes_cached(&self, len: usize) -> io::Result<Option<Rc<[u8]>>> {
+    pub fn bytes_cached(&self, offset: u64, len: usize) -> io::Result<Option<Rc<[u8]>>> {
         let mut bytes = Rc::<[u8]>::new_uninit_slice(len);
         let room = Rc::get_mut(&mut bytes).expect("made in the line above");
         // SAFETY: `room` is writable for its length.
-        match unsafe { self.pread_nowait(room.as_mut_ptr().cast(), len, 0) } {
+        match unsafe { self.pread_nowait(room.as_mut_ptr().cast(), len, offset) } {
             // SAFETY: the kernel has written all `len` bytes.
             Ok(n) if n == len => Ok(Some(unsafe { bytes.assume_init() })),
             Ok(_) => Ok(None),
@@ -264,7 +264,7 @@ impl FileHandle {
                 Some(libc::EAGAIN) => Ok(None),
                 Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
                     let mut bytes = vec![0; len];
-                    Ok((self.pread(&mut bytes, 0)? == len).then(|| bytes.into()))
+                    Ok((self.pread(&mut bytes, offset)? == len).then(|| bytes.into()))
                 }
                 _ => Err(e),
             },

@@ -253,6 +253,7 @@ impl H2Connection {
             pending: 0,
             last: false,
             queued: false,
+            held: false,
             head: false,
             chunk: u32::MAX,
             expected: None,

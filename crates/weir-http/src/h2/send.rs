@@ -186,6 +186,11 @@ impl H2Connection {
     /// The next DATA frame: its head is appended to `out`, and its content is to be appended by the caller before
     /// anything else. `None` when no stream has anything to send, or none may.
     pub fn next_data(&mut self, out: &mut Vec<u8>) -> Option<DataGrant> {
+        self.next_data_of(u64::MAX, out)
+    }
+
+    /// [`next_data`](H2Connection::next_data) with at most so many bytes of content, of which there is at least one.
+    pub fn next_data_of(&mut self, most: u64, out: &mut Vec<u8>) -> Option<DataGrant> {
         loop {
             let key = StreamKey(self.queue.first()?);
             let whole = self.send.room();
@@ -193,7 +198,7 @@ impl H2Connection {
                 self.queue.pop();
                 continue;
             };
-            let limit = u64::from(self.remote.max_frame.min(stream.chunk)).min(whole);
+            let limit = u64::from(self.remote.max_frame.min(stream.chunk)).min(whole).min(most);
             let room = stream.send.room();
             let len = stream.pending.min(room).min(limit);
             let end = stream.last && len == stream.pending;
@@ -225,6 +230,40 @@ impl H2Connection {
             self.guard.sent(len, cut);
             out.extend_from_slice(&head.bytes());
             return Some(DataGrant { key, len, end });
+        }
+    }
+
+    /// The stream that [`H2Connection::next_data`] would serve, and how many bytes of its content its windows let go at most,
+    /// in one frame or several. `None` where none may send content.
+    pub fn next_stream(&self) -> Option<(StreamKey, u64)> {
+        let key = StreamKey(self.queue.first()?);
+        let stream = self.store.get(key)?;
+        let len = stream.pending.min(stream.send.room()).min(self.send.room());
+        (len > 0).then_some((key, len))
+    }
+
+    /// The stream's content is not at hand: others have their turns until it is [resumed](H2Connection::resume).
+    pub fn hold(&mut self, key: StreamKey) {
+        let Some(stream) = self.store.get_mut(key) else { return };
+        stream.held = true;
+        if std::mem::take(&mut stream.queued) {
+            self.queue.remove(stream.priority, key.0);
+        }
+    }
+
+    /// The content of a stream that was [held](H2Connection::hold) is at hand.
+    pub fn resume(&mut self, key: StreamKey) {
+        if let Some(stream) = self.store.get_mut(key) {
+            stream.held = false;
+            self.enqueue(key);
+        }
+    }
+
+    /// What was announced of a stream's content and not asked for does not come, nor its end.
+    pub fn withdraw(&mut self, key: StreamKey) {
+        self.hold(key);
+        if let Some(stream) = self.store.get_mut(key) {
+            (stream.pending, stream.last) = (0, false);
         }
     }
 
@@ -265,7 +304,7 @@ impl H2Connection {
     pub(super) fn enqueue(&mut self, key: StreamKey) {
         let Some(stream) = self.store.get_mut(key) else { return };
         let ready = if stream.pending > 0 { stream.send.room() > 0 } else { stream.last };
-        if !ready || stream.queued || !stream.state.sends() {
+        if !ready || stream.queued || stream.held || !stream.state.sends() {
             return;
         }
         stream.queued = true;

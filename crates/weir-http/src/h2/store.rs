@@ -30,6 +30,8 @@ pub(super) struct StreamRecord {
     pub(super) last: bool,
     /// It is in the queue of those that may send.
     pub(super) queued: bool,
+    /// Its content is not at hand: it gets no turn.
+    pub(super) held: bool,
     /// A head was received (of a response: the final one).
     pub(super) head: bool,
     /// The most bytes of content in a frame.

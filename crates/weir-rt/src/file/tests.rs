@@ -53,7 +53,7 @@ fn the_first_bytes_are_those_of_the_file_or_none() {
     let dir = Dir::new("first");
     let bytes: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
     let file = open(&dir.file("a", &bytes)).expect("just written");
-    let first = |len| file.first_bytes_cached(len).expect("readable").map(|bytes| bytes.to_vec());
+    let first = |len| file.bytes_cached(0, len).expect("readable").map(|bytes| bytes.to_vec());
     for len in [0, 1, 4096, 10_000] {
         assert_eq!(first(len).as_deref(), bytes.get(..len), "{len} bytes");
     }

@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod encode;
+mod file;
 mod ledger;
 pub mod mux;
 mod pump;

@@ -3,6 +3,7 @@
 use weir_http::h2;
 use weir_http::h2::{DataGrant, StreamKey};
 
+use super::file::load;
 use super::mux::{ExchangeOutcome, H2Mux};
 use super::slot::StreamSlot;
 use crate::body::{BodyBuf, BodyChain};
@@ -18,7 +19,8 @@ impl H2Mux {
             if !h2.has_data() {
                 break;
             }
-            self.wire.frame(|out| grant = h2.next_data(out));
+            let Some(most) = load(&mut h2, &mut slots) else { continue };
+            self.wire.frame(|out| grant = h2.next_data_of(most, out));
             let Some(DataGrant { key, len, end }) = grant else { break };
             if let Some(slot) = slots.get_mut(key.index()) {
                 self.take(&mut slot.chain, len);

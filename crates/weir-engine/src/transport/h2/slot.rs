@@ -13,6 +13,10 @@ use crate::body::BodyChain;
 pub struct StreamSlot {
     /// Content that was announced and has not been sent.
     pub(super) chain: BodyChain,
+    /// A part of a file may be among that.
+    pub(super) has_file: bool,
+    /// The file's part in front is not in the page cache: the stream's writer reads it.
+    pub(super) unread: bool,
     /// Bytes of all its frames (`$bytes_sent`).
     pub(super) written: u64,
     /// Bytes of content in them (`$body_bytes_sent`).
@@ -63,6 +67,7 @@ impl StreamSlot {
             self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
         (self.starved, self.given_up, self.patience) = (false, false, 0);
+        (self.has_file, self.unread) = (false, false);
         // Mostly both are empty, and emptying takes more than looking.
         if !chain.is_empty() {
             chain.clear();

@@ -11,6 +11,7 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::encode;
+use super::file::LEAST;
 use super::mux::H2Mux;
 use super::slot::StreamSlot;
 use crate::body::{BodyBuf, BodyChain};
@@ -152,8 +153,8 @@ impl H2Stream {
         self.mux.wake();
     }
 
-    /// Gives a piece of the body, which is in memory.
-    fn offer(&self, buf: BodyBuf) {
+    /// Gives a piece of the body. One of a file is written by [`write_file`](H2Stream::write_file) alone.
+    pub(super) fn offer(&self, buf: BodyBuf) {
         let bytes = buf.len();
         let closed = self.with_mut(|slot| {
             if !slot.closed {
@@ -176,6 +177,11 @@ impl H2Stream {
         let rate = rate::of(x);
         let mut before = x.body_sent.saturating_sub(chain.len());
         while let Some(buf) = chain.pop() {
+            if rate.is_none() && buf.memory().is_none() {
+                let last = chain.is_empty() && chain.last && x.response.trailers.is_empty();
+                self.write_file(x, buf, StreamEnd::last_if(last)).await?;
+                continue;
+            }
             // A file is read when the client lets more of it come: a hundred windows that never open hold nothing.
             let most = match buf.memory() {
                 Some(_) => buf.len(),
@@ -242,7 +248,7 @@ impl H2Stream {
     }
 
     /// Bytes of the body that were not sent.
-    fn pending(&self) -> u64 {
+    pub(super) fn pending(&self) -> u64 {
         self.mux.h2.borrow().pending(self.key)
     }
 
@@ -275,7 +281,7 @@ impl H2Stream {
     }
 
     /// Waits for what the client has to do, as long as it takes something in each `send_timeout`.
-    async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), EngineError> {
+    pub(super) async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), EngineError> {
         self.mux.wake();
         let interval = x.plan.core.send_timeout;
         let timer = Timer::new();
@@ -391,7 +397,7 @@ impl H2Stream {
         self.mux.wake();
     }
 
-    fn with<R>(&self, f: impl FnOnce(&StreamSlot) -> R) -> R {
+    pub(super) fn with<R>(&self, f: impl FnOnce(&StreamSlot) -> R) -> R {
         f(&self.mux.slots.borrow()[self.key.index()])
     }
 
@@ -400,7 +406,5 @@ impl H2Stream {
     }
 }
 
-/// Files are read in pieces of this many bytes.
+/// Files whose rate is limited are read in pieces of this many bytes.
 const READ: u64 = 32 * 1024;
-/// ... and of at least so many, however small the window is.
-const LEAST: u64 = 4 * 1024;

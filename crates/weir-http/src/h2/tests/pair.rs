@@ -31,6 +31,7 @@ struct Side {
     /// Delivered and not yet taken.
     input: Vec<u8>,
     streams: HashMap<StreamKey, Stream>,
+    held: Vec<StreamKey>,
 }
 
 #[derive(Default)]
@@ -56,18 +57,40 @@ impl Side {
             H2Role::Server => H2Connection::server(&CONFIG, &mut wire),
             H2Role::Client => H2Connection::client(&CONFIG, &mut wire),
         };
-        Side { conn, wire, input: Vec::new(), streams: HashMap::new() }
+        Side { conn, wire, input: Vec::new(), streams: HashMap::new(), held: Vec::new() }
     }
 
-    /// Sends data as long as there is some.
-    fn pump(&mut self) {
-        while let Some(DataGrant { key, len, end }) = self.conn.next_data(&mut self.wire) {
+    /// Sends data as long as there is some, in frames of at most `most` bytes.
+    fn pump(&mut self, most: u64) {
+        loop {
+            let next = self.conn.next_stream();
+            let Some(DataGrant { key, len, end }) = self.conn.next_data_of(most, &mut self.wire) else {
+                return;
+            };
+            if len > 0 {
+                let (first, allowed) = next.expect("content was sent");
+                assert!(first == key && len <= allowed.min(most), "{len} of {next:?}, at most {most}");
+            }
+            assert!(len == 0 || !self.held.contains(&key), "a stream that is held has no turn");
             let stream = self.streams.get_mut(&key).expect("a stream that is there");
             let from = stream.sent;
             self.wire.extend((from..from + len).map(|at| byte(stream.number, at)));
             stream.sent += len;
             assert!(!end || stream.left == 0);
         }
+    }
+
+    /// Holds the stream whose turn it is.
+    fn hold(&mut self) {
+        if let Some((key, _)) = self.conn.next_stream() {
+            self.conn.hold(key);
+            self.held.push(key);
+            assert!(self.conn.next_stream().is_none_or(|(next, _)| next != key));
+        }
+    }
+
+    fn resume(&mut self) {
+        self.held.drain(..).for_each(|key| self.conn.resume(key));
     }
 
     /// Takes what came; the server responds to new streams by what they send.
@@ -146,6 +169,7 @@ impl Side {
         for key in over {
             self.conn.release(key, &mut self.wire);
             self.streams.remove(&key);
+            self.held.retain(|held| *held != key);
         }
     }
 }
@@ -159,13 +183,18 @@ struct Pair {
 
 impl Pair {
     fn step(&mut self) {
-        match self.random.below(9) {
+        let most = 1 + self.random.below(40_000);
+        match self.random.below(12) {
             0 | 1 => self.open(),
             2 => self.give_up(),
-            3 => self.client.pump(),
-            4 => self.server.pump(),
+            3 => self.client.pump(most),
+            4 => self.server.pump(most),
             5 => self.client.tidy(),
             6 => self.server.tidy(),
+            7 => self.client.hold(),
+            8 => self.server.hold(),
+            9 if most.is_multiple_of(2) => self.client.resume(),
+            9 => self.server.resume(),
             _ => self.deliver(),
         }
         self.check();
@@ -225,7 +254,8 @@ impl Pair {
     fn settle(&mut self) {
         for _ in 0..10_000 {
             for side in [&mut self.client, &mut self.server] {
-                side.pump();
+                side.resume();
+                side.pump(u64::MAX);
                 side.tidy();
             }
             self.deliver();

@@ -199,6 +199,12 @@ impl Client {
         self.flush();
     }
 
+    /// Lets the server send `bytes` more on a stream.
+    pub(crate) fn open_window(&mut self, key: StreamKey, bytes: u32) {
+        let frame = [&[0, 0, 4, 8, 0][..], &self.conn.id(key).to_be_bytes(), &bytes.to_be_bytes()].concat();
+        self.raw(&frame);
+    }
+
     pub(crate) fn reset(&mut self, key: StreamKey) {
         self.conn.reset(key, ErrorCode::Cancel, &mut self.out);
         self.flush();

@@ -4,6 +4,7 @@ mod attacks;
 pub(crate) mod client;
 mod counts;
 mod cut;
+mod files;
 mod go;
 mod grpc;
 mod hostile;
