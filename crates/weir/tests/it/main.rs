@@ -117,6 +117,7 @@ mod see_history;
 mod see_hostile_socket;
 mod see_keys;
 mod see_names;
+mod see_off;
 mod see_page;
 mod see_profile;
 mod see_trace;
