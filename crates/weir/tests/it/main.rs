@@ -119,6 +119,8 @@ mod see_keys;
 mod see_names;
 mod see_off;
 mod see_page;
+mod see_page_faults;
+mod see_page_memory;
 mod see_profile;
 mod see_trace;
 mod see_usdt;
