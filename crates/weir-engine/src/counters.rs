@@ -1,7 +1,13 @@
 //! The counters of a worker, for status pages and other threads.
 
+mod closes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use closes::{
+    CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
+};
 
 /// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write). In cache
 /// lines of its own (two, which x86 fetches together): allocators put those of several workers side by side.
@@ -22,6 +28,10 @@ pub struct WorkerCounters {
     pub log_lost: WorkerCounter,
     /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::H2Abuse`].
     pub http2_abuse: [WorkerCounter; weir_http::h2::H2Abuse::COUNT],
+    /// Why connections of clients have ended.
+    pub closes: CloseCounters,
+    /// Streams of HTTP/2 that were ended early.
+    pub streams: StreamCloseCounters,
     /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
 }
@@ -47,6 +57,8 @@ pub struct DealingCounters {
     pub stuck: WorkerCounter,
     /// Connections that were asked to end so that shares become even.
     pub evened_out: WorkerCounter,
+    /// Why parked connections were closed that no worker went on with.
+    pub closes: CloseCounters,
 }
 
 /// What workers have counted together, each read without asking it: the numbers may belong to moments a little apart.

@@ -12,6 +12,7 @@ use weir_rt::file::{FileKind, SymlinkPolicy};
 pub use crate::exchange::paths::{PathText, check_alias, map_uri, mark_climbing, root};
 pub use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile, SMALL, hash};
 
+use crate::deep_traces::{self, DeepKind};
 use crate::exchange::Exchange;
 use crate::exchange::paths::checked_path;
 use crate::log::LogLevel;
@@ -26,8 +27,15 @@ use crate::text::Span;
 pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<FoundPath, i32> {
     let span = path.into().span;
     let links = links(x, span);
-    let Exchange { arena, plan, worker, .. } = x;
-    worker.files.lookup(arena.get(span), plan.core.open_file_cache.as_ref(), links)
+    let find = |x: &mut Exchange| {
+        let Exchange { arena, plan, worker, .. } = x;
+        worker.files.lookup(arena.get(span), plan.core.open_file_cache.as_ref(), links)
+    };
+    if deep_traces::is_asked() {
+        let path = String::from_utf8_lossy(x.arena.get(span)).into_owned();
+        return x.inside(DeepKind::File, &path, find);
+    }
+    find(x)
 }
 
 /// Opens what the request's URI leads to under `root` or `alias`, or takes it from the caches: [`map_uri`] and [`lookup`]

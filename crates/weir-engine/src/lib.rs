@@ -14,6 +14,7 @@ pub mod agent;
 pub mod cidr;
 pub mod conf;
 mod counters;
+pub mod deep_traces;
 pub mod descriptors;
 pub mod engine;
 pub mod error;

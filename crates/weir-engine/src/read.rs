@@ -20,7 +20,9 @@ use crate::exchange::request_body::BodyFraming;
 pub use crate::exchange::{RequestBody, TempFile};
 use crate::log::LogLevel;
 use crate::settings::location::InFileOnly;
+use crate::transport::closing;
 use crate::transport::wire::ClientWire;
+use crate::worker::CloseReason;
 pub use beside::BodyRest;
 
 /// Sets from the head how the body ends: by its length, by chunks (RFC 9112 section 6.3), or with the HTTP/2 stream.
@@ -274,7 +276,12 @@ impl Exchange {
         let shared = self.shared.clone();
         let long = self.body.framing.long_receive(self.body.received);
         let received = Box::pin(poll_fn(|cx| wire.poll_body(cx, Some(&wire.timer), long)));
-        match shared.waiting_for(WaitKind::ClientRead, received).await {
+        let received = shared.waiting_for(WaitKind::ClientRead, received).await;
+        if !matches!(received, RecvOutcome::Data(_)) {
+            let reason = closing::in_the_middle(&received, CloseReason::InBody, CloseReason::BodyTimeout);
+            self.connection.ends(reason);
+        }
+        match received {
             RecvOutcome::Data(buf) => {
                 wire.input.borrow_mut().push(buf);
                 Ok(())
@@ -381,7 +388,11 @@ pub async fn rest(x: &mut Exchange, wire: &Rc<ClientWire>) -> bool {
         let long = x.body.framing.long_receive(x.body.received);
         match poll_fn(|cx| wire.poll_body(cx, Some(&wire.timer), long)).await {
             RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
-            _ => return false,
+            gone => {
+                let reason = closing::in_the_middle(&gone, CloseReason::InBody, CloseReason::UnreadBody);
+                x.connection.ends(reason);
+                return false;
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::phase::Verdict;
 use crate::redirect::InternalRedirect;
 use crate::settings::location::{ErrorPage, ServerTokens};
 use crate::text::Text;
-use crate::transport::Transport;
+use crate::transport::{Transport, keepalive};
 
 /// Turns a status into its response: an `error_page`'s redirect, or the page itself.
 pub(crate) fn respond(x: &mut Exchange, code: u16) -> Verdict {
@@ -32,13 +32,8 @@ pub(crate) fn respond(x: &mut Exchange, code: u16) -> Verdict {
     page(x, code)
 }
 
-/// The status of a request that is closed because of it: the client can't be trusted to have its framing right.
-pub(crate) fn closes(code: u16) -> bool {
-    matches!(code, 400 | 413 | 414 | 495..=497 | 500 | 501)
-}
-
 fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
-    if closes(code) {
+    if keepalive::closes(code) {
         x.keep_alive = false;
     }
     x.response.error_page_done = true;
@@ -72,7 +67,7 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
 
 /// nginx's own page for `code`, or the response without a body where the status has none.
 fn page(x: &mut Exchange, code: u16) -> Verdict {
-    if closes(code) {
+    if keepalive::closes(code) {
         x.keep_alive = false;
     }
     if code == 408 || code == 499 {

@@ -27,7 +27,10 @@ use crate::settings::main::MOST_WORKERS;
 use generation::WorkerGeneration;
 use part::WorkerParts;
 
-pub use crate::counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
+pub use crate::counters::{
+    CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, StreamCloseCounters,
+    StreamCloseSide, WorkerCounter, WorkerCounters, WorkerCounts,
+};
 pub use part::{WorkerPart, WorkerSlot};
 
 /// The number of the privileged agent, which is not one of the workers: the first after theirs.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod closes;
 pub mod commands;
 mod compare;
 pub mod control;
@@ -33,6 +34,7 @@ mod table;
 mod why;
 
 pub use http::{AdminListeners, BoundListeners};
+pub use metrics::metrics_text;
 pub use source::{ServerSource, scale};
 pub use stacks::{FrameOrigin, StackFrame, StackSet, WeightUnit};
 

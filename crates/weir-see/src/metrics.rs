@@ -1,6 +1,7 @@
 //! `/metrics`: everything that is counted, for Prometheus: its text format 0.0.4, or OpenMetrics 1.0 with exemplars that
 //! name a retained request.
 
+mod closes;
 mod dealing;
 
 use std::collections::HashMap;
@@ -60,6 +61,12 @@ pub(crate) fn of_server(source: &ServerSource) -> String {
     out.text
 }
 
+/// All metrics at this moment in Prometheus' text format 0.0.4, for exporters of other kinds.
+#[must_use]
+pub fn metrics_text(source: &ServerSource) -> String {
+    write(source, ExpositionFormat::Classic)
+}
+
 /// All metrics at this moment; of stuck workers those, too.
 pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> String {
     let exemplars = match exposition {
@@ -116,7 +123,8 @@ fn sites(out: &mut MetricsWriter, rows: &[SeriesRow], exemplars: &HashMap<Site, 
         .collect();
     let inner: Vec<InnerRow<'_>> = rows
         .iter()
-        .filter(|row| row.info.kind != SiteKind::Request)
+        // What was recorded for a person who asked is no series.
+        .filter(|row| !matches!(row.info.kind, SiteKind::Request | SiteKind::Function | SiteKind::File))
         .map(|row| (labels(&row.info), &row.totals))
         .collect();
     routes_time(out, &routes, exemplars);
@@ -233,6 +241,7 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
         "Connections that wait for a request.",
         row(|w| w.counters.waiting.get()),
     );
+    closes::write(out, &all);
     dealing(out, &all);
     out.gauge("weir_requests_in_flight", "Requests in flight.", row(|w| w.counters.writing.get()));
     threads(out);
@@ -340,6 +349,7 @@ fn modules(out: &mut MetricsWriter) {
     }
 }
 
+/// Metrics that are being written.
 struct MetricsWriter {
     text: String,
     exposition: ExpositionFormat,

@@ -104,6 +104,8 @@ pub enum SiteKind {
     File,
     /// A lock that requests of several workers share.
     Lock,
+    /// What runs below a module: a variable, a pattern. Recorded only while somebody asks.
+    Function,
 }
 
 impl SiteKind {
@@ -126,6 +128,7 @@ impl SiteKind {
             SiteKind::Redirect => "internal_redirect",
             SiteKind::File => "file",
             SiteKind::Lock => "lock",
+            SiteKind::Function => "function",
         }
     }
 
@@ -236,9 +239,11 @@ impl SiteInfo {
     #[must_use]
     pub fn label(&self) -> String {
         match self.kind {
-            SiteKind::Phase(_) | SiteKind::Connection(_) | SiteKind::Handler(_) | SiteKind::Other => {
-                self.name.to_string()
-            }
+            SiteKind::Phase(_)
+            | SiteKind::Connection(_)
+            | SiteKind::Handler(_)
+            | SiteKind::Function
+            | SiteKind::Other => self.name.to_string(),
             kind if self.name.is_empty() => kind.as_str().to_owned(),
             kind => format!("{} {}", kind.as_str(), self.name),
         }

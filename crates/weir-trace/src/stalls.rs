@@ -90,9 +90,7 @@ impl StallLog {
 }
 
 impl LoopStall {
-    /// Whether both are about one stall: their times overlap.
-    #[must_use]
-    pub fn overlaps(&self, other: &LoopStall) -> bool {
+    fn overlaps(&self, other: &LoopStall) -> bool {
         self.start <= other.start + other.duration && other.start <= self.start + self.duration
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_engine::Configuration;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
+use weir_modules::otel::MetricsExporter;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, CrashRemains};
@@ -48,8 +49,8 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     let code = if built.is_ok() { FATAL } else { UNBUILT };
     let started = built.and_then(|configuration| start(configuration, sockets, control, remains, &channel));
     let failed = match started {
-        Ok((server, admin, signals)) => {
-            ServerProcess { server, admin, signals, channel, paths }.wait();
+        Ok(StartedServer { server, admin, metrics, signals }) => {
+            ServerProcess { server, admin, metrics, signals, channel, paths }.wait();
             weir_lua::privileged_agent::wait_gone(FAREWELL);
             None
         }
@@ -68,6 +69,14 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     code
 }
 
+/// A server that serves, and what goes with it.
+struct StartedServer {
+    server: Server,
+    admin: AdminListeners,
+    metrics: MetricsExporter,
+    signals: Signals,
+}
+
 /// Serves; `channel` is notified of it.
 fn start(
     configuration: Arc<Configuration>,
@@ -75,7 +84,7 @@ fn start(
     control: Option<UnixListener>,
     remains: Option<CrashRemains>,
     channel: &ProcessChannel,
-) -> Result<(Server, AdminListeners, Signals), Vec<String>> {
+) -> Result<StartedServer, Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     for fault in [signal::SIGSEGV, signal::SIGBUS] {
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
@@ -89,6 +98,7 @@ fn start(
         control::serve(listener, &source);
     }
     let admin = admin.open(&source);
+    let metrics = single::metrics_exporter(&server, &source);
     if let Some(Err(error)) = remains.map(|remains| remains::keep(remains, source.clone())) {
         log::cycle(LogLevel::Warn, &format_args!("nothing will be known of a crash: {error}"));
     }
@@ -96,13 +106,14 @@ fn start(
     let ready = ServerReply::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
-    Ok((server, admin, signals))
+    Ok(StartedServer { server, admin, metrics, signals })
 }
 
 /// The process.
 struct ServerProcess {
     server: Server,
     admin: AdminListeners,
+    metrics: MetricsExporter,
     signals: Signals,
     channel: ProcessChannel,
     paths: ConfLocation,
@@ -216,6 +227,7 @@ impl ServerProcess {
         let sockets = import(&configuration, parts)?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());
+        self.metrics.update(&self.server.configuration());
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_conf::RealFiles;
 use weir_engine::log::{self, LogLevel};
+use weir_modules::otel::MetricsExporter;
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
@@ -40,6 +41,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     }
     let admin =
         BoundListeners::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
+    let metrics = metrics_exporter(&server, &source);
     // A process that waits for this file may use up all descriptors as soon as it is there, so what needs some comes
     // before it. It lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
@@ -68,7 +70,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     }
     notify.ready();
     run::ready(readiness);
-    let one = SingleProcess { server, admin, signals, paths, pid, notify };
+    let one = SingleProcess { server, admin, metrics, signals, paths, pid, notify };
     let result = one.wait();
     log::cycle(LogLevel::Notice, &"exit");
     result
@@ -78,6 +80,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
 struct SingleProcess {
     server: Server,
     admin: AdminListeners,
+    metrics: MetricsExporter,
     signals: Signals,
     paths: ConfLocation,
     pid: PidFile,
@@ -137,9 +140,18 @@ impl SingleProcess {
             run::open(&configuration, &self.server.sockets(), |line| log::cycle(LogLevel::Emerg, &line))?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());
+        self.metrics.update(&self.server.configuration());
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }
+}
+
+/// What sends the metrics of `server`, as its configuration says.
+pub(crate) fn metrics_exporter(server: &Server, source: &Arc<ServerSource>) -> MetricsExporter {
+    let source = source.clone();
+    let exporter = MetricsExporter::new(move || weir_see::metrics_text(&source));
+    exporter.update(&server.configuration());
+    exporter
 }
 
 /// Reports what became of a reload: to the service manager, in the log, and in the file beside the pid file.

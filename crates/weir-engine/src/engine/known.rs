@@ -16,6 +16,7 @@ use weir_trace::{ConnectionStep, RequestRecord, Site};
 
 use super::{ServeWait, known_pass};
 use crate::body::{BodyBuf, ResponseBody};
+use crate::deep_traces;
 use crate::exchange::known_heads::KnownSight;
 use crate::exchange::{
     DatedHead, Exchange, KnownBody, KnownCourse, KnownFields, KnownFile, KnownHeadForm, KnownResponse,
@@ -419,6 +420,7 @@ pub(super) fn leads_alike(x: &Exchange) -> bool {
     let has_content =
         x.request.head.chunked || x.request.head.content_length.is_some_and(|length| length > 0);
     !has_content
+        && !deep_traces::is_asked()
         && x.server.plan.is_empty_before(Phase::FindConfig)
         && x.family.is_none()
         && x.captures.groups.is_empty()

@@ -7,6 +7,7 @@ use weir_rt::clock;
 use weir_trace::{Site, TapePattern};
 
 use super::Exchange;
+use crate::deep_traces::DeepKind;
 use crate::filter::HeaderEntry;
 
 /// The trace of an exchange, to which the loops that call modules report boundaries ([`Exchange::trace`]).
@@ -161,5 +162,48 @@ impl ExchangeTrace<'_> {
         if self.0.recorded.get() {
             self.0.shared.presence.at(Site::NONE);
         }
+    }
+}
+
+impl Exchange {
+    /// Runs `f` inside of a boundary of its own. For places where [`deep_traces::is_asked`](crate::deep_traces::is_asked) says so.
+    #[cold]
+    pub(crate) fn inside<R>(&mut self, kind: DeepKind, name: &str, f: impl FnOnce(&mut Exchange) -> R) -> R {
+        if !self.trace().is_on() {
+            return f(self);
+        }
+        let site = kind.site(name);
+        self.trace().enter(site);
+        let result = f(self);
+        self.trace().leave(site);
+        result
+    }
+
+    /// [`Exchange::inside`] of what only looks at the request.
+    #[cold]
+    pub(crate) fn inside_of<R>(&self, kind: DeepKind, name: &str, f: impl FnOnce() -> R) -> R {
+        if !self.trace().is_on() {
+            return f();
+        }
+        let site = kind.site(name);
+        self.trace().enter(site);
+        let result = f();
+        self.trace().leave(site);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn what_runs_inside_gives_its_result_whether_recorded_or_not() {
+        let found = testing::run("server { }", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", async |x| {
+            let name = |x: &mut Exchange| x.uri().to_vec();
+            (x.inside(DeepKind::Variable, "uri", name), x.inside_of(DeepKind::Pattern, "~ a", || 7))
+        });
+        assert_eq!(found, (b"/a".to_vec(), 7));
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use weir_sys::regex::MatchError;
 
 use super::Exchange;
+use crate::deep_traces::{self, DeepKind};
 use crate::log::LogLevel;
 use crate::regex::{GivenUp, RegexPattern, with_matcher};
 use crate::text::{Span, Text};
@@ -23,15 +24,19 @@ impl RegexPattern {
     /// # Errors
     /// The match was given up, which is logged; the response becomes 500 ([`Exchange::refuse_unmatched`]).
     pub fn captures(&self, x: &mut Exchange, subject: Span) -> Result<bool, GivenUp> {
-        let matched = with_matcher(|matcher| {
-            let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else { return Ok(None) };
-            let group = |n| {
-                captures.span(n).map_or(Span::default(), |range| Span {
-                    start: subject.start + range.start as u32,
-                    end: subject.start + range.end as u32,
-                })
-            };
-            Ok(Some((0..captures.len()).map(group).collect::<Vec<_>>()))
+        let matched = self.watched(x, || {
+            with_matcher(|matcher| {
+                let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else {
+                    return Ok(None);
+                };
+                let group = |n| {
+                    captures.span(n).map_or(Span::default(), |range| Span {
+                        start: subject.start + range.start as u32,
+                        end: subject.start + range.end as u32,
+                    })
+                };
+                Ok(Some((0..captures.len()).map(group).collect::<Vec<_>>()))
+            })
         });
         let matched = matched.map_err(|error| self.give_up(x, x.arena.get(subject), error))?;
         let Some(groups) = matched else { return Ok(false) };
@@ -50,11 +55,13 @@ impl RegexPattern {
     /// # Errors
     /// As [`RegexPattern::captures`].
     pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
-        with_matcher(|matcher| {
-            let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
-            Ok(Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect()))
-        })
-        .map_err(|error| self.give_up(x, subject, error))
+        let found = self.watched(x, || {
+            with_matcher(|matcher| {
+                let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
+                Ok(Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect()))
+            })
+        });
+        found.map_err(|error| self.give_up(x, subject, error))
     }
 
     /// Whether `subject`, a text of the request `x`, matches; sets nothing.
@@ -62,7 +69,16 @@ impl RegexPattern {
     /// # Errors
     /// As [`RegexPattern::captures`].
     pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
-        self.is_match(subject).map_err(|error| self.give_up(x, subject, error))
+        self.watched(x, || self.is_match(subject)).map_err(|error| self.give_up(x, subject, error))
+    }
+
+    /// What `look` finds, in a boundary of its own where one is asked for.
+    #[inline(always)]
+    fn watched<R>(&self, x: &Exchange, look: impl FnOnce() -> R) -> R {
+        match deep_traces::is_asked() {
+            false => look(),
+            true => x.inside_of(DeepKind::Pattern, &self.name(), look),
+        }
     }
 
     /// Logs why a match was given up, and sees to it that the request ends with 500.

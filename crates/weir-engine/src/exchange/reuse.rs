@@ -57,6 +57,13 @@ impl WorkerPart for WorkerRequests {
 }
 
 impl Worker {
+    /// Forgets what is known of requests before they are looked at: the next ones run all that there is to be seen.
+    pub fn forget_known(&self) {
+        let caches = RequestCaches::of(self);
+        caches.known.clear();
+        caches.sections.clear();
+    }
+
     /// An exchange for a request of `connection`: one of the free list, or a new one.
     pub fn take_exchange(
         self: &Rc<Self>,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_http::Span;
 
 use super::Exchange;
+use crate::deep_traces::{self, DeepKind};
 use crate::plan::variable::{VariableGetter, VariableSource};
 use crate::text::{Arena, Text};
 use crate::variable_index::VarIndex;
@@ -94,11 +95,15 @@ pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
     }
     let server = x.server.clone();
     let definition = server.tables.variables.definitions.get(index.0 as usize)?;
-    let value = match &definition.getter {
+    let compute = |x: &mut Exchange| match &definition.getter {
         VariableGetter::Plain(get) => get(x),
         VariableGetter::Prefix(get, rest) => get(x, rest),
         VariableGetter::Computed(get) => get(x),
         VariableGetter::Assigned => None,
+    };
+    let value = match deep_traces::is_asked() {
+        false => compute(x),
+        true => x.inside(DeepKind::Variable, &definition.name, compute),
     };
     if definition.cacheable {
         *x.variables.slot(index) = value.clone().map_or(VariableSlot::NotFound, VariableSlot::Known);

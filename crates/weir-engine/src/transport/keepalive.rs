@@ -4,7 +4,7 @@
 use weir_http::{KnownField, Method};
 use weir_rt::RecvOutcome;
 
-use super::ClientConnection;
+use super::{ClientConnection, closing};
 use crate::agent;
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
@@ -22,14 +22,15 @@ pub(crate) fn update(x: &mut Exchange) {
 /// What the connection itself says, whatever the location.
 #[inline]
 pub fn possible(x: &Exchange) -> bool {
-    x.worker.keeps_connections() && !x.connection.retired.get()
+    x.worker.keeps_connections() && !x.connection.is_retired()
 }
 
-/// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
+/// Notes and logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is logged
 /// where the server itself ends it.
 #[cold]
 pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) {
-    if worker.is_stopping() || connection.retired.get() {
+    connection.ends(closing::while_idle(connection, worker, gone));
+    if worker.is_stopping() || connection.is_retired() {
         return;
     }
     let first = connection.requests.get() == 0;
@@ -57,6 +58,11 @@ pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) 
         }
         RecvOutcome::TimedOut | RecvOutcome::Data(_) => {}
     }
+}
+
+/// Whether a connection ends because of the status of a response: the client can't be trusted to have its framing right.
+pub(crate) fn closes(code: u16) -> bool {
+    matches!(code, 400 | 413 | 414 | 495..=497 | 500 | 501)
 }
 
 /// Whether a location with these settings ends the connection after `x`, which is its `nth` request.

@@ -1,6 +1,7 @@
 //! Connections: what is known of one, and where a request's response goes.
 
 pub mod client;
+pub mod closing;
 pub(crate) mod encode;
 pub mod h2;
 pub(crate) mod heads;
@@ -26,8 +27,9 @@ use crate::exchange::family::ChildOutlet;
 use crate::plan::hosts::AddressServers;
 use crate::plan::included::ResponseCapture;
 use crate::plan::server::VirtualServer;
-use crate::worker::Worker;
 use crate::worker::generation::WorkerGeneration;
+use crate::worker::{CloseReason, Worker};
+use closing::ConnectionEnd;
 use tls::ConnectionTls;
 
 pub use client::ClientSide;
@@ -67,8 +69,9 @@ pub struct ClientConnection {
     pub tls: OnceCell<Box<ConnectionTls>>,
     /// The server that the name in the handshake chose.
     pub(crate) named: RefCell<Option<Rc<VirtualServer>>>,
-    /// True when no further request is accepted on it.
-    pub retired: Cell<bool>,
+    /// Why no further request is accepted on it; `None` while some may come.
+    pub(crate) retired: Cell<Option<CloseReason>>,
+    pub(crate) end: ConnectionEnd,
     pub(crate) local: OnceCell<SockAddr>,
     /// What modules keep for it.
     pub states: OnceCell<Box<ModuleStates>>,
@@ -113,7 +116,8 @@ impl ClientConnection {
             hello: OnceCell::new(),
             tls: OnceCell::new(),
             named: RefCell::default(),
-            retired: Cell::new(false),
+            retired: Cell::new(None),
+            end: ConnectionEnd::default(),
             local: OnceCell::new(),
             states: OnceCell::new(),
         }
@@ -192,7 +196,7 @@ impl ClientConnection {
     /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken. Whether the address has other
     /// servers than before, or one says something else.
     pub fn adopt(&self, worker: &Worker) -> bool {
-        if self.serial.get() == worker.serial() || self.retired.get() {
+        if self.serial.get() == worker.serial() || self.is_retired() {
             return false;
         }
         let Some(generation) = worker.generation() else { return false };
@@ -206,13 +210,13 @@ impl ClientConnection {
                     && let Err(reason) = self.choose_by_name(hello.server_name.as_deref())
                 {
                     self.log(crate::log::LogLevel::Alert, &reason);
-                    self.retired.set(true);
+                    self.retire(CloseReason::Reload);
                     return true;
                 }
                 changed
             }
             None => {
-                self.retired.set(true);
+                self.retire(CloseReason::Reload);
                 true
             }
         }
@@ -226,7 +230,7 @@ impl ClientConnection {
     /// After a reload, in a request of the configuration before: whether another can follow it.
     pub(crate) fn foresee(&self, worker: &Worker) {
         if worker.generation().is_some_and(|generation| self.successor(&generation).is_none()) {
-            self.retired.set(true);
+            self.retire(CloseReason::Reload);
         }
     }
 

@@ -7,7 +7,7 @@ use super::ClientConnection;
 use super::slots::IndexSlots;
 use super::wire::ClientWire;
 use crate::descriptors::ConnectionLimit;
-use crate::worker::{REUSED_AFTER_MS, Worker, WorkerPart, WorkerSlot};
+use crate::worker::{CloseReason, REUSED_AFTER_MS, Worker, WorkerPart, WorkerSlot};
 
 /// The part that connections have of a worker: those that are open.
 #[derive(Default)]
@@ -39,10 +39,10 @@ impl WorkerPart for WorkerConnections {
             }
             if connection.adopt(worker) && wire.multiplexed.get() && connection.requests.get() > 0 {
                 // Its client is notified, so that no request of its is lost.
-                connection.retired.set(true);
+                connection.retire(CloseReason::Reload);
             }
             // A client that has not sent a request yet gets one response.
-            if connection.retired.get() && connection.requests.get() > 0 {
+            if connection.is_retired() && connection.requests.get() > 0 {
                 wire.timer.arm(0);
             }
         }
@@ -61,9 +61,10 @@ impl WorkerPart for WorkerConnections {
     fn end_all(&self) {
         for (wire, connection) in self.open() {
             if wire.idle.get() {
-                retire(&wire, &connection);
+                retire(&wire, &connection, CloseReason::ShutdownTimeout);
             } else {
-                connection.retired.set(true);
+                connection.retire(CloseReason::ShutdownTimeout);
+                connection.ends(CloseReason::ShutdownTimeout);
                 wire.stream.abort();
             }
         }
@@ -73,9 +74,10 @@ impl WorkerPart for WorkerConnections {
         for (wire, connection) in self.open() {
             if wire.idle.get() {
                 if connection.requests.get() == 0 && connection.born < serial {
-                    retire(&wire, &connection);
+                    retire(&wire, &connection, CloseReason::ShutdownTimeout);
                 }
             } else if connection.serial.get() < serial {
+                connection.ends(CloseReason::ShutdownTimeout);
                 wire.stream.abort();
             }
         }
@@ -89,20 +91,20 @@ impl WorkerPart for WorkerConnections {
         let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
         idle.retain(|(wire, connection)| {
             let unused = connection.requests.get() > 0 && wire.idle_since.get() <= since;
-            wire.idle.get() && !connection.retired.get() && (unused || !limit.by_descriptors)
+            wire.idle.get() && !connection.is_retired() && (unused || !limit.by_descriptors)
         });
         idle.sort_by_key(|(wire, _)| wire.idle_since.get());
         let count = (idle.len() / 8).clamp(1, 32);
         let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
-        let closed = quiet.map(|(wire, connection)| retire(wire, connection));
+        let closed = quiet.map(|(wire, connection)| retire(wire, connection, CloseReason::Room));
         let closed = closed.count();
         (!idle.is_empty()).then_some(closed)
     }
 }
 
 /// The task of an idle connection ends it.
-fn retire(wire: &ClientWire, connection: &ClientConnection) {
-    connection.retired.set(true);
+fn retire(wire: &ClientWire, connection: &ClientConnection, reason: CloseReason) {
+    connection.retire(reason);
     wire.timer.arm(0);
 }
 
@@ -154,7 +156,10 @@ pub struct ConnectionEntry {
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         self.worker.counters.active.sub(1);
-        WorkerConnections::of(&self.worker).wires.borrow_mut().remove(self.at);
+        let removed = WorkerConnections::of(&self.worker).wires.borrow_mut().remove(self.at);
+        if let Some((_, connection)) = removed {
+            connection.count_end(&self.worker);
+        }
         self.worker.notify_closed();
     }
 }

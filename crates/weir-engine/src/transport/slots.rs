@@ -26,9 +26,9 @@ impl<T> IndexSlots<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
-        self.values[at] = None;
+    pub(super) fn remove(&mut self, at: usize) -> Option<T> {
         self.free.push(at);
+        self.values[at].take()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {

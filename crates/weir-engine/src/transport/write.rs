@@ -6,6 +6,7 @@ use std::task::Context;
 use weir_http::h1::{chunk_head, last_chunk};
 use weir_trace::WaitKind;
 
+use super::closing;
 use super::wire::{COPIED, ClientWire};
 use crate::body::BodyChain;
 use crate::error::EngineError;
@@ -97,6 +98,7 @@ pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Res
     let sent = shared.waiting_until(WaitKind::ClientWrite, drained).await;
     sent.map_err(|error| {
         wire.broken.set(true);
+        x.connection.ends(closing::while_sending(error));
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
             wire.stream.set_linger_reset();
         }

@@ -296,14 +296,16 @@ impl H2Connection {
     }
 
     /// Forgets a stream: nothing is to be sent or read on it any more. One that we have not ended is reset, and one that
-    /// the peer has not, whose content is not wanted, learns it by NO_ERROR (RFC 9113 section 8.1).
-    pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) {
-        match self.state(key) {
-            StreamState::HalfClosedLocal if self.role == H2Role::Server => {
-                self.reset(key, ErrorCode::No, out);
-            }
-            StreamState::Closed => {}
-            _ => self.reset(key, ErrorCode::Internal, out),
+    /// the peer has not, whose content is not wanted, learns it by NO_ERROR (RFC 9113 section 8.1). The code of that
+    /// reset; `None`: there was nothing to reset.
+    pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let code = match self.state(key) {
+            StreamState::HalfClosedLocal if self.role == H2Role::Server => Some(ErrorCode::No),
+            StreamState::Closed => None,
+            _ => Some(ErrorCode::Internal),
+        };
+        if let Some(code) = code {
+            self.reset(key, code, out);
         }
         self.unqueue(key);
         if let Some(stream) = self.store.remove(key) {
@@ -314,6 +316,7 @@ impl H2Connection {
         {
             frame::window_update(out, 0, more);
         }
+        code
     }
 
     pub(super) fn unqueue(&mut self, key: StreamKey) {

@@ -39,6 +39,21 @@ impl H2Abuse {
     /// How many kinds there are.
     pub const COUNT: usize = 11;
 
+    /// All kinds; the position of each is its number.
+    pub const ALL: [H2Abuse; H2Abuse::COUNT] = [
+        H2Abuse::Resets,
+        H2Abuse::Pings,
+        H2Abuse::Settings,
+        H2Abuse::Empty,
+        H2Abuse::Priorities,
+        H2Abuse::Windows,
+        H2Abuse::Unknown,
+        H2Abuse::Continuations,
+        H2Abuse::Headers,
+        H2Abuse::Late,
+        H2Abuse::GoAways,
+    ];
+
     /// The word for it in logs and counters.
     pub const fn name(self) -> &'static str {
         match self {

@@ -78,25 +78,50 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// How many codes there are.
+    pub const COUNT: usize = 14;
+
+    /// All codes; the position of each is its number.
+    pub const ALL: [ErrorCode; ErrorCode::COUNT] = [
+        ErrorCode::No,
+        ErrorCode::Protocol,
+        ErrorCode::Internal,
+        ErrorCode::FlowControl,
+        ErrorCode::SettingsTimeout,
+        ErrorCode::StreamClosed,
+        ErrorCode::FrameSize,
+        ErrorCode::Refused,
+        ErrorCode::Cancel,
+        ErrorCode::Compression,
+        ErrorCode::Connect,
+        ErrorCode::EnhanceYourCalm,
+        ErrorCode::InadequateSecurity,
+        ErrorCode::Http11Required,
+    ];
+
     /// The code of that number; one that is not known is as good as INTERNAL_ERROR (section 7).
     pub fn of(number: u32) -> ErrorCode {
-        const CODES: [ErrorCode; 14] = [
-            ErrorCode::No,
-            ErrorCode::Protocol,
-            ErrorCode::Internal,
-            ErrorCode::FlowControl,
-            ErrorCode::SettingsTimeout,
-            ErrorCode::StreamClosed,
-            ErrorCode::FrameSize,
-            ErrorCode::Refused,
-            ErrorCode::Cancel,
-            ErrorCode::Compression,
-            ErrorCode::Connect,
-            ErrorCode::EnhanceYourCalm,
-            ErrorCode::InadequateSecurity,
-            ErrorCode::Http11Required,
-        ];
-        CODES.get(number as usize).copied().unwrap_or(ErrorCode::Internal)
+        ErrorCode::ALL.get(number as usize).copied().unwrap_or(ErrorCode::Internal)
+    }
+
+    /// The name in RFC 9113, section 7.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::No => "NO_ERROR",
+            ErrorCode::Protocol => "PROTOCOL_ERROR",
+            ErrorCode::Internal => "INTERNAL_ERROR",
+            ErrorCode::FlowControl => "FLOW_CONTROL_ERROR",
+            ErrorCode::SettingsTimeout => "SETTINGS_TIMEOUT",
+            ErrorCode::StreamClosed => "STREAM_CLOSED",
+            ErrorCode::FrameSize => "FRAME_SIZE_ERROR",
+            ErrorCode::Refused => "REFUSED_STREAM",
+            ErrorCode::Cancel => "CANCEL",
+            ErrorCode::Compression => "COMPRESSION_ERROR",
+            ErrorCode::Connect => "CONNECT_ERROR",
+            ErrorCode::EnhanceYourCalm => "ENHANCE_YOUR_CALM",
+            ErrorCode::InadequateSecurity => "INADEQUATE_SECURITY",
+            ErrorCode::Http11Required => "HTTP_1_1_REQUIRED",
+        }
     }
 }
 

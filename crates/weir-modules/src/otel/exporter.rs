@@ -24,6 +24,8 @@ pub(super) struct ExporterSettings {
     pub endpoint: String,
     /// The URL, taken apart.
     pub url: SourceUrl,
+    /// Where metrics go; `None`: the URL does not say.
+    pub metrics: Option<SourceUrl>,
     /// Milliseconds between two messages that are not full.
     pub interval: u64,
     /// Number of spans in a message.
@@ -129,18 +131,28 @@ fn serve(settings: &ExporterSettings, queue: &Receiver<FinishedRequest>, runtime
         let count = batch.count as u64;
         let body = batch.finish(&settings.resource);
         let tries = if ends { 1 } else { TRIES };
-        let result = runtime.block_on(deliver(settings, &body, tries));
+        let to = Delivery { url: &settings.url, fields: &settings.fields, body: &body };
+        let result = runtime.block_on(deliver(to, tries));
         note(settings, count, result, &mut failing);
     }
 }
 
+/// A message, and where it goes.
+#[derive(Clone, Copy)]
+pub(super) struct Delivery<'m> {
+    pub(super) url: &'m SourceUrl,
+    /// Fields of the request, whole lines.
+    pub(super) fields: &'m str,
+    pub(super) body: &'m [u8],
+}
+
 /// Sends a message; what a collector refuses for now is sent again.
-async fn deliver(settings: &ExporterSettings, body: &[u8], tries: u32) -> Result<Vec<u8>, String> {
+pub(super) async fn deliver(to: Delivery<'_>, tries: u32) -> Result<Vec<u8>, String> {
     let mut pause = PAUSE;
     let mut left = tries;
     loop {
         left -= 1;
-        let (again, why) = match settings.url.post(&settings.fields, PROTOBUF, body, TIMEOUT).await {
+        let (again, why) = match to.url.post(to.fields, PROTOBUF, to.body, TIMEOUT).await {
             Ok((200..=299, answer)) => return Ok(answer),
             Ok((status, _)) => (matches!(status, 429 | 502..=504), format!("the status was {status}")),
             Err(why) => (true, why),

@@ -6,6 +6,8 @@
 //! phase, by a separate thread.
 
 mod exporter;
+mod metrics;
+mod metrics_exporter;
 mod request;
 mod span;
 mod wire;
@@ -23,9 +25,11 @@ use weir_engine::{Module, inherit};
 use weir_upstream::discovery::source::{SourceTrust, SourceUrl};
 
 use exporter::{ExporterSettings, SpanExporter};
+use metrics_exporter::{MetricsSettings, OtelMetrics};
 use request::{BeginSpan, EndSpan, OtelLocation};
 
 pub use exporter::flush;
+pub use metrics_exporter::MetricsExporter;
 
 /// The module `otel`.
 pub struct Otel;
@@ -49,6 +53,14 @@ impl Module for Otel {
                  otel_service_name shop;\n\
                  otel_trace on;\n\
                  otel_trace_context propagate;",
+            ),
+        OtelRow::new("otel_metrics", HTTP, ONE, OtelConf::set_metrics)
+            .syntax("otel_metrics off | on | time")
+            .default("off")
+            .doc(
+                "Sends all metrics of `/metrics` to the collector of `otel_exporter`, by OTLP over HTTP, every \
+                 minute or as often as the time says. They go to `/v1/metrics` where traces go to `/v1/traces`; an \
+                 `admin` listener is not needed.",
             ),
         OtelRow::new("otel_service_name", HTTP, ONE, |conf, line| line.text(&mut conf.service))
             .syntax("otel_service_name name")
@@ -90,7 +102,10 @@ impl Module for Otel {
         inherit!(conf, parent, exporter, service, resource, trace, context, name, attributes);
     }
 
-    fn resolve(conf: &mut OtelConf, _: &mut ConfRegistry) -> Result {
+    fn resolve(conf: &mut OtelConf, registry: &mut ConfRegistry) -> Result {
+        if let Some(settings) = conf.metrics_settings()? {
+            registry.shared::<OtelMetrics>().0 = Some(settings);
+        }
         match &conf.trace {
             Some((trace, span)) if trace.constant() != Some(b"off") && conf.exporter.is_none() => {
                 Err(Error::new("\"otel_exporter\" block is missing").at(*span))
@@ -127,6 +142,8 @@ type OtelRow = Directive<OtelConf>;
 #[derive(Default)]
 pub struct OtelConf {
     exporter: Option<Arc<ExporterSettings>>,
+    /// Milliseconds between messages, and where the directive is. Of `http` alone: no block inherits it.
+    metrics: Option<(Option<u64>, weir_conf::Span)>,
     service: Option<String>,
     resource: Option<Vec<(String, String)>>,
     /// And where it is.
@@ -176,6 +193,32 @@ impl OtelConf {
             return Err(line.invalid_value(0));
         }
         line.once(&mut self.trace, (trace, line.line().name.span))
+    }
+
+    /// `otel_metrics off|on|time`
+    fn set_metrics(&mut self, line: &mut LineCx<'_>) -> Result {
+        let interval = match line.bytes(0) {
+            b"off" => None,
+            b"on" => Some(METRICS_INTERVAL),
+            time => {
+                let interval = parse_time_ms(time).filter(|ms| *ms > 0);
+                Some(interval.ok_or_else(|| line.invalid_value(0))?)
+            }
+        };
+        line.once(&mut self.metrics, (interval, line.line().name.span))
+    }
+
+    /// What is sent to whom; `None`: no metrics.
+    fn metrics_settings(&self) -> Result<Option<MetricsSettings>> {
+        let Some((Some(interval), span)) = self.metrics else { return Ok(None) };
+        let fail = |message: &str| Error::new(message.to_owned()).at(span);
+        let exporter = self.exporter.as_ref().ok_or_else(|| fail("\"otel_exporter\" block is missing"))?;
+        let settings = self.settings(exporter);
+        let url = settings.metrics.ok_or_else(|| {
+            fail("\"otel_metrics\" needs an \"endpoint\" without a path, or one that ends in \"/v1/traces\"")
+        })?;
+        let ExporterSettings { endpoint, fields, resource, .. } = settings;
+        Ok(Some(MetricsSettings { endpoint, url, fields, interval, resource }))
     }
 
     /// `otel_span_attr name value`
@@ -263,10 +306,14 @@ impl ExporterLines {
         // As collectors have it, unless the URL says otherwise.
         let path = if endpoint[begin..].contains('/') { "" } else { "/v1/traces" };
         let trust = SourceTrust { file: self.trust, blind: false };
-        let url = SourceUrl::parse(&format!("{endpoint}{path}"), &trust).map_err(fail)?;
+        let traces = format!("{endpoint}{path}");
+        let url = SourceUrl::parse(&traces, &trust).map_err(fail)?;
+        let metrics = traces.strip_suffix("/v1/traces").map(|base| format!("{base}/v1/metrics"));
+        let metrics = metrics.map(|url| SourceUrl::parse(&url, &trust)).transpose().map_err(fail)?;
         Ok(ExporterSettings {
             endpoint,
             url,
+            metrics,
             interval: self.interval.unwrap_or(INTERVAL),
             batch: self.batch.unwrap_or(BATCH),
             batches: self.batches.unwrap_or(BATCHES),
@@ -294,5 +341,7 @@ const LINES: [&str; 6] =
 const SERVICE: &str = "unknown_service:weir";
 /// Milliseconds, spans and messages where nothing is written, as nginx has them.
 const INTERVAL: u64 = 5_000;
+/// Milliseconds between messages with metrics, as OpenTelemetry's programs have them.
+const METRICS_INTERVAL: u64 = 60_000;
 const BATCH: usize = 512;
 const BATCHES: usize = 4;

@@ -102,23 +102,28 @@ impl SpanBatch {
 
     /// The whole message, of the service with these attributes.
     pub(super) fn finish(self, resource: &[(String, String)]) -> Vec<u8> {
-        let mut about = ProtobufMessage::default();
-        for (key, value) in resource {
-            about.message(1, pair(key.as_bytes(), AttributeValue::Text(value.clone().into_bytes())));
-        }
-        let mut scope = ProtobufMessage::default();
-        scope.bytes(1, b"weir");
-        scope.bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
-        let mut scoped = ProtobufMessage::default();
-        scoped.message(1, scope);
-        scoped.0.extend_from_slice(&self.spans.0);
-        let mut all = ProtobufMessage::default();
-        all.message(1, about);
-        all.message(2, scoped);
-        let mut request = ProtobufMessage::default();
-        request.message(1, all);
-        request.0
+        whole(resource, self.spans)
     }
+}
+
+/// A request of one resource and one scope, whose fields from 2 on are `scoped`: spans and metrics are wrapped alike.
+pub(super) fn whole(resource: &[(String, String)], scoped: ProtobufMessage) -> Vec<u8> {
+    let mut about = ProtobufMessage::default();
+    for (key, value) in resource {
+        about.message(1, pair(key.as_bytes(), AttributeValue::Text(value.clone().into_bytes())));
+    }
+    let mut scope = ProtobufMessage::default();
+    scope.bytes(1, b"weir");
+    scope.bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
+    let mut inside = ProtobufMessage::default();
+    inside.message(1, scope);
+    inside.0.extend_from_slice(&scoped.0);
+    let mut all = ProtobufMessage::default();
+    all.message(1, about);
+    all.message(2, inside);
+    let mut request = ProtobufMessage::default();
+    request.message(1, all);
+    request.0
 }
 
 /// A `Span` that is being written.
@@ -165,7 +170,7 @@ fn text(message: &mut ProtobufMessage, field: u32, text: &[u8]) {
 }
 
 /// `KeyValue`
-fn pair(key: &[u8], value: AttributeValue) -> ProtobufMessage {
+pub(super) fn pair(key: &[u8], value: AttributeValue) -> ProtobufMessage {
     let mut any = ProtobufMessage::default();
     match value {
         AttributeValue::Text(value) => text(&mut any, 1, &value),

@@ -7,6 +7,7 @@ mod control_calls;
 mod diff;
 mod doctor;
 mod flame;
+mod fleet;
 mod help;
 mod load;
 mod options;

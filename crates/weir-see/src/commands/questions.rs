@@ -30,6 +30,11 @@ pub(super) const TRACE: &[CommandOption] = &[
     CommandOption::new("-t", "TIME", "give up when they have not come after TIME (default: 1h)"),
     CommandOption::new("--avg", "N", "the mean tree of the next N requests"),
     CommandOption::new("--save", "FILE", "with --avg: write the mean to FILE, for weir diff"),
+    CommandOption::new(
+        "--deep",
+        "",
+        "also what runs below modules: variables, maps, regular expressions by pattern, files by path",
+    ),
     FLOW,
     ALL_STEPS,
     CommandOption::new("--once", "", "the next request (the default)"),
@@ -41,6 +46,9 @@ pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
     if asked.has("--save") && !asked.has("--avg") {
         return Err("--save goes with --avg: what is saved is an average".to_owned());
     }
+    if asked.has("--deep") && ["--sites", "--level"].iter().any(|option| asked.has(option)) {
+        return Err("--deep goes with traces and averages".to_owned());
+    }
     if asked.has("-t") && ["--avg", "--sites", "--level"].iter().any(|option| asked.has(option)) {
         return Err("-t goes with traces of single requests".to_owned());
     }
@@ -49,17 +57,22 @@ pub(super) fn trace(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
     } else if let Some(level) = asked.value("--level") {
         ControlQuestion::new("level").with("set", level)
     } else if let Some(count) = asked.value("--avg") {
-        let question = matching(asked, ControlQuestion::new("average"))?.with("n", count);
+        let question = deep(asked, matching(asked, ControlQuestion::new("average"))?.with("n", count));
         if let Some(file) = asked.value("--save") {
             return save(asked, locate, &question, file);
         }
         question
     } else {
-        let question = matching(asked, ControlQuestion::new("trace"))?;
+        let question = deep(asked, matching(asked, ControlQuestion::new("trace"))?);
         let question = options(asked, question.with("n", asked.value("-n").unwrap_or("1")), &[("-t", "for")]);
         drawn(asked, question)
     };
     show(asked, locate, &question).map(drop)
+}
+
+/// With what runs below modules, where that is asked for.
+fn deep(asked: &CommandLine, question: ControlQuestion) -> ControlQuestion {
+    if asked.has("--deep") { question.with("deep", "") } else { question }
 }
 
 /// Puts the average into a file, and says how many requests it is of.

@@ -31,6 +31,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
                 CommandExample::new("weir trace", "the next request, whatever it is"),
                 CommandExample::new("weir trace /api/ -n 3", "the next three under /api/"),
                 CommandExample::new("weir trace --match 'status=5xx over=200ms'", "the next one that fails and is slow"),
+                CommandExample::new("weir trace --deep /api/", "with variables, patterns and files by name"),
                 CommandExample::new("weir trace --avg 1000 --save before.json", "an average, for weir diff"),
             ],
         )
@@ -103,14 +104,18 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
         help: CommandHelp::new(
             "top",
-            "[routes|phases|modules|workers|upstreams|keys]",
+            "[TABLE]",
             "Shows what the server does now, once a second. The table has the figures of the last interval; CPU and \
-             waiting times are per request.",
+             waiting times are per request. TABLE is routes (the default), phases, modules, lines, workers, \
+             upstreams, keys or closes; with --hosts also hosts.",
             top::CHOICES,
             &[
                 CommandExample::new("weir top", "by location, until Ctrl-C"),
                 CommandExample::new("weir top upstreams -b", "one table of the upstreams"),
+                CommandExample::new("weir top lines", "what each line of the configuration costs"),
                 CommandExample::new("weir top keys", "by tenant or host, see profile_key"),
+                CommandExample::new("weir top --hosts a:9180,b:9180", "two servers as if they were one"),
+                CommandExample::new("weir top closes", "why connections end, and who closes first"),
             ],
         )
         .asking_server(),
@@ -122,15 +127,13 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
             "[cpu|wait|wall|off|alloc|gc|jit]",
             "Draws a flame graph of the next seconds. `cpu` shows what runs, by samples. `wait` shows what requests \
              wait for, and `wall` both, by the marks of every request. `off` shows where threads did not run: calls that \
-             block, by their stacks, want of a processor, and waits; exactly where the kernel lets the workers record that, \
-             else by samples. `alloc` shows what Lua allocates, in bytes, \
+             block, by their stacks, want of a processor, and waits. `alloc` shows what Lua allocates, in bytes, \
              `gc` its collector and `jit` its compiler. Frames are locations, phases, modules, functions and lines of \
              Lua.",
             flame::CHOICES,
             &[
                 CommandExample::new("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
                 CommandExample::new("weir flame wait -t 30s -o wait.html", "what half a minute of requests waits for"),
-                CommandExample::new("weir flame off -t 5s -o folded", "which lines put a worker to sleep, as text"),
             ],
         )
         .asking_server(),

@@ -72,7 +72,7 @@ pub(super) fn answer(
         }
         [
             verb @ ("slow" | "reqs" | "why" | "use" | "queue" | "sites" | "blame" | "compare" | "lines"
-            | "text" | "history" | "log"),
+            | "text" | "history" | "log" | "totals"),
         ] => whole(source, to, question(request, verb)),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
@@ -461,12 +461,14 @@ const INDEX: &str = "\
 Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for application/json.
 
 /metrics                            for Prometheus; of=server leaves locations out
-/trace?match=/path&n=3              the next requests as trees
+/trace?match=/path&n=3              the next requests as trees; deep=1 with variables, patterns and files by name
 /trace/avg?n=1000&match=/path       the mean tree of many
 /why?every=2s&n=5                   what is wrong now, in sentences, each with the command that shows more
 /slow?n=20                          the slowest kept requests; order=latest, match=status=5xx, brief=1 for no trees
 /req/ID                             the tree of a kept request; /req/ID/spans when each step began and ended
-/top/routes                         also phases, modules, workers, upstreams, keys; every=1s for the next second
+/top/routes                         also phases, modules, workers, upstreams, keys, closes; every=1s for the next second
+/top/lines                          what the lines of the configuration cost in the next second
+/totals                             all that is counted, as JSON with whole histograms (weir top --hosts)
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
@@ -479,7 +481,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /log                                the last lines of the error logs, without arguments of requests
 /use /queue /sites                  resources, queues, histograms
 /history?span=minute                rates, latencies and errors over time, also span=hour; heat=LOCATION for all latencies
-/flame/cpu?seconds=10&fmt=svg       also wait, wall, off; html, folded, pprof, firefox, speedscope
+/flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
 /debug/pprof/profile?seconds=30     for go tool pprof; also block
 ";
 /// Addresses named at once.

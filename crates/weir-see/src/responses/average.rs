@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weir_trace::{AverageTree, AverageWatch, SiteTable, render};
 
 use super::reply::{ReplyFailure, ReplySink, STEP};
+use super::trace;
 use crate::control::protocol::ControlQuestion;
 use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{PATIENCE, ServerSource, scale};
@@ -22,11 +23,13 @@ pub(super) fn respond(
         None => LONGEST,
     };
     let watch = AverageWatch::new(count as usize, SiteTable::global(), move |record| filter.takes(record));
+    let deep = trace::deeper(source, question);
     let (average, stuck) = collect(source, &[watch], limit, |left| {
         let done = count - (left as u64).min(count);
         reply.note(&format!("{done} of {count} requests"))?;
         Ok(!reply.is_stopped())
     })?;
+    drop(deep);
     let average = average.into_iter().next().unwrap_or_default();
     let text = match question.has("json") {
         true => render::average_json(&average, SiteTable::global(), &scale) + "\n",

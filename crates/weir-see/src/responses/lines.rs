@@ -48,10 +48,7 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
     let file = question.value("file").unwrap_or("");
     let line = question.number("line", 1)?.max(1) as usize;
     let configuration = source.configuration();
-    let mut files = configuration.source.files().iter();
-    // Findings and frames of inline scripts name files of the configuration without directories.
-    let of_configuration =
-        files.find(|known| known.path == Path::new(file) || known.path.file_name() == Some(file.as_ref()));
+    let of_configuration = configuration.source.files().iter().find(|known| known.path == Path::new(file));
     let bytes = match of_configuration {
         Some(known) => known.text.to_vec(),
         // A client of this interface may read the scripts the server runs, and no other file of the machine.
@@ -80,7 +77,7 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
 }
 
 /// A line without the tokens of `admin` listeners: a client of one of them may not ask all.
-fn without_secret(line: &str) -> String {
+pub(super) fn without_secret(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("token=") {
@@ -99,7 +96,7 @@ fn without_secret(line: &str) -> String {
 }
 
 /// The configuration's lines again, from the texts that were read when it was loaded.
-fn written(configuration: &Configuration) -> Result<ConfTree, ReplyFailure> {
+pub(super) fn written(configuration: &Configuration) -> Result<ConfTree, ReplyFailure> {
     let files = configuration.source.files().iter().filter(|file| !file.parameter);
     let main = files.clone().next().ok_or_else(|| "the configuration is no file".to_owned())?;
     let memory =
@@ -154,7 +151,7 @@ fn called(line: &DirectiveLine, name: &str, above: &[&DirectiveLine]) -> bool {
 }
 
 /// The directives of the modules that have handlers or filters of this name.
-fn directives(modules: &[&'static ModuleDef], name: &str) -> Vec<&'static str> {
+pub(super) fn directives(modules: &[&'static ModuleDef], name: &str) -> Vec<&'static str> {
     let of = |module: &&&ModuleDef| module.name == name;
     let mut found: Vec<&'static str> =
         modules.iter().filter(of).flat_map(|module| module.directives()).map(|row| row.name).collect();
@@ -174,12 +171,12 @@ fn is_script(directive: &str, name: &str) -> bool {
     phase.ends_with("_by_lua") && directive.starts_with(phase)
 }
 
-fn shown(line: &DirectiveLine) -> String {
+pub(super) fn shown(line: &DirectiveLine) -> String {
     let text = shown_words(line.words().map(|word| word.str()));
     if line.block.is_some() || line.raw.is_some() { text + " {" } else { text + ";" }
 }
 
-fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
+pub(super) fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -6,6 +6,7 @@ mod bt;
 mod capacity;
 pub(crate) mod certificates;
 mod compare;
+mod conf_lines;
 mod figures;
 pub(crate) mod flame;
 mod flame_off;
@@ -63,6 +64,7 @@ pub(crate) fn respond(
         "sites" => text(reply, sites::all(source, question)),
         "why" => why::respond(source, question, reply),
         "top" => top::respond(source, question, reply),
+        "totals" => text(reply, top::totals(source)),
         "level" => text(reply, level::level(source, question)?),
         "" => Err(ReplyFailure::Wrong("nothing was asked".to_owned())),
         verb => Err(ReplyFailure::Wrong(format!("this server does not know \"{verb}\""))),

@@ -1,8 +1,11 @@
 //! `top`: which locations get the requests, and where their time goes, over the last seconds.
 
+mod closes;
 mod keys;
+mod lines;
 mod sites;
-mod window;
+mod totals;
+pub(crate) mod window;
 mod workers;
 
 use std::time::Duration;
@@ -14,6 +17,7 @@ use crate::filter::duration_ns;
 use crate::source::ServerSource;
 use crate::table::TableReport;
 
+use lines::LineTables;
 use window::{TopSnapshot, TopWindow};
 
 /// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time; so is one
@@ -23,10 +27,14 @@ pub(super) fn respond(
     question: &ControlQuestion,
     reply: &mut dyn ReplySink,
 ) -> Result<(), ReplyFailure> {
-    let view = TopView::of(question.value("of").unwrap_or("routes"))?;
+    let of = question.value("of").unwrap_or("routes");
     let every = Duration::from_nanos(duration_ns(question.value("every").unwrap_or("1s"))?).min(LONGEST);
     let count = question.number("n", u64::MAX)?;
     let json = question.has("json");
+    if of == "lines" {
+        return lines::respond(source, &LineTables { every, count, json }, reply);
+    }
+    let view = TopView::of(of)?;
     if every.is_zero() {
         let window = TopWindow::of_all_time(source, view);
         return Ok(reply.out(shown(view, &window, json).as_bytes())?);
@@ -36,7 +44,7 @@ pub(super) fn respond(
         let stopped = !pause(reply, every);
         let after = TopSnapshot::take(source, view);
         let window = TopWindow::between(&before, &after);
-        if window.is_idle() && !json && view != TopView::Workers {
+        if window.is_idle() && !json && !matches!(view, TopView::Workers | TopView::Closes) {
             let all = view.report(&TopWindow::of_all_time(source, view)).text();
             let time = crate::table::time(every.as_nanos() as u64);
             let note = format!("no request ended in the last {time}: this is all since the server began\n");
@@ -58,19 +66,29 @@ fn shown(view: TopView, window: &TopWindow, json: bool) -> String {
     if json { table } else { table + &workers::without_core(window) + &warning() }
 }
 
+/// All that is counted, as JSON.
+pub(super) fn totals(source: &ServerSource) -> String {
+    totals::write(source)
+}
+
 /// What a table lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TopView {
+pub(crate) enum TopView {
     Routes,
     Phases,
     Modules,
     Upstreams,
     Workers,
     Keys,
+    Closes,
 }
 
 impl TopView {
-    fn of(name: &str) -> Result<TopView, String> {
+    /// The view of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn of(name: &str) -> Result<TopView, String> {
         match name {
             "routes" | "locations" => Ok(TopView::Routes),
             "phases" => Ok(TopView::Phases),
@@ -78,13 +96,15 @@ impl TopView {
             "upstreams" => Ok(TopView::Upstreams),
             "workers" => Ok(TopView::Workers),
             "keys" => Ok(TopView::Keys),
+            "closes" => Ok(TopView::Closes),
             _ => Err(format!(
-                "\"{name}\" is no table: routes, phases, modules, upstreams, workers and keys are"
+                "\"{name}\" is no table: routes, phases, modules, lines, upstreams, workers, keys and closes are"
             )),
         }
     }
 
-    fn report(self, window: &TopWindow) -> TableReport {
+    /// The table of what happened in `window`.
+    pub(crate) fn report(self, window: &TopWindow) -> TableReport {
         match self {
             TopView::Routes => sites::routes(window),
             TopView::Phases => sites::phases(window),
@@ -92,6 +112,7 @@ impl TopView {
             TopView::Upstreams => sites::upstreams(window),
             TopView::Workers => workers::report(window),
             TopView::Keys => keys::report(window),
+            TopView::Closes => closes::report(window),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use weir_engine::deep_traces::DeepTraces;
 use weir_trace::{KeptRequest, SiteTable, TraceWatch, render};
 
 use super::reply::{ReplyFailure, ReplySink, STEP};
@@ -20,6 +21,7 @@ pub(super) fn next(
     let count = question.number("n", 1)?.clamp(1, MOST) as usize;
     let (watch, kept) = TraceWatch::channel(count, move |record| filter.takes(record));
     let asked = watch.clone();
+    let deep = deeper(source, question);
     source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
     let show = shown(question);
     let patience = question.value("for").map(duration_ns).transpose()?.map_or(PATIENCE, Duration::from_nanos);
@@ -40,6 +42,7 @@ pub(super) fn next(
         }
     }
     watch.cancel();
+    drop(deep);
     // Some worker may have been about to deliver.
     for kept in kept.try_iter().take(count - seen).collect::<Vec<_>>() {
         seen += 1;
@@ -50,6 +53,14 @@ pub(super) fn next(
         return Err(ReplyFailure::Wrong(format!("{seen} of {count} requests ended within {time}")));
     }
     Ok(())
+}
+
+/// Where it is asked for, requests record what they do below modules as long as what is returned lives.
+pub(super) fn deeper(source: &ServerSource, question: &ControlQuestion) -> Option<DeepTraces> {
+    let deep = question.has("deep").then(DeepTraces::ask)?;
+    // After the wish, so that they learn nothing more until it ends.
+    source.tell(weir_engine::worker::Worker::forget_known);
+    Some(deep)
 }
 
 /// What the command waits for, so that nobody takes it for stuck.

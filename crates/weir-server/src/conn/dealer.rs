@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::parked::{self, ParkedConnection};
-use weir_engine::worker::{Worker, WorkerPart, WorkerSlot};
+use weir_engine::worker::{CloseReason, Worker, WorkerPart, WorkerSlot};
 
 /// Deals connections to workers.
 pub(crate) trait ConnectionDealer: Send + Sync {
@@ -54,7 +54,7 @@ pub(crate) fn even_out(worker: &Worker, count: u64) {
     let mut wires = worker.open_wires();
     wires.retain(|(wire, connection)| {
         let may = wire.multiplexed.get() || connection.is_tls() || parked::can_leave(worker, connection);
-        may && connection.requests.get() > 0 && !connection.retired.get() && !wire.moves.get()
+        may && connection.requests.get() > 0 && !connection.is_retired() && !wire.moves.get()
     });
     wires.sort_by_key(|(wire, _)| !wire.idle.get());
     for (wire, connection) in wires.iter().take(count as usize) {
@@ -62,7 +62,7 @@ pub(crate) fn even_out(worker: &Worker, count: u64) {
         if stays_open {
             wire.moves.set(true);
         } else {
-            connection.retired.set(true);
+            connection.retire(CloseReason::EvenedOut);
             worker.counters.dealing.evened_out.add(1);
         }
         if wire.multiplexed.get() || (stays_open && wire.idle.get()) {

@@ -17,10 +17,11 @@ use weir_engine::engine::{PolledWait, ServeWait};
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
+use weir_engine::transport::closing;
 use weir_engine::transport::keepalive;
 use weir_engine::transport::wire::{ClientWire, HIGH};
 use weir_engine::transport::{ClientConnection, Transport};
-use weir_engine::worker::Worker;
+use weir_engine::worker::{CloseReason, Worker};
 use weir_engine::{engine, read, trace};
 
 /// A connection from its first byte, for which it waits `idle` milliseconds, to its last, or until it is parked.
@@ -41,7 +42,7 @@ pub(crate) async fn run(
             let until = weir_rt::now_ms().saturating_add(idle);
             let parks = !stays && parked::is_wanted(&worker, &connection, idle);
             let moves = parks && wire.moves.get() && Box::pin(is_sent(&wire, idle)).await;
-            let received = if moves || connection.retired.get() {
+            let received = if moves || connection.is_retired() {
                 RecvOutcome::TimedOut
             } else {
                 receive(&worker, &wire, if parks { parked::PARK_MS } else { idle }).await
@@ -49,7 +50,7 @@ pub(crate) async fn run(
             let parks = parks || wire.moves.get();
             match received {
                 RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
-                RecvOutcome::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
+                RecvOutcome::TimedOut if parks && !connection.is_retired() && !worker.is_stopping() => {
                     wire.moves.set(false);
                     match Box::pin(parked::park(&worker, &connection, wire, until)).await {
                         Ok(()) => return,
@@ -88,7 +89,8 @@ pub(crate) async fn run(
         idle = timeout;
         // A client that waits is of the newest configuration: nothing else keeps the one before.
         connection.adopt(&worker);
-        if worker.is_stopping() || connection.retired.get() {
+        if worker.is_stopping() || connection.is_retired() {
+            connection.ends_in_order();
             break;
         }
     }
@@ -302,7 +304,13 @@ impl Drop for BusyConnection<'_> {
 /// Waits until the client took some of what was sent to it; `None`: it is gone or too slow.
 async fn wait_room(x: &Exchange, wire: &ClientWire) -> Option<()> {
     wire.timer.arm(x.server.plan.core.send_timeout);
-    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
+    let drained = wire.stream.drained(HIGH / 2, Some(&wire.timer)).await;
+    drained
+        .inspect_err(|error| {
+            wire.broken.set(true);
+            x.connection.ends(closing::while_sending(*error));
+        })
+        .ok()
 }
 
 /// What a request waits for.
@@ -399,6 +407,7 @@ async fn finish_request(x: &mut Exchange, wire: &Rc<ClientWire>, wait: RequestWa
                 if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
                     return Some(IdleTimeout(x.plan.core.keepalive_timeout));
                 }
+                closing::after_request(x, wire);
                 Box::pin(super::linger::close(x, wire, unread || x.body.is_broken())).await;
                 return None;
             }
@@ -431,6 +440,9 @@ async fn without_head(x: &mut Exchange, no_head: HeadFailure) -> Option<()> {
     x.worker.counters.requests.add(1);
     match no_head {
         HeadFailure::Refuse(status) => {
+            if status >= 400 {
+                x.connection.ends(CloseReason::BadRequest);
+            }
             engine::refuse(x, status).await;
             Some(())
         }

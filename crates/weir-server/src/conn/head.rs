@@ -13,7 +13,9 @@ use weir_engine::log::LogLevel;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::{self, HeadFailure};
 use weir_engine::request_log;
+use weir_engine::transport::closing;
 use weir_engine::transport::wire::ClientWire;
+use weir_engine::worker::CloseReason;
 
 /// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
 /// The rest is left to [`finish_request_head`].
@@ -71,6 +73,7 @@ fn checked(x: &mut Exchange, parsed: Result<HeadOrigin, HeadFailure>) -> Result<
 
 /// The connection ended, or time ran out, in the middle of a head (or before it).
 fn lost(x: &mut Exchange, wire: &ClientWire, gone: &RecvOutcome) -> HeadFailure {
+    x.connection.ends(closing::in_the_middle(gone, CloseReason::InHead, CloseReason::HeaderTimeout));
     if wire.input.borrow().is_empty() {
         return HeadFailure::Nothing;
     }

@@ -16,7 +16,7 @@ use super::dealer;
 use super::h1;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses};
-use weir_engine::worker::Worker;
+use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
 
 /// A connection that is no worker's.
 pub(crate) struct ParkedConnection {
@@ -82,7 +82,7 @@ pub(super) async fn park(
 ) -> Result<(), Rc<ClientWire>> {
     let Some(dealer) = dealer::dealer(worker) else { return Err(wire) };
     if worker.is_stopping()
-        || connection.retired.get()
+        || connection.is_retired()
         || wire.stream.is_eof()
         || wire.stream.error().is_some()
     {
@@ -103,7 +103,11 @@ pub(super) async fn park(
     };
     let wire = Rc::try_unwrap(wire)?;
     // It breaks only while it is being given up, and then there is nothing to park.
-    let Ok((fd, unread)) = wire.stream.into_fd().await else { return Ok(()) };
+    let Ok((fd, unread)) = wire.stream.into_fd().await else {
+        connection.ends(CloseReason::ResetIdle);
+        return Ok(());
+    };
+    connection.moves_on();
     let parked = Box::new(ParkedConnection { fd, unread, from: worker.id, deadline, record });
     if let Err(parked) = dealer.park(parked) {
         resume(worker, parked);
@@ -114,14 +118,17 @@ pub(super) async fn park(
 /// Goes on with a connection that was parked, as this worker's.
 pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let ParkedConnection { fd, unread, deadline, record, .. } = *parked;
-    let Some(generation) = worker.generation() else { return };
+    let dropped = |reason| worker.counters.closes.count(CloseProtocol::Http1, reason);
+    let Some(generation) = worker.generation() else { return dropped(CloseReason::Shutdown) };
     let same = |hosts: &&Rc<_>| {
         let hosts: &weir_engine::plan::hosts::AddressServers = hosts;
         hosts.addr == record.addr && hosts.protocols == record.protocols
     };
     // Its address is gone since: an idle connection is closed then.
-    let Some(hosts) = generation.hosts().iter().find(same).cloned() else { return };
-    let Ok(stream) = Stream::from_fd(fd) else { return };
+    let Some(hosts) = generation.hosts().iter().find(same).cloned() else {
+        return dropped(CloseReason::Reload);
+    };
+    let Ok(stream) = Stream::from_fd(fd) else { return dropped(CloseReason::Dropped) };
     let mut connection =
         ClientConnection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());
     connection.requests = Cell::new(record.requests);

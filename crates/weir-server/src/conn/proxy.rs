@@ -7,7 +7,8 @@ use weir_rt::RecvOutcome;
 
 use weir_engine::log::LogLevel;
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::transport::{ClientConnection, ProxiedAddresses};
+use weir_engine::transport::{ClientConnection, ProxiedAddresses, closing};
+use weir_engine::worker::CloseReason;
 
 /// Reads the header within `client_header_timeout` and notes what it says; bytes after it stay in the input. The
 /// header may come in any number of pieces. `false`: it is absent or invalid, the reason is logged, the connection is
@@ -40,6 +41,7 @@ fn attempt(connection: &ClientConnection, wire: &ClientWire) -> Option<bool> {
             Some(true)
         }
         Err(bad) => {
+            connection.ends(CloseReason::ProxyProtocol);
             let message = refusal(bad, input.bytes());
             connection.log(LogLevel::Error, &message);
             Some(false)
@@ -66,6 +68,7 @@ fn refusal(bad: BadProxy, bytes: &[u8]) -> String {
 }
 
 fn lost(connection: &ClientConnection, gone: &RecvOutcome) {
+    connection.ends(closing::in_the_middle(gone, CloseReason::Unused, CloseReason::HeaderTimeout));
     let how = match gone {
         RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
         RecvOutcome::Err(errno) => format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(*errno)),

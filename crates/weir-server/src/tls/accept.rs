@@ -29,9 +29,10 @@ use super::state::ClientJudgement;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::server::VirtualServer;
 use weir_engine::transport::ClientConnection;
+use weir_engine::transport::closing;
 use weir_engine::transport::tls::{AgreedProtocol, ConnectionTls};
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::worker::Worker;
+use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
 use weir_upstream::tls_client::cache::CertificateFiles;
 use weir_upstream::tls_client::layer::TlsLayer;
 use weir_upstream::tls_client::{effort, files};
@@ -85,6 +86,7 @@ async fn agree(
     connection: &Rc<ClientConnection>,
     wire: &Rc<ClientWire>,
 ) -> Option<AgreedProtocol> {
+    connection.speaks(CloseProtocol::Tls);
     wire.timer.arm(connection.server().settings.client_header_timeout);
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {
@@ -93,6 +95,7 @@ async fn agree(
     // As nginx has it: a handshake record, or a hello of version 2.
     if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
         wire.input.borrow_mut().give(received);
+        connection.speaks(CloseProtocol::Http1);
         return Some(AgreedProtocol::Http1);
     }
     let mut hello = hello(connection, wire, received).await?;
@@ -244,6 +247,7 @@ async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u
 
 /// Sends the fatal alert, and logs why: no protocol is agreed on.
 fn reject<T>(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) -> Option<T> {
+    connection.ends(CloseReason::HandshakeFailed);
     wire.stream.send(fatal_alert(refusal.alert()).to_vec());
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     connection.log(LogLevel::Info, &message);
@@ -331,6 +335,7 @@ async fn establish(
         state::set_status(&known, trust.clone(), issuers.check(connection, &path, &names).await);
     }
     let _first = connection.tls.set(Box::new(known));
+    connection.speaks(CloseProtocol::Http1);
     alpn
 }
 
@@ -393,6 +398,11 @@ fn absolute(prefix: &Path, name: String) -> String {
 }
 
 fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
+    let (closed, timeout) = match action {
+        HANDSHAKING => (CloseReason::HandshakeClosed, CloseReason::HandshakeTimeout),
+        _ => (CloseReason::Unused, CloseReason::HeaderTimeout),
+    };
+    connection.ends(closing::in_the_middle(gone, closed, timeout));
     let how = match gone {
         RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
         RecvOutcome::Err(errno) => {
@@ -409,9 +419,16 @@ fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
 /// The description of an alert.
 const INTERNAL_ERROR: u8 = 80;
 
+/// OpenSSL's numbers of reasons from here on are alerts that came.
+const OF_ALERTS: u32 = 1000;
+
 const HANDSHAKING: &str = "SSL handshaking";
 
 fn failed(connection: &ClientConnection, error: &Error) {
+    connection.ends(match error.reason() {
+        Some(reason) if reason >= OF_ALERTS => CloseReason::HandshakeAlert,
+        _ => CloseReason::HandshakeFailed,
+    });
     let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
     // What a client does is its own affair, a key that fails is not.
     let level = if error.is_own() { LogLevel::Crit } else { LogLevel::Info };

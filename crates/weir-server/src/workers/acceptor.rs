@@ -9,9 +9,10 @@
 
 mod evening;
 mod lateness;
+mod room;
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,8 +33,8 @@ use lateness::AcceptLateness;
 use weir_engine::descriptors::ConnectionLimit;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::settings::listen::ListenAddress;
-use weir_engine::worker::WorkerCounters;
 use weir_engine::worker::configuration::Configuration;
+use weir_engine::worker::{CloseReason, WorkerCounters};
 
 /// The thread as the server holds it. Dropping it ends it.
 pub(crate) struct Acceptor {
@@ -106,7 +107,7 @@ impl Acceptor {
         };
         let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
         for token in table.lot.tokens(|parked| !parked.belongs_to(&addresses)) {
-            drop(table.unpark(poller, token));
+            table.close_parked(poller, token, CloseReason::Reload);
         }
         if table.players.len() < 2 {
             table.unpark_all(poller);
@@ -397,27 +398,6 @@ impl AcceptorTable {
         }
     }
 
-    /// Closes an eighth of the connections that are parked for a full worker, 32 at most, those first that wait longest.
-    fn make_room(&mut self, poller: &Poller, at: usize) {
-        let id = self.players[at].id;
-        let parked = self.lot.tokens(|parked| parked.from == id);
-        if parked.is_empty() {
-            return; // the worker looks for some among its own
-        }
-        let now = Instant::now();
-        if self.reused.is_none_or(|logged| now >= logged + Duration::from_millis(REUSED_MS)) {
-            self.reused = Some(now);
-            log::cycle(LogLevel::Warn, &format_args!("{}, reusing connections", self.most));
-        }
-        for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
-            // One whose client has just asked is not idle.
-            match self.lot.get(token).is_some_and(|parked| weir_rt::net::is_silent(parked.fd.as_raw_fd())) {
-                true => drop(self.unpark(poller, token)),
-                false => self.wake_up(poller, token),
-            }
-        }
-    }
-
     fn player(&self, id: u8) -> Option<usize> {
         self.players.iter().position(|player| player.id == id)
     }
@@ -594,7 +574,5 @@ const CROWDED_MS: u64 = 50;
 const RETRY_MS: u64 = 50;
 /// How often it is looked whether shares are even.
 const EVEN: Duration = Duration::from_secs(1);
-/// That connections are closed to make room is logged once in this many milliseconds, as in nginx.
-const REUSED_MS: u64 = 1000;
 /// That it fails is logged every half a second at most, as nginx tries.
 const TELL_MS: u64 = 500;

@@ -72,6 +72,7 @@ const STOREYS: &[(&str, &[Storey])] = &[
 const VALUES: &[&str] = &[
     "agent",
     "cidr",
+    "deep_traces",
     "error",
     "figures",
     "name_map",

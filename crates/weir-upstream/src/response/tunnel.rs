@@ -19,6 +19,7 @@ use weir_engine::output;
 use weir_engine::phase::Verdict;
 use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
+use weir_engine::worker::CloseReason;
 
 /// Passes the response's head on, then bytes both ways.
 pub(crate) async fn run(
@@ -33,6 +34,9 @@ pub(crate) async fn run(
     x.response.unframed = opened;
     headers::copy(x, up, &incoming, headers::HeaderOrigin::Server { keeps: false });
     x.keep_alive = false;
+    if x.transport.h1().is_some() {
+        x.connection.ends(CloseReason::Tunnel);
+    }
     if !output::send_head(x).await {
         return Verdict::Status(500);
     }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_engine::log;
+use weir_modules::otel::MetricsExporter;
 use weir_rt::SockAddr;
+use weir_see::ServerSource;
 
 pub use builder::ServerBuilder;
 pub use handler::{Handler, HandlerEnding};
@@ -24,6 +26,7 @@ use builder::ConfLoader;
 /// A running server. Dropping it ends it at once.
 pub struct Server {
     running: weir_server::Server,
+    metrics: MetricsExporter,
     loader: ConfLoader,
 }
 
@@ -36,7 +39,10 @@ impl Server {
     fn start(loader: ConfLoader, text: &str, options: weir_server::ServerOptions) -> Result<Server, Error> {
         let configuration = Arc::new(loader.load(text)?);
         let running = weir_server::Server::start(configuration, options)?;
-        Ok(Server { running, loader })
+        let source = ServerSource::new(&running);
+        let metrics = MetricsExporter::new(move || weir_see::metrics_text(&source));
+        metrics.update(&running.configuration());
+        Ok(Server { running, metrics, loader })
     }
 
     /// The addresses that are listened on. A port 0 of the configuration has become a real one.
@@ -50,7 +56,9 @@ impl Server {
     /// # Errors
     /// What is wrong with the text, or an address can't be bound; then nothing has changed.
     pub fn reload(&self, text: &str) -> Result<(), Error> {
-        self.running.reload(Arc::new(self.loader.load(text)?))
+        self.running.reload(Arc::new(self.loader.load(text)?))?;
+        self.metrics.update(&self.running.configuration());
+        Ok(())
     }
 
     /// Accepts no more connections and lets running requests end. Returns at once; [`Server::join`] waits for the end.

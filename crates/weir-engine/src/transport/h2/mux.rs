@@ -15,7 +15,7 @@ use crate::log::LogLevel;
 use crate::pieces;
 use crate::transport::ClientConnection;
 use crate::transport::wire::{ClientWire, HIGH};
-use crate::worker::Worker;
+use crate::worker::{CloseProtocol, CloseReason, StreamCloseSide, Worker};
 
 /// How an exchange has left its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,7 @@ impl H2Mux {
         wire.compose(|out| h2 = Some(h2::H2Connection::server(&config, out)));
         let h2 = RefCell::new(h2.expect("made in the line above"));
         wire.multiplexed.set(true);
+        connection.speaks(CloseProtocol::Http2);
         Rc::new(H2Mux {
             wire: wire.clone(),
             connection: connection.clone(),
@@ -161,7 +162,7 @@ impl H2Mux {
     pub fn end_turn(&self) {
         // Those that were idle at the reload end in `transport::open`.
         if self.has_other_servers() {
-            self.go_away(ErrorCode::No);
+            self.go_away(CloseReason::Reload);
         }
         self.look();
         self.serving.set(false);
@@ -199,14 +200,17 @@ impl H2Mux {
         match event {
             H2Event::Data { key, end, .. } => self.content(key, content, StreamEnd::last_if(end)),
             H2Event::Trailers { key } => self.content(key, Vec::new(), StreamEnd::Last),
-            H2Event::Reset { key, reason, .. } => {
+            H2Event::Reset { key, code, reason } => {
                 if let Some(reason) = reason {
                     self.log(&format_args!("client {reason}"));
                 }
+                let side = if reason.is_some() { StreamCloseSide::Server } else { StreamCloseSide::Client };
+                self.worker.counters.streams.count(side, code);
                 self.close_stream(key);
             }
             H2Event::Malformed { key, reason } => self.malformed(key, reason),
-            H2Event::Head { .. } | H2Event::Interim { .. } | H2Event::GoAway { .. } => {}
+            H2Event::GoAway { .. } => self.connection.ends(CloseReason::GoAway),
+            H2Event::Head { .. } | H2Event::Interim { .. } => {}
         }
     }
 
@@ -277,6 +281,10 @@ impl H2Mux {
     /// The connection broke the protocol: the GOAWAY frame that says so is composed.
     pub fn failed(&self, failure: &H2Failure) {
         self.log(&format_args!("client {failure}"));
+        self.connection.ends(match failure.abuse {
+            Some(_) => CloseReason::Abuse,
+            None => CloseReason::ProtocolError,
+        });
         if let Some(abuse) = failure.abuse {
             self.worker.counters.http2_abuse[abuse as usize % H2Abuse::COUNT].add(1);
         }
@@ -386,6 +394,7 @@ impl H2Mux {
             (slot.drop_input(), slot.fault)
         };
         let mut h2 = self.h2.borrow_mut();
+        let mut reset = None;
         self.wire.compose(|out| {
             if unread > 0 {
                 h2.consumed(key, unread, out);
@@ -393,18 +402,21 @@ impl H2Mux {
             if let Some(code) = fault {
                 h2.reset(key, code, out);
             }
-            h2.release(key, out);
+            reset = h2.release(key, out);
         });
         drop(h2);
         if self.closed.get() {
             self.wake();
+        } else if let Some(code) = reset.or(fault) {
+            self.worker.counters.streams.count(StreamCloseSide::Server, code);
         }
     }
 
     /// Ends the connection where the worker stops, or its address is gone.
     pub(super) fn look(&self) {
-        if self.worker.is_stopping() || self.connection.retired.get() {
-            self.go_away(ErrorCode::No);
+        if self.worker.is_stopping() || self.connection.is_retired() {
+            self.connection.ends_in_order();
+            self.go_away(CloseReason::Shutdown);
         }
     }
 
@@ -413,10 +425,11 @@ impl H2Mux {
         self.streams() == 0 && connection.adopt(&self.worker) && connection.requests.get() > 0
     }
 
-    /// Sends `GOAWAY` with `code` (RFC 9113 section 6.8): no new stream is taken any more.
-    pub fn go_away(&self, code: ErrorCode) {
+    /// Sends `GOAWAY` without an error (RFC 9113 section 6.8): no new stream is taken any more, because of `reason`.
+    pub fn go_away(&self, reason: CloseReason) {
+        self.connection.ends(reason);
         let mut h2 = self.h2.borrow_mut();
-        self.wire.compose(|out| h2.go_away(code, out));
+        self.wire.compose(|out| h2.go_away(ErrorCode::No, out));
     }
 
     /// Nothing is left to do for the connection's task.
@@ -472,6 +485,7 @@ impl H2Mux {
         self.retract(sent, |_| true);
         let keys = self.h2.borrow().keys();
         for key in keys {
+            self.worker.counters.streams.with_connection.add(1);
             self.close_stream(key);
         }
     }

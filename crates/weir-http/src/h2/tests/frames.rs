@@ -278,7 +278,9 @@ fn attacks_have_names() {
             let bytes = bytes(round);
             while at < bytes.len() {
                 match peer.server.receive(&bytes[at..], 1000, &mut peer.out) {
-                    Ok((_, Some(H2Event::Head { key, .. }))) => peer.server.release(key, &mut peer.out),
+                    Ok((_, Some(H2Event::Head { key, .. }))) => {
+                        peer.server.release(key, &mut peer.out);
+                    }
                     Ok(_) => {}
                     Err(failure) => return Some(failure.abuse),
                 }

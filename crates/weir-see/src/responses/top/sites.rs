@@ -73,6 +73,7 @@ pub(super) fn modules(window: &TopWindow) -> TableReport {
     let named = known(window).filter_map(|(info, lately)| match info.kind {
         SiteKind::Handler(_) => Some((format!("{} {}", info.phase.unwrap_or("handler"), info.name), lately)),
         SiteKind::Request | SiteKind::Phase(_) | SiteKind::Other => None,
+        SiteKind::Function | SiteKind::File => None,
         _ => Some((info.label(), lately)),
     });
     let mut report = times(window, sums(named).into_iter().collect());

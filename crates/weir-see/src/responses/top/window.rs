@@ -12,16 +12,18 @@ use weir_upstream::PeerTotals;
 use super::super::upstreams::upstreams;
 use super::TopView;
 use super::keys::KeyWindow;
-use crate::source::{ServerSource, WorkerThread, scale};
+use crate::closes::CloseCounts;
+use crate::source::{ServerSource, WorkerThread, scale, ticks};
 
 /// All figures at one moment.
 pub(super) struct TopSnapshot {
     at: Instant,
-    sites: BTreeMap<Site, SiteTotals>,
-    workers: Vec<WorkerFigures>,
+    pub(super) sites: BTreeMap<Site, SiteTotals>,
+    pub(super) workers: Vec<WorkerFigures>,
     /// Only for the table of keys.
     keys: Vec<KeyZone>,
-    peers: BTreeMap<String, PeerTotals>,
+    pub(super) peers: BTreeMap<String, PeerTotals>,
+    pub(super) closes: CloseCounts,
 }
 
 /// A worker's.
@@ -102,6 +104,7 @@ impl TopSnapshot {
             workers: workers.iter().map(of_worker).collect(),
             keys: if view == TopView::Keys { figures::key_zones() } else { Vec::new() },
             peers: peers(source),
+            closes: CloseCounts::of(&workers),
         }
     }
 }
@@ -118,31 +121,33 @@ fn peers(source: &ServerSource) -> BTreeMap<String, PeerTotals> {
 }
 
 /// The difference of two moments.
-pub(super) struct TopWindow {
-    pub(super) time: Duration,
+pub(crate) struct TopWindow {
+    pub(crate) time: Duration,
     /// Sites with something in them.
-    pub(super) sites: Vec<(Site, SiteWindow)>,
+    pub(crate) sites: Vec<(Site, SiteWindow)>,
     /// Before and after.
     pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
     /// Upstream peers, by the name that the configuration gives them: all there are.
-    pub(super) peers: BTreeMap<String, PeerTotals>,
+    pub(crate) peers: BTreeMap<String, PeerTotals>,
     /// What the kernel accounts to the process at the end; `None` where /proc can't be read.
     pub(super) process: Option<ProcessUse>,
     /// Of the table of keys.
     pub(super) keys: KeyWindow,
+    /// Connections that ended, before and after.
+    pub(crate) closes: (CloseCounts, CloseCounts),
 }
 
 /// What a site got in a window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SiteWindow {
-    pub(super) run: LatencySpread,
-    pub(super) wait: LatencySpread,
-    pub(super) total: LatencySpread,
-    pub(super) calls: u64,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
-    pub(super) errors: u64,
-    pub(super) status: StatusCounts,
+pub(crate) struct SiteWindow {
+    pub(crate) run: LatencySpread,
+    pub(crate) wait: LatencySpread,
+    pub(crate) total: LatencySpread,
+    pub(crate) calls: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) errors: u64,
+    pub(crate) status: StatusCounts,
 }
 
 impl TopWindow {
@@ -167,25 +172,41 @@ impl TopWindow {
             peers: after.peers.iter().map(|(name, now)| (name.clone(), since(name, now))).collect(),
             process: housekeeping::handle().process().ok(),
             keys: KeyWindow::between(&before.keys, &after.keys),
+            closes: (before.closes.clone(), after.closes.clone()),
         }
     }
 
     /// Since the server began.
     pub(super) fn of_all_time(source: &ServerSource, view: TopView) -> TopWindow {
         let now = TopSnapshot::take(source, view);
-        let (sites, peers) = (BTreeMap::new(), BTreeMap::new());
-        let nothing = TopSnapshot { at: now.at, sites, workers: Vec::new(), keys: Vec::new(), peers };
+        let (sites, peers, closes) = (BTreeMap::new(), BTreeMap::new(), CloseCounts::default());
+        let (workers, keys) = (Vec::new(), Vec::new());
+        let nothing = TopSnapshot { at: now.at, sites, workers, keys, peers, closes };
         TopWindow { time: source.uptime(), ..TopWindow::between(&nothing, &now) }
     }
 
+    /// What came of servers whose requests are in `sites`, and nothing else, in `time`.
+    pub(crate) fn of_sites(time: Duration, sites: BTreeMap<Site, SiteWindow>) -> TopWindow {
+        let is_used = |(_, lately): &(Site, SiteWindow)| lately.calls > 0 || lately.status.total() > 0;
+        TopWindow {
+            time,
+            sites: sites.into_iter().filter(is_used).collect(),
+            workers: Vec::new(),
+            peers: BTreeMap::new(),
+            process: None,
+            keys: KeyWindow::between(&[], &[]),
+            closes: Default::default(),
+        }
+    }
+
     /// This many in a second.
-    pub(super) fn rate(&self, count: u64) -> f64 {
+    pub(crate) fn rate(&self, count: u64) -> f64 {
         count as f64 / self.time.as_secs_f64().max(1e-9)
     }
 }
 
 impl SiteWindow {
-    fn between(before: &SiteTotals, after: &SiteTotals) -> SiteWindow {
+    pub(super) fn between(before: &SiteTotals, after: &SiteTotals) -> SiteWindow {
         SiteWindow {
             run: LatencySpread::between(&before.run, &after.run),
             wait: LatencySpread::between(&before.wait, &after.wait),
@@ -198,8 +219,22 @@ impl SiteWindow {
         }
     }
 
+    /// What was added since `before`, of the same site.
+    pub(crate) fn since(&self, before: &SiteWindow) -> SiteWindow {
+        SiteWindow {
+            run: self.run.since(&before.run),
+            wait: self.wait.since(&before.wait),
+            total: self.total.since(&before.total),
+            calls: self.calls.saturating_sub(before.calls),
+            bytes_in: self.bytes_in.saturating_sub(before.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(before.bytes_out),
+            errors: self.errors.saturating_sub(before.errors),
+            status: statuses(&before.status, &self.status),
+        }
+    }
+
     /// Adds another site's.
-    pub(super) fn add(&mut self, other: &SiteWindow) {
+    pub(crate) fn add(&mut self, other: &SiteWindow) {
         self.run.add(&other.run);
         self.wait.add(&other.wait);
         self.total.add(&other.total);
@@ -213,17 +248,17 @@ impl SiteWindow {
 
 fn statuses(before: &StatusCounts, after: &StatusCounts) -> StatusCounts {
     StatusCounts {
-        classes: std::array::from_fn(|n| after.classes[n] - before.classes[n]),
-        named: std::array::from_fn(|n| after.named[n] - before.named[n]),
+        classes: std::array::from_fn(|n| after.classes[n].saturating_sub(before.classes[n])),
+        named: std::array::from_fn(|n| after.named[n].saturating_sub(before.named[n])),
     }
 }
 
 /// How times are spread, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LatencySpread {
-    pub(super) count: u64,
+pub(crate) struct LatencySpread {
+    pub(crate) count: u64,
     /// All together.
-    pub(super) sum: u64,
+    pub(crate) sum: u64,
     /// The largest value of each bucket, in ticks, and how many are in it.
     buckets: BTreeMap<u64, u64>,
 }
@@ -243,6 +278,33 @@ impl LatencySpread {
         }
     }
 
+    /// A spread of this sum and these buckets: the largest value of each and how many are in it, in nanoseconds.
+    pub(crate) fn of_buckets(sum: u64, buckets: impl IntoIterator<Item = (u64, u64)>) -> LatencySpread {
+        let mut spread = LatencySpread { sum, ..LatencySpread::default() };
+        for (ns, count) in buckets {
+            *spread.buckets.entry(ticks(ns)).or_default() += count;
+            spread.count += count;
+        }
+        spread
+    }
+
+    /// What [`LatencySpread::of_buckets`] takes.
+    pub(super) fn buckets_ns(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets.iter().map(|(bound, count)| (scale(*bound), *count))
+    }
+
+    /// What was added since `before`.
+    fn since(&self, before: &LatencySpread) -> LatencySpread {
+        let mut buckets = self.buckets.clone();
+        for (bound, count) in &before.buckets {
+            if let Some(now) = buckets.get_mut(bound) {
+                *now = now.saturating_sub(*count);
+            }
+        }
+        let count = buckets.values().sum();
+        LatencySpread { count, sum: self.sum.saturating_sub(before.sum), buckets }
+    }
+
     fn add(&mut self, other: &LatencySpread) {
         self.count += other.count;
         self.sum += other.sum;
@@ -252,7 +314,7 @@ impl LatencySpread {
     }
 
     /// The value at or below which the share `q` lies; 0 of nothing.
-    pub(super) fn quantile(&self, q: f64) -> u64 {
+    pub(crate) fn quantile(&self, q: f64) -> u64 {
         let rank = ((q * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
         let found = self.buckets.iter().find(|(_, count)| {

@@ -23,11 +23,12 @@ use weir_rt::{LONG_RECEIVE, RecvOutcome, SendError};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientConnection;
+use weir_engine::transport::closing;
 use weir_engine::transport::h2::H2Mux;
 use weir_engine::transport::keepalive;
 use weir_engine::transport::wire::{ClientWire, HIGH};
 use weir_engine::trim;
-use weir_engine::worker::Worker;
+use weir_engine::worker::{CloseReason, Worker};
 
 /// Whether `input`, a connection's first bytes, begins an HTTP/2 connection; `None` while that can't be known.
 pub(crate) fn begins(input: &[u8]) -> Option<bool> {
@@ -141,7 +142,7 @@ fn expired(mux: &Rc<H2Mux>) {
     if !mux.is_begun() {
         keepalive::gone(&mux.connection, &mux.worker, &RecvOutcome::TimedOut);
     }
-    mux.go_away(h2::ErrorCode::No);
+    mux.go_away(closing::while_idle(&mux.connection, &mux.worker, &RecvOutcome::TimedOut));
 }
 
 /// The client is gone, or takes nothing.
@@ -153,7 +154,10 @@ fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
     }
     if mux.streams() == 0 {
         keepalive::gone(&mux.connection, &mux.worker, gone);
-    } else if let RecvOutcome::TimedOut = gone {
+        return;
+    }
+    mux.connection.ends(closing::in_the_middle(gone, CloseReason::InResponse, CloseReason::SendTimeout));
+    if let RecvOutcome::TimedOut = gone {
         let message = "client timed out (110: Connection timed out) while sending to client";
         mux.connection.log(LogLevel::Info, &message);
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
+use weir_http::h2::{StreamEnd, StreamKey};
 
 use super::{exchange, head};
 use crate::tls::accepted::TlsJudge;
@@ -13,6 +13,7 @@ use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::{ExchangeOutcome, H2Mux};
+use weir_engine::worker::CloseReason;
 use weir_engine::{engine, read};
 
 /// Takes what came, serves what can be served, and composes what may be sent.
@@ -36,7 +37,7 @@ pub(super) fn turn(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
 fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: StreamEnd) {
     if mux.connection.adopt(&mux.worker) {
         // This request is served by the new servers; the client's others come on a new connection.
-        mux.go_away(ErrorCode::No);
+        mux.go_away(CloseReason::Reload);
     }
     mux.begin(key, end);
     let mut x = exchange(mux, spare);
@@ -150,7 +151,11 @@ fn count(x: &mut Exchange, mux: &H2Mux) {
     let core = &hosts.default().plan.core;
     let age = x.start_ms.saturating_sub(connection.started_ms);
     if x.nth >= core.keepalive_requests || age > core.keepalive_time || core.keepalive_timeout == 0 {
-        mux.go_away(ErrorCode::No);
+        mux.go_away(match () {
+            () if core.keepalive_timeout == 0 => CloseReason::KeepaliveOff,
+            () if x.nth >= core.keepalive_requests => CloseReason::KeepaliveRequests,
+            () => CloseReason::KeepaliveTime,
+        });
     }
 }
 

@@ -1,0 +1,34 @@
+//! Why connections and streams ended.
+
+use super::{MetricsWriter, escape};
+use crate::closes::{self, CloseCounts, HTTP2_STREAM};
+use crate::source::WorkerThread;
+
+/// Counters of connections, of streams, and of what clients of HTTP/2 did too much of. Rows come with the first event, as
+/// with statuses: a server has few of the reasons.
+pub(super) fn write(out: &mut MetricsWriter, workers: &[WorkerThread]) {
+    let counts = CloseCounts::of(workers);
+    let connections = counts.rows().filter(|(row, _)| row.what != HTTP2_STREAM).map(|(row, count)| {
+        (format!("protocol=\"{}\",by=\"{}\",reason=\"{}\"", row.what, row.by, row.reason), count)
+    });
+    out.counter(
+        "weir_connections_closed",
+        "Connections of clients that ended, by what they spoke, who was first, and why.",
+        connections,
+    );
+    let streams = counts
+        .rows()
+        .filter(|(row, _)| row.what == HTTP2_STREAM)
+        .map(|(row, count)| (format!("by=\"{}\",code=\"{}\"", row.by, row.reason), count));
+    out.counter(
+        "weir_http2_streams_reset",
+        "Streams of HTTP/2 that ended early, by who ended them and with which code.",
+        streams,
+    );
+    let abuses = closes::abuses(workers);
+    out.counter(
+        "weir_http2_abuse",
+        "Connections of HTTP/2 that were ended for what their client did too much of.",
+        abuses.into_iter().map(|(name, count)| (format!("kind=\"{}\"", escape(name)), count)),
+    );
+}

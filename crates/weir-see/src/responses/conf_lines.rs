@@ -1,0 +1,173 @@
+//! Which line of the configuration stands for a handler or filter of a location: looked up for many of them at once.
+
+use std::collections::HashMap;
+
+use weir_conf::{ConfTree, DirectiveLine};
+use weir_engine::module::ModuleDef;
+
+use super::lines::{directives, shown, shown_words, without_secret};
+
+/// The lines of one configuration, by what traces call locations and scripts.
+pub(crate) struct ConfLineIndex<'t> {
+    tree: &'t ConfTree,
+    modules: &'t [&'static ModuleDef],
+    /// The blocks down to a location or server, outermost first.
+    places: HashMap<String, Vec<&'t DirectiveLine>>,
+    /// Lines that hold scripts, by `file:line` without directories.
+    scripts: HashMap<String, &'t DirectiveLine>,
+}
+
+/// A line, for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConfLinePlace {
+    /// `file:line`, without directories.
+    pub(crate) place: String,
+    /// What it says, without secrets.
+    pub(crate) text: String,
+}
+
+impl<'t> ConfLineIndex<'t> {
+    /// The index of `tree`, which `modules` gave their directives.
+    pub(crate) fn new(tree: &'t ConfTree, modules: &'t [&'static ModuleDef]) -> ConfLineIndex<'t> {
+        let mut index = ConfLineIndex { tree, modules, places: HashMap::new(), scripts: HashMap::new() };
+        index.add(&tree.lines, &mut Vec::new());
+        index
+    }
+
+    fn add(&mut self, lines: &'t [DirectiveLine], above: &mut Vec<&'t DirectiveLine>) {
+        for line in lines {
+            if line.name.str().contains("_by_lua") {
+                self.scripts.entry(self.place(line)).or_insert(line);
+            }
+            let Some(block) = &line.block else { continue };
+            above.push(line);
+            match line.name.str() {
+                "location" => self.location(line, above),
+                "server" => names(line).for_each(|name| self.called(name.to_owned(), above)),
+                _ => {}
+            }
+            self.add(&block.lines, above);
+            above.pop();
+        }
+    }
+
+    /// A location is called as it is written, and where several servers have one like it after the name of its server.
+    fn location(&mut self, line: &'t DirectiveLine, above: &[&'t DirectiveLine]) {
+        let written = shown_words(line.args.iter().map(|word| word.str()));
+        let server = above.iter().rfind(|line| line.name.is("server"));
+        for name in server.into_iter().flat_map(|server| names(server)) {
+            self.called(format!("{name}{written}"), above);
+            self.called(format!("{name} {written}"), above);
+        }
+        self.called(written, above);
+    }
+
+    /// The first of that name counts, as for `lines`.
+    fn called(&mut self, name: String, above: &[&'t DirectiveLine]) {
+        self.places.entry(name).or_insert_with(|| above.to_vec());
+    }
+
+    /// The line that brought the module, handler or filter `name` into `location`; `None`: it is there by default.
+    pub(crate) fn line(&self, location: &str, name: &str) -> Option<ConfLinePlace> {
+        if let Some((_, place)) = name.strip_suffix(')').and_then(|name| name.split_once('(')) {
+            let text = self.scripts.get(place).map_or_else(|| name.to_owned(), |line| text(line));
+            return Some(ConfLinePlace { place: place.to_owned(), text });
+        }
+        let directives = directives(self.modules, name);
+        let blocks = self.places.get(location)?;
+        let inside = |block: &&'t DirectiveLine| {
+            let lines = block.block.iter().flat_map(|block| &block.lines);
+            let written = lines.filter(|line| directives.iter().any(|directive| line.name.is(directive)));
+            // `gzip on` and not `gzip_types`.
+            written.min_by_key(|line| (rank(line.name.str(), name), line.span.start))
+        };
+        blocks.iter().rev().find_map(inside).map(|line| self.shown(line))
+    }
+
+    /// The line that begins `location`.
+    pub(crate) fn block(&self, location: &str) -> Option<ConfLinePlace> {
+        self.places.get(location)?.last().map(|line| self.shown(line))
+    }
+
+    fn shown(&self, line: &DirectiveLine) -> ConfLinePlace {
+        ConfLinePlace { place: self.place(line), text: text(line) }
+    }
+
+    fn place(&self, line: &DirectiveLine) -> String {
+        self.tree.source.place(line.span).map_or_else(String::new, |place| {
+            let file = place.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            format!("{}:{}", file.unwrap_or_default(), place.line)
+        })
+    }
+}
+
+fn text(line: &DirectiveLine) -> String {
+    without_secret(&shown(line))
+}
+
+/// The names of a `server`.
+fn names(server: &DirectiveLine) -> impl Iterator<Item = &str> {
+    let lines = server.block.iter().flat_map(|block| &block.lines);
+    lines.filter(|line| line.name.is("server_name")).flat_map(|line| line.args.iter().map(|word| word.str()))
+}
+
+/// How far a directive is from being what switches `module` on.
+fn rank(directive: &str, module: &str) -> u8 {
+    match directive.strip_prefix(module) {
+        Some("") => 0,
+        Some("_pass") => 1,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_conf::MemoryFiles;
+
+    use super::*;
+
+    const CONF: &str = "http {\n gzip_types a/b;\n gzip on;\n server {\n  server_name a b;\n  location /x {\n   gzip_min_length 1;\n  }\n }\n\
+        server {\n  server_name c;\n  location /x {\n   content_by_lua_block { ngx.say(1) }\n  }\n  location ~ \\.php$ { } } }";
+
+    fn tree() -> ConfTree {
+        let files = MemoryFiles::new().with("/n.conf", CONF);
+        let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
+        weir_conf::load("/n.conf".as_ref(), "/".as_ref(), &files, raw, None).expect("lines")
+    }
+
+    fn place(found: Option<ConfLinePlace>) -> String {
+        found.map_or_else(String::new, |line| line.place)
+    }
+
+    #[test]
+    fn locations_are_found_by_what_traces_call_them() {
+        let tree = tree();
+        let index = ConfLineIndex::new(&tree, &[]);
+        for (location, expected) in [
+            ("/x", "n.conf:6"),
+            ("b/x", "n.conf:6"),
+            ("c /x", "n.conf:12"),
+            ("~ \\.php$", "n.conf:15"),
+            ("c", "n.conf:10"),
+            ("/none", ""),
+        ] {
+            assert_eq!(place(index.block(location)), expected, "{location}");
+        }
+    }
+
+    #[test]
+    fn scripts_say_their_line_themselves() {
+        let tree = tree();
+        let index = ConfLineIndex::new(&tree, &[]);
+        let line = index.line("c/x", "content_by_lua(n.conf:13)").expect("a line");
+        assert_eq!((line.place.as_str(), line.text.as_str()), ("n.conf:13", "content_by_lua_block {"));
+        assert_eq!(place(index.line("c/x", "content_by_lua(other.conf:1)")), "other.conf:1");
+        assert_eq!(index.line("/none", "gzip"), None);
+    }
+
+    #[test]
+    fn what_switches_a_module_on_is_before_its_settings() {
+        assert!(rank("gzip", "gzip") < rank("gzip_types", "gzip"));
+        assert!(rank("proxy_pass", "proxy") < rank("proxy_set_header", "proxy"));
+    }
+}
