@@ -7,6 +7,7 @@
 
 mod blocks;
 mod changelog;
+mod grafana;
 mod links;
 mod prose;
 mod reference;
