@@ -8,8 +8,8 @@ pub(crate) fn cause(stack: &[&str], syscall: Option<&str>, site: &str) -> String
     let called = above.iter().find(|frame| is_function_of_lua(frame)).copied();
     let innermost = above.iter().map(|frame| name(frame)).find(|name| !name.starts_with("0x"));
     let function = match (called, syscall.or(innermost)) {
-        (Some(called), Some(within)) => format!("{called} ({within})"),
-        (Some(called), None) => called.to_owned(),
+        (Some(called), Some(within)) if within != called => format!("{called} ({within})"),
+        (Some(called), _) => called.to_owned(),
         (None, Some(within)) => within.to_owned(),
         (None, None) => String::new(),
     };
@@ -58,6 +58,7 @@ mod tests {
         ];
         assert_eq!(of(&stack, Some("wait4")), "os.execute (wait4) at a.lua:3");
         assert_eq!(of(&stack[3..], None), "a.lua:3");
+        assert_eq!(of(&["os.clock", "a.lua:3"], None), "os.clock at a.lua:3");
         assert_eq!(of(&["usleep", "a.lua:3"], None), "usleep at a.lua:3");
         assert_eq!(
             of(&["0xab", "futex_wait (f.rs:1) ?", "main (m.rs:9)"], None),

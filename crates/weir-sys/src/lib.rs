@@ -3,7 +3,8 @@
 //! One of the few homes of `unsafe` (STYLE rule 8): every wrapper here is a thin, safe face of calls that have no
 //! safe one in `std`, with no logic of its own. `brotli` is the compressor, [`regex`] PCRE2, [`process`] signals and limits, [`socket`] the
 //! socket options `std` lacks, [`bytes`] the vector instructions that parsers want, [`heap`] an
-//! allocator that counts, [`probe`] the places for tracers from outside, [`perf`] such a tracer. [`json`] has no unsafe
+//! allocator that counts, [`probe`] the places for tracers from outside, [`perf`] such a tracer, [`switches`] the
+//! kernel's records of when a thread runs. [`json`] has no unsafe
 //! call: it is here because all crates above may use it.
 //!
 //! Without its feature `regex` (on by default) the crate needs no C compiler, which is how `weir-http` uses it.
@@ -19,3 +20,4 @@ pub mod process;
 #[cfg(feature = "regex")]
 pub mod regex;
 pub mod socket;
+pub mod switches;

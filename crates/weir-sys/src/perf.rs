@@ -102,21 +102,12 @@ impl UprobeSet {
             wakeup: u32::MAX,
             ..PerfAttributes::default()
         };
-        // SAFETY: the kernel reads `size` bytes of `attributes` and the path it points to; both outlive the call. The
-        // rest are integers.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, self.pid, -1, -1, CLOEXEC)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just made this descriptor, and nothing else refers to it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let fd = attributes.open(self.pid)?;
         match (&self.ring, self.files.first()) {
             (Some(_), Some(first)) => {
                 control(&fd, SET_OUTPUT, first.as_raw_fd() as u64)?;
             }
-            _ => self.ring = Some(PerfRing::new(&fd)?),
+            _ => self.ring = Some(PerfRing::new(&fd, &[1024, 128, 32])?),
         }
         let mut id = 0u64;
         control(&fd, ID, (&raw mut id) as u64)?;
@@ -167,34 +158,53 @@ impl UprobeSet {
     }
 }
 
-/// `struct perf_event_attr` (include/uapi/linux/perf_event.h, version 5).
+/// `struct perf_event_attr` (include/uapi/linux/perf_event.h, version 7; kernels that know less accept zeros).
 #[repr(C)]
 #[derive(Default)]
-struct PerfAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
+pub(crate) struct PerfAttributes {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) period: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup: u32,
+    pub(crate) breakpoint: u32,
     /// `uprobe_path`
-    path: u64,
+    pub(crate) path: u64,
     /// `probe_offset`
-    offset: u64,
-    branch: u64,
-    regs_user: u64,
-    stack_user: u32,
-    clockid: i32,
-    regs_intr: u64,
-    aux_watermark: u32,
-    max_stack: u16,
-    reserved: u16,
+    pub(crate) offset: u64,
+    pub(crate) branch: u64,
+    pub(crate) regs_user: u64,
+    pub(crate) stack_user: u32,
+    pub(crate) clockid: i32,
+    pub(crate) regs_intr: u64,
+    pub(crate) aux_watermark: u32,
+    pub(crate) max_stack: u16,
+    pub(crate) reserved: u16,
+    pub(crate) aux_sample: u32,
+    pub(crate) reserved_too: u32,
+    pub(crate) sig_data: u64,
 }
 
-fn control(file: &OwnedFd, request: u64, argument: u64) -> io::Result<()> {
+impl PerfAttributes {
+    /// Opens the event for the thread `tid`, wherever that runs.
+    pub(crate) fn open(&self, tid: i32) -> io::Result<OwnedFd> {
+        // SAFETY: the kernel reads `size` bytes of `self` and the path it points to, if there is one; both outlive the call.
+        // The rest are integers.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(self), tid, -1, -1, CLOEXEC)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just made this descriptor, and nothing else refers to it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+}
+
+pub(crate) fn control(file: &OwnedFd, request: u64, argument: u64) -> io::Result<()> {
     // SAFETY: each request used here takes an integer or the address of a u64 of the caller's frame.
     let failed = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
     if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -202,7 +212,7 @@ fn control(file: &OwnedFd, request: u64, argument: u64) -> io::Result<()> {
 
 /// The memory that the kernel writes records to: a page about it, and a ring of pages.
 #[derive(Debug)]
-struct PerfRing {
+pub(crate) struct PerfRing {
     base: NonNull<u8>,
     /// Bytes of the ring itself, a power of two.
     size: usize,
@@ -212,10 +222,10 @@ struct PerfRing {
 unsafe impl Send for PerfRing {}
 
 impl PerfRing {
-    /// Maps the ring of a descriptor: 4 MB, or what a user without CAP_IPC_LOCK may have.
-    fn new(file: &OwnedFd) -> io::Result<PerfRing> {
+    /// Maps the ring of a descriptor, of so many pages, or of fewer where a user without CAP_IPC_LOCK may not have more.
+    pub(crate) fn new(file: &OwnedFd, pages: &[usize]) -> io::Result<PerfRing> {
         let mut error = io::Error::from_raw_os_error(libc::EPERM);
-        for pages in [1024, 128, 32] {
+        for pages in pages {
             let (size, rights) = (pages * PAGE, libc::PROT_READ | libc::PROT_WRITE);
             // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
             let base = unsafe {
@@ -230,7 +240,7 @@ impl PerfRing {
     }
 
     /// Gives every complete record to `each`: its header and its words after that.
-    fn drain(&mut self, mut each: impl FnMut(u64, &[u64])) {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(u64, &[u64])) {
         let head = self.word(DATA_HEAD).load(Ordering::Acquire);
         let mut tail = self.word(DATA_TAIL).load(Ordering::Relaxed);
         let mut words = [0u64; 16];
@@ -419,22 +429,22 @@ mod idle {
 const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 /// Pages of x86-64 and, as far as they are of this size, of others.
 const PAGE: usize = 4096;
-const SAMPLE_TIME: u64 = 1 << 2;
+pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ID: u64 = 1 << 6;
 const SAMPLE_REGS_USER: u64 = 1 << 12;
-const DISABLED: u64 = 1;
-const USE_CLOCKID: u64 = 1 << 25;
+pub(crate) const DISABLED: u64 = 1;
+pub(crate) const USE_CLOCKID: u64 = 1 << 25;
 const CLOEXEC: u64 = 1 << 3;
-const ENABLE: u64 = 0x2400;
+pub(crate) const ENABLE: u64 = 0x2400;
 const SET_OUTPUT: u64 = 0x2405;
 const ID: u64 = 0x8008_2407;
-const ID_ALWAYS: u64 = 1 << 18;
-const CONTEXT_SWITCH: u64 = 1 << 26;
-const RECORD_LOST: u32 = 2;
+pub(crate) const ID_ALWAYS: u64 = 1 << 18;
+pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
+pub(crate) const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
-const RECORD_SWITCH: u32 = 14;
+pub(crate) const RECORD_SWITCH: u32 = 14;
 /// In the header's `misc`, its third 16 bits.
-const SWITCH_OUT: u64 = 1 << (32 + 13);
+pub(crate) const SWITCH_OUT: u64 = 1 << (32 + 13);
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 

@@ -58,7 +58,7 @@ impl TraceEvent {
         Site((self.0 >> 40) as u16)
     }
 
-    /// Ticks since the stamp before for [timed](EventKind::is_timed) kinds, else a count.
+    /// Ticks since the stamp before for kinds that are timed, else a count.
     #[inline]
     #[must_use]
     pub const fn value(self) -> u64 {
@@ -107,7 +107,7 @@ pub enum EventKind {
 impl EventKind {
     /// True if the event's value is the interval since the stamp before.
     #[must_use]
-    pub const fn is_timed(self) -> bool {
+    pub(crate) const fn is_timed(self) -> bool {
         matches!(self, Self::Begin | Self::End | Self::Mark | Self::Suspend | Self::Resume)
     }
 
@@ -134,14 +134,14 @@ impl EventKind {
 
 /// Joins `High` events to what follows them; keeps its state between batches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EventDecoder {
+pub(crate) struct EventDecoder {
     high: u64,
 }
 
 impl EventDecoder {
     /// The event with its whole value; `None` for the first half of a long one.
     #[inline]
-    pub fn decode(&mut self, event: TraceEvent) -> Option<(EventKind, Site, u64)> {
+    pub(crate) fn decode(&mut self, event: TraceEvent) -> Option<(EventKind, Site, u64)> {
         let kind = event.kind();
         if kind == EventKind::High {
             self.high = event.value();

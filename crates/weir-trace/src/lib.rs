@@ -61,6 +61,7 @@ mod tape_pattern;
 mod trace;
 pub mod tree;
 mod tree_arranged;
+pub mod walk;
 
 pub use average::{AverageTree, AverageWatch, TimeSpread};
 pub use event::{EventKind, TraceEvent};

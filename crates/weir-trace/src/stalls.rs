@@ -90,7 +90,9 @@ impl StallLog {
 }
 
 impl LoopStall {
-    fn overlaps(&self, other: &LoopStall) -> bool {
+    /// Whether both are about one stall: their times overlap.
+    #[must_use]
+    pub fn overlaps(&self, other: &LoopStall) -> bool {
         self.start <= other.start + other.duration && other.start <= self.start + self.duration
     }
 

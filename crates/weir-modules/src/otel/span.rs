@@ -1,7 +1,7 @@
 //! The spans of a request: itself, its phases, and what it asked of servers.
 
-use weir_trace::event::EventDecoder;
-use weir_trace::{EventKind, KeptRequest, Site, SiteKind, SiteTable, WaitKind};
+use weir_trace::walk::{OpenStep, TraceStretch, TraceVisitor, walk};
+use weir_trace::{KeptRequest, Site, SiteKind, SiteTable, WaitKind};
 
 /// A stretch of a request, in ticks.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,80 +38,34 @@ pub(super) enum SpanSort {
 /// The stretches of a request in the order of their beginnings, [`MOST`] at most. What ran and waited outside of them is
 /// the request's own.
 pub(super) fn stretches(kept: &KeptRequest) -> Vec<SpanStretch> {
-    let mut walk = SpanWalk { at: kept.record().start, found: Vec::new(), open: Vec::new() };
-    let mut decoder = EventDecoder::default();
-    for event in kept.events() {
-        if let Some((kind, site, value)) = decoder.decode(*event) {
-            walk.take(kind, site, value);
-        }
-    }
-    walk.at = walk.at.max(kept.record().start + kept.record().total);
-    walk.leave(0);
-    walk.found
+    let mut found = FoundStretches(Vec::new());
+    walk(kept, kept.record().start, &mut found);
+    found.0
 }
 
-struct SpanWalk {
-    at: u64,
-    found: Vec<SpanStretch>,
-    /// The sites that are open, with the stretch that each is part of.
-    open: Vec<(Site, Option<usize>)>,
-}
+/// The stretches so far. A step that is open knows which it is part of.
+struct FoundStretches(Vec<SpanStretch>);
 
-impl SpanWalk {
-    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
-        let before = self.at;
-        if kind.is_timed() {
-            self.at += value;
-        }
-        match kind {
-            EventKind::Begin => {
-                self.ran(value);
-                let inside = self.open_at(site, self.at).or(self.current());
-                self.open.push((site, inside));
-            }
-            EventKind::End => {
-                self.ran(value);
-                self.leave(site.outside(&self.open, |open| open.0));
-            }
-            EventKind::Mark => {
-                let inside = self.open_at(site, before);
-                self.open.push((site, inside.or(self.current())));
-                self.ran(value);
-                self.leave(self.open.len() - 1);
-            }
-            EventKind::Suspend => self.ran(value),
-            EventKind::Resume => {
-                if let Some(stretch) = self.inside() {
-                    stretch.wait(WaitKind::from_code(site.0), value);
-                }
-            }
-            EventKind::Error => {
-                if let Some(stretch) = self.inside() {
-                    stretch.failed = Some(value);
-                }
-            }
-            _ => {}
-        }
-    }
+type StretchOf = Option<usize>;
 
+impl FoundStretches {
     /// The stretch that begins with `site`, or goes on with it; none: `site` has no stretch of its own.
-    fn open_at(&mut self, site: Site, at: u64) -> Option<usize> {
+    fn open_at(&mut self, site: Site, at: u64, parent: StretchOf) -> StretchOf {
         let info = SiteTable::global().info(site);
         if *info.name == *super::NAME {
             return None;
         }
-        let parent = self.current();
         let (sort, name) = match info.kind {
             SiteKind::Handler(phase) => (SpanSort::Phase(phase), info.phase.unwrap_or("phase").to_owned()),
             SiteKind::UpstreamTry => (SpanSort::Try, format!("upstream {}", info.name)),
             _ => return None,
         };
-        let before = self.found.iter().rposition(|stretch| stretch.parent == parent);
-        let number = match before.filter(|at| sort != SpanSort::Try && self.found[*at].sort == sort) {
+        let before = self.0.iter().rposition(|stretch| stretch.parent == parent);
+        let number = match before.filter(|at| sort != SpanSort::Try && self.0[*at].sort == sort) {
             Some(same) => same,
-            None if self.found.len() == MOST => return None,
+            None if self.0.len() == MOST => return None,
             None => {
-                self.found.push(SpanStretch {
+                self.0.push(SpanStretch {
                     name,
                     sort,
                     parent,
@@ -122,35 +76,50 @@ impl SpanWalk {
                     names: Vec::new(),
                     failed: None,
                 });
-                self.found.len() - 1
+                self.0.len() - 1
             }
         };
-        let names = &mut self.found[number].names;
+        let names = &mut self.0[number].names;
         if !names.iter().any(|name| **name == *info.name) {
             names.push(info.name.to_string());
         }
         Some(number)
     }
 
-    fn current(&self) -> Option<usize> {
-        self.open.last().and_then(|(_, stretch)| *stretch)
+    fn inside(&mut self, step: Option<&StretchOf>) -> Option<&mut SpanStretch> {
+        step.copied().flatten().map(|at| &mut self.0[at])
+    }
+}
+
+impl TraceVisitor for FoundStretches {
+    type Step = StretchOf;
+
+    fn opens(&mut self, site: Site, at: u64, around: &[OpenStep<StretchOf>]) -> StretchOf {
+        let parent = around.last().and_then(|open| open.step);
+        self.open_at(site, at, parent).or(parent)
     }
 
-    fn inside(&mut self) -> Option<&mut SpanStretch> {
-        self.current().map(|at| &mut self.found[at])
-    }
-
-    fn ran(&mut self, ticks: u64) {
-        if let Some(stretch) = self.inside() {
-            stretch.run += ticks;
+    fn closes(&mut self, step: StretchOf, at: u64) {
+        if let Some(stretch) = self.inside(Some(&step)) {
+            stretch.end = at;
         }
     }
 
-    fn leave(&mut self, depth: usize) {
-        for (_, stretch) in self.open.drain(depth..) {
-            if let Some(at) = stretch {
-                self.found[at].end = self.at;
-            }
+    fn runs(&mut self, TraceStretch { from, to }: TraceStretch, inside: Option<&StretchOf>) {
+        if let Some(stretch) = self.inside(inside) {
+            stretch.run += to - from;
+        }
+    }
+
+    fn waits(&mut self, kind: WaitKind, TraceStretch { from, to }: TraceStretch, inside: Option<&StretchOf>) {
+        if let Some(stretch) = self.inside(inside) {
+            stretch.wait(kind, to - from);
+        }
+    }
+
+    fn fails(&mut self, code: u64, inside: Option<&StretchOf>) {
+        if let Some(stretch) = self.inside(inside) {
+            stretch.failed = Some(code);
         }
     }
 }
@@ -170,7 +139,7 @@ const MOST: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_trace::{KeepReason, RequestRecord, Trace};
+    use weir_trace::{EventKind, KeepReason, RequestRecord, Trace};
 
     #[test]
     fn phases_and_tries_are_stretches() {

@@ -1,5 +1,6 @@
 //! What runs on a sampled thread when the signal comes. Everything here is async-signal-safe: reads of the thread's
-//! own cells, relaxed stores, the clock's counter (or the vDSO), the walk; errno is as it was.
+//! own cells, relaxed stores, the clock's counter (or the vDSO), the walk, the rest of a call that the signal has ended;
+//! errno is as it was.
 
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,7 +9,8 @@ use libc::{c_int, c_void};
 
 use super::guard;
 use super::guest::GuestPassage;
-use super::probe::{self, ThreadProbe};
+use super::probe::{self, ThreadProbe, UNKNOWN_CALL};
+use super::resume::resume;
 use super::ring::{SampleHeader, SampleSource};
 use super::unwind::{self, UnwindRule};
 use super::walk::{self, WalkLimits, WalkRegisters, WalkSource};
@@ -34,6 +36,9 @@ pub(super) fn install() -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = sampled as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // The ring has one writer at a time.
+    // SAFETY: a set that zero has made empty, and the number of a signal.
+    unsafe { libc::sigaddset(&mut action.sa_mask, libc::SIGTRAP) };
     guard::action(libc::SIGPROF, Some(&action))?;
     *installed = true;
     Ok(())
@@ -44,20 +49,33 @@ extern "C" fn sampled(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
     // SAFETY: the address of the thread's errno is valid as long as the thread lives.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel passes both, valid during the handler.
-    let (info, context) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
-    record(probe::mine(), time, info, registers(context));
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    let probe = probe::mine();
+    let (source, periods) = cause(info);
+    let unit = if source == SampleSource::Alloc { 1 } else { probe.period_ns(source) };
+    record(probe, time, SampleCause { source, weight_ns: unit.saturating_mul(periods) }, registers(context));
+    // Of two signals that wait the kernel may have kept the timer's.
+    let asked = if source == SampleSource::Asked { Some(UNKNOWN_CALL) } else { None };
+    if let Some(call) = probe.take_call().or(asked) {
+        resume(call, context);
+    }
     // SAFETY: the address of the thread's errno is valid as long as the thread lives; the handler runs on that thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-fn record(probe: &ThreadProbe, time: u64, info: &libc::siginfo_t, registers: Option<WalkRegisters>) {
+/// Why a sample is taken, and what it weighs.
+pub(super) struct SampleCause {
+    pub(super) source: SampleSource,
+    pub(super) weight_ns: u64,
+}
+
+/// Writes a sample, with its stack where there are registers.
+pub(super) fn record(probe: &ThreadProbe, time: u64, cause: SampleCause, registers: Option<WalkRegisters>) {
     let Some(ring) = probe.ring() else { return };
-    let (source, periods) = cause(info);
-    let unit = if source == SampleSource::Alloc { 1 } else { probe.period_ns(source) };
     let header = SampleHeader {
         time,
-        source,
-        weight_ns: unit.saturating_mul(periods),
+        source: cause.source,
+        weight_ns: cause.weight_ns,
         place: probe.current().place().pack(),
         request: probe.current().request(),
         parked: probe.busy_since() == 0,
@@ -119,7 +137,7 @@ fn cause(info: &libc::siginfo_t) -> (SampleSource, u64) {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn registers(context: &libc::ucontext_t) -> Option<WalkRegisters> {
+pub(super) fn registers(context: &libc::ucontext_t) -> Option<WalkRegisters> {
     let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
     Some(WalkRegisters {
         ip: of(libc::REG_RIP),
@@ -131,7 +149,7 @@ fn registers(context: &libc::ucontext_t) -> Option<WalkRegisters> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn registers(_context: &libc::ucontext_t) -> Option<WalkRegisters> {
+pub(super) fn registers(_context: &libc::ucontext_t) -> Option<WalkRegisters> {
     None
 }
 

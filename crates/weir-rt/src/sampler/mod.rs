@@ -21,8 +21,10 @@ mod handler;
 mod loaded;
 pub mod names;
 mod probe;
+mod resume;
 mod ring;
 mod room;
+mod switched;
 pub(crate) mod timers;
 mod unwind;
 mod walk;
@@ -37,6 +39,7 @@ pub use loaded::{LoadCounts, LoadedCode, load_counts, loaded_code};
 pub(crate) use probe::stack_of_thread;
 pub use probe::{AttachedThread, LongTurn, MAX_FAULTS, ThreadProbe, attach, probes};
 pub use ring::{SampleSource, StackSample};
+pub use switched::{SWITCH_NUMBER, prepare_switches};
 pub use unwind::{FrameBase, UnwindRule, UnwindTable, add_unwind_table};
 
 /// Where the calling thread is: its own cells when it is attached, cells that are never read otherwise.

@@ -39,6 +39,8 @@ pub struct ThreadProbe {
     serial: AtomicU64,
     stack: [AtomicU64; 2],
     periods: [AtomicU64; 2],
+    /// The system call in which the thread was found when it was asked.
+    asked_in: AtomicU32,
     faults: AtomicU32,
     ring: OnceLock<SampleRing>,
     /// Held while draining: the ring has one reader at a time.
@@ -80,6 +82,7 @@ impl ThreadProbe {
             serial: AtomicU64::new(0),
             stack: [AtomicU64::new(0), AtomicU64::new(0)],
             periods: [AtomicU64::new(0), AtomicU64::new(0)],
+            asked_in: AtomicU32::new(NO_CALL),
             faults: AtomicU32::new(0),
             ring: OnceLock::new(),
             reading: Mutex::new(()),
@@ -127,7 +130,7 @@ impl ThreadProbe {
         let (n, fixed) = match source {
             SampleSource::Cpu => (0, None),
             SampleSource::Wall => (1, Some(libc::CLOCK_MONOTONIC)),
-            SampleSource::Asked | SampleSource::Alloc => {
+            SampleSource::Asked | SampleSource::Alloc | SampleSource::Switched => {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
         };
@@ -167,14 +170,16 @@ impl ThreadProbe {
     }
 
     /// Has the thread take one sample now: at once if it runs, or sleeps where signals wake it; when the kernel lets
-    /// it go otherwise. Interrupted system calls are restarted, or end with EINTR as signal(7) has it.
+    /// it go otherwise. Interrupted system calls are restarted, those that sleep for a time, too; others end with EINTR as
+    /// signal(7) has it. `call`: the number of the system call that it was found in.
     ///
     /// # Errors
     /// As [`ThreadProbe::arm`].
-    pub fn ask(&self) -> io::Result<()> {
+    pub fn ask(&self, call: Option<u32>) -> io::Result<()> {
         let control = self.control();
         let tid = control.as_ref().ok_or_else(gone)?.tid;
         self.prepare()?;
+        self.asked_in.store(call.unwrap_or(UNKNOWN_CALL), Relaxed);
         // SAFETY: no pointers; the thread lives, as it takes `control` away before it ends.
         match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGPROF) } {
             0 => Ok(()),
@@ -247,6 +252,16 @@ impl ThreadProbe {
         }
     }
 
+    /// The handlers': the call in which the thread was found when it was asked, or [`UNKNOWN_CALL`]; once.
+    pub(super) fn take_call(&self) -> Option<u32> {
+        let call = self.asked_in.load(Relaxed);
+        if call == NO_CALL {
+            return None;
+        }
+        self.asked_in.store(NO_CALL, Relaxed);
+        Some(call)
+    }
+
     /// The handler's; there is one once something was armed.
     pub(super) fn ring(&self) -> Option<&SampleRing> {
         self.ring.get()
@@ -275,6 +290,11 @@ impl ThreadProbe {
 
 /// Faults ([`ThreadProbe::faults`]) after which stacks are no longer walked: one is an accident, ten are a mistake of ours.
 pub const MAX_FAULTS: u32 = 10;
+
+/// The thread is not asked.
+const NO_CALL: u32 = u32::MAX;
+/// It is asked, and ran when it was looked at.
+pub(super) const UNKNOWN_CALL: u32 = u32::MAX - 1;
 
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ESRCH)

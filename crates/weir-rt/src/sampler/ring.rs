@@ -20,12 +20,14 @@ pub enum SampleSource {
     Asked,
     /// The thread itself, when it has allocated so much: [`allocated`](super::allocated).
     Alloc,
+    /// The thread runs again after a switch: [`prepare_switches`](super::prepare_switches).
+    Switched,
 }
 
 /// One sample, as the handler left it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackSample {
-    /// When it was taken, in ticks.
+    /// When it was taken, in ticks; of [`SampleSource::Switched`] in nanoseconds of CLOCK_MONOTONIC, as the kernel has its records.
     pub time: u64,
     /// What sent the signal.
     pub source: SampleSource,
@@ -132,6 +134,7 @@ impl SampleRing {
                 0 => SampleSource::Cpu,
                 1 => SampleSource::Wall,
                 3 => SampleSource::Alloc,
+                4 => SampleSource::Switched,
                 _ => SampleSource::Asked,
             };
             sample.parked = kind >> 24 & 1 == 1;

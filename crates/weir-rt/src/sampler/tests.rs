@@ -50,6 +50,59 @@ fn samples(probe: &ThreadProbe) -> Vec<StackSample> {
     all
 }
 
+/// A call that sleeps for a fifth of a second (its number), what it gives: result and errno, both 0 if it was not interrupted.
+#[cfg(target_arch = "x86_64")]
+type SleepingCall = (libc::c_long, fn() -> (i64, i32));
+
+#[cfg(target_arch = "x86_64")]
+const SLEEPS: [SleepingCall; 3] = [
+    (libc::SYS_clock_nanosleep, || {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        // SAFETY: one timespec to read.
+        (unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }.into(), 0)
+    }),
+    // SAFETY: no descriptors.
+    (libc::SYS_poll, || (unsafe { libc::poll(std::ptr::null_mut(), 0, 200) }.into(), 0)),
+    (libc::SYS_futex, || {
+        let (word, time) = (0u32, libc::timespec { tv_sec: 0, tv_nsec: 200_000_000 });
+        // SAFETY: one word and one timespec to read.
+        let result = unsafe {
+            libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, &raw const time, 0, 0)
+        };
+        (result + 1, std::io::Error::last_os_error().raw_os_error().unwrap_or(0) - libc::ETIMEDOUT)
+    }),
+];
+
+/// Nobody wakes earlier because of being looked at.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_sleeping_thread_is_asked_and_sleeps_on() {
+    for (number, sleep) in SLEEPS {
+        std::thread::scope(|scope| {
+            let (shown, seen) = std::sync::mpsc::channel();
+            let sleeps = scope.spawn(move || {
+                let attached = attach(1).expect("attaches");
+                shown.send(attached.probe()).expect("somebody waits");
+                let begun = Instant::now();
+                (sleep(), begun.elapsed())
+            });
+            let probe = seen.recv().expect("it attaches");
+            let in_call = || {
+                let text = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", probe.tid()));
+                text.is_ok_and(|text| text.starts_with(&format!("{number} ")))
+            };
+            let end = Instant::now() + Duration::from_secs(90);
+            while !in_call() && !sleeps.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            probe.ask(u32::try_from(number).ok()).expect("sent");
+            let (result, time) = sleeps.join().expect("no panic");
+            assert_eq!(result, (0, 0), "call {number} after {time:?}");
+            assert!(time >= Duration::from_millis(200), "call {number} woke after {time:?}");
+        });
+    }
+}
+
 #[test]
 fn a_blocked_thread_is_asked_and_its_call_goes_on() {
     std::thread::scope(|scope| {
@@ -66,7 +119,7 @@ fn a_blocked_thread_is_asked_and_its_call_goes_on() {
         let end = Instant::now() + Duration::from_secs(90);
         let mut taken = Vec::new();
         while taken.is_empty() && Instant::now() < end {
-            probe.ask().expect("sent");
+            probe.ask(None).expect("sent");
             std::thread::sleep(Duration::from_millis(2));
             taken = samples(probe);
         }
@@ -88,7 +141,7 @@ fn a_probe_is_used_again_and_shows_nothing_of_before() {
         (attached.probe(), attached.probe().serial())
     });
     let (old, serial) = first.join().expect("no panic");
-    let refuses = old.arm(SampleSource::Cpu, 99).is_err() && old.ask().is_err();
+    let refuses = old.arm(SampleSource::Cpu, 99).is_err() && old.ask(None).is_err();
     assert!(refuses || old.serial() != serial, "it may be another thread's by now");
     let attached = attach(10).expect("attaches");
     let probe = attached.probe();
@@ -138,7 +191,7 @@ fn ten_thousand_samples_a_second_and_threads_that_come_and_go() {
                 for probe in probes().into_iter().filter(|probe| probe.worker() >= CHURN) {
                     // It may end between the list and here.
                     let _ = probe.arm(SampleSource::Wall, 10_000);
-                    let _ = probe.ask();
+                    let _ = probe.ask(None);
                     probe.drain(|sample| {
                         taken.fetch_add(usize::from(!sample.frames.is_empty()), Relaxed);
                     });

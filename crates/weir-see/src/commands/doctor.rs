@@ -116,6 +116,15 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
         "off" => bad_finding("blocked loops", "not watched: profile_blocked off"),
         limit => good_finding("blocked loops", format!("watched from {limit} on")),
     };
+    let off = match fact("switches refused:") {
+        // A server of before this was asked.
+        "" => None,
+        "no" => Some(good_finding(
+            "off-CPU",
+            "exact: the kernel records when workers sleep, for `weir flame off`",
+        )),
+        why => Some(good_finding("off-CPU", format!("{OFF_BY_SAMPLES}: {why}"))),
+    };
     let running = format!(
         "pid {}, {} workers on {}, since {}; stamps from {}",
         fact("pid"),
@@ -125,6 +134,7 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
         fact("clock")
     );
     let mut findings = vec![good_finding("server", running), samples, blocked];
+    findings.extend(off);
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
     findings.extend(cores(&before, &facts, window));
@@ -217,6 +227,9 @@ impl CoreWait {
     }
 }
 
+/// How it is known where workers sleep, and what would tell it exactly.
+const OFF_BY_SAMPLES: &str = "`weir flame off` has the watchdog's samples; exact with CAP_PERFMON for the workers or \
+                              kernel.perf_event_paranoid 1, and Linux 5.18";
 /// Over how long it is looked whether workers have their cores.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The part of that time without a core from which on it is lost: responses then take a quarter more than they should.

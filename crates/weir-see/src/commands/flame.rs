@@ -18,6 +18,11 @@ pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("--last", "", "cpu: the last seconds, from the samples that are always taken"),
     CommandOption::new("--hz", "N", "cpu: samples per second of CPU time (default: 99)"),
     CommandOption::new(
+        "--samples",
+        "",
+        "off: by the watchdog's samples, although the kernel would record each switch",
+    ),
+    CommandOption::new(
         "-o",
         "FORMAT",
         "svg, html, folded, pprof, firefox, speedscope or json, or a file with such a suffix",
@@ -87,6 +92,7 @@ fn record(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<String, Strin
         ("--phase", "phase"),
         ("--match", "match"),
         ("--last", "last"),
+        ("--samples", "samples"),
         ("--hz", "hz"),
     ];
     let out = gather(asked, locate, &options(asked, question, &given))?;

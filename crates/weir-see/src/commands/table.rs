@@ -127,13 +127,15 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
             "[cpu|wait|wall|off|alloc|gc|jit]",
             "Draws a flame graph of the next seconds. `cpu` shows what runs, by samples. `wait` shows what requests \
              wait for, and `wall` both, by the marks of every request. `off` shows where threads did not run: calls that \
-             block, by their stacks, want of a processor, and waits. `alloc` shows what Lua allocates, in bytes, \
+             block, by their stacks, want of a processor, and waits; exactly where the kernel lets the workers record that, \
+             else by samples. `alloc` shows what Lua allocates, in bytes, \
              `gc` its collector and `jit` its compiler. Frames are locations, phases, modules, functions and lines of \
              Lua.",
             flame::CHOICES,
             &[
                 CommandExample::new("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
                 CommandExample::new("weir flame wait -t 30s -o wait.html", "what half a minute of requests waits for"),
+                CommandExample::new("weir flame off -t 5s -o folded", "which lines put a worker to sleep, as text"),
             ],
         )
         .asking_server(),

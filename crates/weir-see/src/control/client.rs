@@ -249,7 +249,7 @@ mod tests {
         let probe = own.probe();
         let slow = std::thread::spawn(move || {
             for _ in 0..20 {
-                probe.ask().expect("a signal");
+                probe.ask(None).expect("a signal");
                 std::thread::sleep(Duration::from_millis(1));
             }
             server.write_all(b"out 2\nokdone 0\n").expect("a client that waits");

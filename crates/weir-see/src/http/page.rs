@@ -20,6 +20,7 @@ pub(super) fn part(request: &AdminRequest) -> Option<AdminResponse> {
 const SCRIPT: &str = concat!(
     include_str!("page/core.js"),
     include_str!("page/charts.js"),
+    include_str!("page/findings.js"),
     include_str!("page/overview.js"),
     include_str!("page/requests.js"),
     include_str!("page/inside.js"),

@@ -481,7 +481,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /log                                the last lines of the error logs, without arguments of requests
 /use /queue /sites                  resources, queues, histograms
 /history?span=minute                rates, latencies and errors over time, also span=hour; heat=LOCATION for all latencies
-/flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
+/flame/cpu?seconds=10&fmt=svg       also wait, wall, off; html, folded, pprof, firefox, speedscope
 /debug/pprof/profile?seconds=30     for go tool pprof; also block
 ";
 /// Addresses named at once.

@@ -273,7 +273,7 @@ fn culprit(route: weir_trace::Site) -> String {
 }
 
 /// System calls in which a thread may be found, by their numbers.
-const SYSCALLS: [(i64, &str); 26] = [
+const SYSCALLS: [(i64, &str); 42] = [
     (libc::SYS_read, "read"),
     (libc::SYS_write, "write"),
     (libc::SYS_pread64, "pread64"),
@@ -299,6 +299,22 @@ const SYSCALLS: [(i64, &str); 26] = [
     (libc::SYS_sendto, "sendto"),
     (libc::SYS_sendfile, "sendfile"),
     (libc::SYS_getdents64, "getdents64"),
+    (libc::SYS_ppoll, "ppoll"),
+    (libc::SYS_pselect6, "pselect6"),
+    (libc::SYS_epoll_pwait, "epoll_pwait"),
+    (libc::SYS_accept4, "accept4"),
+    (libc::SYS_recvmsg, "recvmsg"),
+    (libc::SYS_sendmsg, "sendmsg"),
+    (libc::SYS_waitid, "waitid"),
+    (libc::SYS_ioctl, "ioctl"),
+    (libc::SYS_newfstatat, "newfstatat"),
+    (libc::SYS_statx, "statx"),
+    (libc::SYS_unlinkat, "unlinkat"),
+    (libc::SYS_renameat2, "renameat2"),
+    (libc::SYS_ftruncate, "ftruncate"),
+    (libc::SYS_fallocate, "fallocate"),
+    (libc::SYS_copy_file_range, "copy_file_range"),
+    (libc::SYS_msync, "msync"),
     (libc::SYS_io_uring_enter, "io_uring_enter"),
 ];
 const BLAME: [TableColumn; 5] = [
@@ -313,4 +329,4 @@ const UNWATCHED: Duration = Duration::from_millis(100);
 /// How often is looked for news.
 const EVERY: Duration = Duration::from_millis(100);
 /// A stall is reported this long after its end, when worker and watchdog have both said what they know.
-const SETTLED: Duration = Duration::from_millis(30);
+pub(super) const SETTLED: Duration = Duration::from_millis(30);

@@ -240,9 +240,12 @@ fn routes(source: &source::ServerSource, wanted: Option<&str>) -> Vec<RouteStack
         .map(|(requests, site, info)| (requests, site, info.location.to_string()))
         .collect();
     if let Some(wanted) = wanted {
-        let sites =
-            known.iter().filter(|(.., name)| is_location(wanted, name)).map(|(_, site, _)| *site).collect();
-        return vec![RouteStacks { name: wanted.to_owned(), sites, others: false }];
+        known.retain(|(.., name)| is_location(wanted, name));
+        // As it is called everywhere else, if it is one.
+        let name = known.first().map(|(.., name)| name.clone());
+        let name = name.filter(|name| known.iter().all(|(.., other)| other == name));
+        let sites = known.into_iter().map(|(_, site, _)| site).collect();
+        return vec![RouteStacks { name: name.unwrap_or_else(|| wanted.to_owned()), sites, others: false }];
     }
     known.sort_by_key(|(requests, ..)| std::cmp::Reverse(*requests));
     known.truncate(ROUTES);

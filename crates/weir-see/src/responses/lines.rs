@@ -48,7 +48,10 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
     let file = question.value("file").unwrap_or("");
     let line = question.number("line", 1)?.max(1) as usize;
     let configuration = source.configuration();
-    let of_configuration = configuration.source.files().iter().find(|known| known.path == Path::new(file));
+    let mut files = configuration.source.files().iter();
+    // Findings and frames of inline scripts name files of the configuration without directories.
+    let of_configuration =
+        files.find(|known| known.path == Path::new(file) || known.path.file_name() == Some(file.as_ref()));
     let bytes = match of_configuration {
         Some(known) => known.text.to_vec(),
         // A client of this interface may read the scripts the server runs, and no other file of the machine.

@@ -7,8 +7,8 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use weir_rt::clock::{self, ClockMoment};
-use weir_trace::event::EventDecoder;
-use weir_trace::{EventKind, InFlight, KeptRequest, LoopStall, Site, SiteTable, TraceWatch, WaitKind};
+use weir_trace::walk::{OpenStep, TraceStretch, TraceVisitor, walk};
+use weir_trace::{InFlight, KeptRequest, LoopStall, Site, SiteTable, TraceWatch, WaitKind};
 
 use super::reply::{ReplyFailure, ReplySink, STEP};
 use super::reqs;
@@ -191,87 +191,56 @@ impl TimelineDrawing {
         ];
         let (begin, end) = (record.start, end(kept));
         self.timeline.begin(lane, self.now.unix_ns(begin), &name, &said);
-        let mut walk = RequestWalk {
-            drawing: self,
-            lane,
-            thread,
-            name: &name,
-            at: begin,
-            running: Some(begin),
-            open: Vec::new(),
-        };
-        let mut decoder = EventDecoder::default();
-        for event in kept.events() {
-            if let Some((kind, site, value)) = decoder.decode(*event) {
-                walk.take(kind, site, value);
-            }
-        }
-        walk.close(end);
+        let mut request = RequestDrawing { drawing: self, lane, thread, name: &name, running: Some(begin) };
+        walk(kept, begin, &mut request);
         self.timeline.end(lane, self.now.unix_ns(end));
     }
 }
 
-/// The way through a request's events.
-struct RequestWalk<'a> {
+/// A request as it is drawn on the way through it.
+struct RequestDrawing<'a> {
     drawing: &'a mut TimelineDrawing,
     lane: TrackNumber,
     thread: TrackNumber,
     name: &'a str,
-    /// Where it is, in ticks.
-    at: u64,
-    /// Since when it has been running.
+    /// Since when it has been running, in ticks.
     running: Option<u64>,
-    open: Vec<Site>,
 }
 
-impl RequestWalk<'_> {
-    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
-        let before = self.at;
-        if kind.is_timed() {
-            self.at += value;
-        }
-        match kind {
-            EventKind::Begin => {
-                let name = called(site);
-                self.drawing.timeline.begin(self.lane, self.drawing.now.unix_ns(self.at), &name, &[]);
-                self.open.push(site);
-            }
-            EventKind::End => self.leave(site.outside(&self.open, |open| *open)),
-            EventKind::Mark => self.slice(before, &called(site)),
-            EventKind::Suspend => self.stop(),
-            EventKind::Resume => {
-                self.slice(before, &format!("wait {}", WaitKind::from_code(site.0).as_str()));
-                self.running = Some(self.at);
-            }
-            _ => {}
-        }
-    }
-
-    /// All that is open ends at `end`: of a very long request only the beginning has events.
-    fn close(mut self, end: u64) {
-        self.at = self.at.max(end);
-        self.leave(0);
-        self.stop();
-    }
-
-    fn slice(&mut self, from: u64, name: &str) {
+impl RequestDrawing<'_> {
+    fn slice(&mut self, TraceStretch { from, to }: TraceStretch, name: &str) {
         let now = &self.drawing.now;
-        let (from, to) = (now.unix_ns(from), now.unix_ns(self.at));
+        let (from, to) = (now.unix_ns(from), now.unix_ns(to));
         self.drawing.timeline.slice(self.lane, from, to, name, &[]);
     }
+}
 
-    fn leave(&mut self, depth: usize) {
-        for _ in self.open.drain(depth..) {
-            self.drawing.timeline.end(self.lane, self.drawing.now.unix_ns(self.at));
+impl TraceVisitor for RequestDrawing<'_> {
+    type Step = ();
+
+    fn opens(&mut self, site: Site, at: u64, _around: &[OpenStep<()>]) {
+        self.drawing.timeline.begin(self.lane, self.drawing.now.unix_ns(at), &called(site), &[]);
+    }
+
+    fn closes(&mut self, (): (), at: u64) {
+        self.drawing.timeline.end(self.lane, self.drawing.now.unix_ns(at));
+    }
+
+    fn passes(&mut self, site: Site, stretch: TraceStretch, _around: &[OpenStep<()>]) {
+        self.slice(stretch, &called(site));
+    }
+
+    fn stops(&mut self, at: u64) {
+        if let Some(since) = self.running.take() {
+            let now = &self.drawing.now;
+            let (from, to) = (now.unix_ns(since), now.unix_ns(at));
+            self.drawing.timeline.slice(self.thread, from, to, self.name, &[]);
         }
     }
 
-    fn stop(&mut self) {
-        if let Some(since) = self.running.take() {
-            let now = &self.drawing.now;
-            let (from, to) = (now.unix_ns(since), now.unix_ns(self.at));
-            self.drawing.timeline.slice(self.thread, from, to, self.name, &[]);
-        }
+    fn waits(&mut self, kind: WaitKind, stretch: TraceStretch, _inside: Option<&()>) {
+        self.slice(stretch, &format!("wait {}", kind.as_str()));
+        self.running = Some(stretch.to);
     }
 }
 

@@ -1,8 +1,8 @@
 //! `spans`: a retained request over time: when each of its steps began and ended, and what it waited for when.
 
 use weir_http::json::JsonWriter;
-use weir_trace::event::EventDecoder;
-use weir_trace::{EventKind, KeptRequest, Site, SiteInfo, SiteTable, WaitKind};
+use weir_trace::walk::{OpenStep, TraceStretch, TraceVisitor, walk};
+use weir_trace::{KeptRequest, Site, SiteInfo, SiteTable, WaitKind};
 
 use crate::source::scale;
 
@@ -22,87 +22,81 @@ struct SpanWait {
     end: u64,
 }
 
-/// The way through a request's events.
+/// What is found on the way through a request.
 #[derive(Default)]
-struct SpanWalk {
-    at: u64,
+struct RequestSpans {
     spans: Vec<RequestSpan>,
     waits: Vec<SpanWait>,
-    /// The steps that are open, and where they are in `spans`, if they found room there.
-    open: Vec<(Site, Option<usize>)>,
-    /// Steps that found no room.
+    /// Steps and waits that found no room.
     left_out: u64,
 }
 
-impl SpanWalk {
-    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
-        let before = self.at;
-        if kind.is_timed() {
-            self.at += value;
-        }
-        match kind {
-            EventKind::Begin => {
-                let place = self.add(site, self.at, None);
-                self.open.push((site, place));
-            }
-            EventKind::End => {
-                self.leave(site.outside(&self.open, |(site, _)| *site));
-            }
-            EventKind::Mark => {
-                self.add(site, before, Some(self.at));
-            }
-            EventKind::Resume if self.waits.len() < MOST => {
-                self.waits.push(SpanWait { kind: WaitKind::from_code(site.0), start: before, end: self.at });
-            }
-            EventKind::Resume => self.left_out += 1,
-            _ => {}
-        }
-    }
-
+impl RequestSpans {
     /// Where the step is in `spans`, if it has room there.
-    fn add(&mut self, site: Site, start: u64, end: Option<u64>) -> Option<usize> {
-        let depth = self.open.len();
-        // One more call of the step before, such as a filter's: it goes on.
-        if let Some(last) = self.spans.last_mut()
-            && (last.site, last.depth, last.end) == (site, depth, Some(start))
-            && end.is_some()
-        {
-            last.end = end;
-            return None;
-        }
+    fn add(&mut self, span: RequestSpan) -> Option<usize> {
         if self.spans.len() >= MOST {
             self.left_out += 1;
             return None;
         }
-        self.spans.push(RequestSpan { site, depth, start, end });
+        self.spans.push(span);
         Some(self.spans.len() - 1)
     }
+}
 
-    fn leave(&mut self, depth: usize) {
-        for place in self.open.drain(depth..).filter_map(|(_, place)| place) {
-            self.spans[place].end = Some(self.at);
+impl TraceVisitor for RequestSpans {
+    /// Where it is in `spans`.
+    type Step = Option<usize>;
+
+    fn opens(&mut self, site: Site, start: u64, around: &[OpenStep<Option<usize>>]) -> Option<usize> {
+        self.add(RequestSpan { site, depth: around.len(), start, end: None })
+    }
+
+    fn closes(&mut self, place: Option<usize>, at: u64) {
+        if let Some(place) = place {
+            self.spans[place].end = Some(at);
+        }
+    }
+
+    fn passes(&mut self, site: Site, stretch: TraceStretch, around: &[OpenStep<Option<usize>>]) {
+        let TraceStretch { from: start, to } = stretch;
+        let (depth, end) = (around.len(), Some(to));
+        match self.spans.last_mut() {
+            // One more call of the step before, such as a filter's: it goes on.
+            Some(last) if (last.site, last.depth, last.end) == (site, depth, Some(start)) => last.end = end,
+            _ => {
+                self.add(RequestSpan { site, depth, start, end });
+            }
+        }
+    }
+
+    fn waits(&mut self, kind: WaitKind, stretch: TraceStretch, _inside: Option<&Option<usize>>) {
+        if self.waits.len() < MOST {
+            self.waits.push(SpanWait { kind, start: stretch.from, end: stretch.to });
+        } else {
+            self.left_out += 1;
         }
     }
 }
 
 /// The record, the steps and the waits of a request as one line; `story` is what is known of blocked loops.
 pub(super) fn json(kept: &KeptRequest, story: &str) -> String {
-    let walk = walk(kept);
+    let mut found = RequestSpans::default();
+    walk(kept, 0, &mut found);
     let sites = SiteTable::global();
     let record = weir_trace::render::record_json(kept.record(), sites, &scale);
     JsonWriter::object(|json| {
         json.key("why").text(kept.why().as_str());
         json.key("record").raw(record);
         json.key("story").text(story);
-        json.key("left_out").raw(walk.left_out);
+        json.key("left_out").raw(found.left_out);
         json.key("folded").raw(kept.is_folded());
         json.key("spans").list(|json| {
-            for span in &walk.spans {
+            for span in &found.spans {
                 json.nested(|json| write(json, span, &sites.info(span.site)));
             }
         });
         json.key("waits").list(|json| {
-            for wait in &walk.waits {
+            for wait in &found.waits {
                 json.nested(|json| {
                     json.key("kind").text(wait.kind.as_str());
                     json.key("start_ns").raw(scale(wait.start));
@@ -127,27 +121,14 @@ fn write(json: &mut JsonWriter, span: &RequestSpan, info: &SiteInfo) {
     json.key("end_ns").raw(scale(span.end.unwrap_or(span.start)));
 }
 
-fn walk(kept: &KeptRequest) -> SpanWalk {
-    let mut walk = SpanWalk::default();
-    let mut decoder = EventDecoder::default();
-    for event in kept.events() {
-        if let Some((kind, site, value)) = decoder.decode(*event) {
-            walk.take(kind, site, value);
-        }
-    }
-    // Of a very long request only the beginning has events: what is open then lasts to its end.
-    walk.at = walk.at.max(kept.record().total);
-    walk.leave(0);
-    walk
-}
-
 /// Steps at most, and waits.
 const MOST: usize = 2_000;
 
 #[cfg(test)]
 mod tests {
     use weir_http::json::JsonValue;
-    use weir_trace::{Recorder, RecorderSettings, RequestRecord, SiteKind, Trace};
+    use weir_trace::walk::TraceWalk;
+    use weir_trace::{EventKind, Recorder, RecorderSettings, RequestRecord, SiteKind, Trace};
 
     use super::*;
 
@@ -177,9 +158,10 @@ mod tests {
             trace.mark(Site::COPY, 1_570);
             trace.end(1_600);
         });
-        let walk = walk(&kept);
+        let mut found = RequestSpans::default();
+        walk(&kept, 0, &mut found);
         let spans: Vec<_> =
-            walk.spans.iter().map(|span| (span.site, span.depth, span.start, span.end)).collect();
+            found.spans.iter().map(|span| (span.site, span.depth, span.start, span.end)).collect();
         assert_eq!(
             spans,
             [
@@ -189,7 +171,7 @@ mod tests {
                 (Site::COPY, 0, 550, Some(570)),
             ]
         );
-        let waits: Vec<_> = walk.waits.iter().map(|wait| (wait.kind, wait.start, wait.end)).collect();
+        let waits: Vec<_> = found.waits.iter().map(|wait| (wait.kind, wait.start, wait.end)).collect();
         assert_eq!(waits, [(WaitKind::UpstreamFirstByte, 30, 530)]);
         let json = JsonValue::parse(json(&kept, "a \"story\"").as_bytes()).expect("valid JSON");
         assert_eq!(json.field("story").and_then(JsonValue::text), Some("a \"story\""));
@@ -199,14 +181,15 @@ mod tests {
     #[test]
     fn many_steps_are_cut_and_counted() {
         let site = SiteTable::global().intern(SiteKind::LuaResume, "/spans", "many");
-        let mut walk = SpanWalk::default();
+        let (mut walk, mut found) = (TraceWalk::new(0), RequestSpans::default());
         for _ in 0..3 * MOST {
-            walk.take(EventKind::Begin, site, 1);
-            walk.take(EventKind::Suspend, Site::NONE, 1);
-            walk.take(EventKind::Resume, Site(0), 1);
-            walk.take(EventKind::End, site, 1);
+            walk.take(EventKind::Begin, site, 1, &mut found);
+            walk.take(EventKind::Suspend, Site::NONE, 1, &mut found);
+            walk.take(EventKind::Resume, Site(0), 1, &mut found);
+            walk.take(EventKind::End, site, 1, &mut found);
         }
-        assert!(walk.spans.len() == MOST && walk.waits.len() == MOST && walk.open.is_empty());
-        assert_eq!(walk.left_out, 4 * MOST as u64, "two thirds of both");
+        assert!(found.spans.len() == MOST && found.waits.len() == MOST);
+        assert!(found.spans.iter().all(|span| span.end == Some(span.start + 3)));
+        assert_eq!(found.left_out, 4 * MOST as u64, "two thirds of both");
     }
 }

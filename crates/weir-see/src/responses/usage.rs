@@ -341,9 +341,10 @@ pub(crate) fn facts(source: &ServerSource) -> String {
     let blocked =
         settings.blocked.map_or("off".to_owned(), |limit| crate::table::time(limit.as_nanos() as u64));
     let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());
+    let switches = housekeeping.switches_refused().unwrap_or_else(|| "no".to_owned());
     let counter = if clock::ticks_are_counter() { "the CPU's counter" } else { "the kernel's clock" };
     format!(
-        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n{}{}{}",
+        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\nswitches refused: {switches}\n{}{}{}",
         std::process::id(),
         workers.len(),
         source.uptime().as_secs(),

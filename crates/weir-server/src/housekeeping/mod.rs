@@ -8,6 +8,7 @@
 //! loops sleep (their first turn wakes it).
 
 mod stacks;
+mod switches;
 mod unwind;
 mod usage;
 mod watchdog;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_rt::sampler::{self, SampleSource, SitePlace, ThreadProbe};
+use weir_rt::sampler::{self, SampleSource, SitePlace, StackSample, ThreadProbe};
 use weir_rt::{LoopSnapshot, LoopStats, clock};
 use weir_trace::{LoopStall, NowReader, RecorderReader, Site};
 
@@ -27,6 +28,8 @@ use weir_engine::worker::WorkerCounters;
 
 pub use stacks::{SampledStack, StackProfile, StackWeight};
 use stacks::{SampledStacks, StackTally};
+pub use switches::{OffCoreStack, SwitchRecording};
+use usage::InKernel;
 pub use usage::{ProcessUse, ThreadUse};
 use watchdog::Watchdog;
 
@@ -213,9 +216,10 @@ impl HousekeepingHandle {
     ///
     /// # Errors
     /// Another profiler has the signal, or the kernel gives no timer: see
-    /// [`ThreadProbe::arm`](weir_rt::sampler::ThreadProbe::arm). `InvalidInput` for [`SampleSource::Asked`].
+    /// [`ThreadProbe::arm`](weir_rt::sampler::ThreadProbe::arm). `InvalidInput` for [`SampleSource::Asked`]
+    /// and [`SampleSource::Switched`], which have no rate.
     pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<StackCollection> {
-        if source == SampleSource::Asked {
+        if matches!(source, SampleSource::Asked | SampleSource::Switched) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         unwind::refresh();
@@ -236,22 +240,27 @@ impl HousekeepingHandle {
     }
 
     /// The stack of a worker at this moment, also of one that is stuck; `None` if it does not come within `limit`, which is
-    /// so for a thread that the kernel does not let go.
+    /// so for a thread that the kernel does not let go. One that was asked before and sleeps on in the same call has the
+    /// stack of then.
     ///
     /// # Errors
     /// There is no such worker, or no signal: see [`ThreadProbe::ask`](weir_rt::sampler::ThreadProbe::ask).
-    pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<sampler::StackSample>> {
+    pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<StackSample>> {
         let entries = self.shared.entries();
         let entry = entries.iter().find(|entry| entry.watched.worker == worker);
-        let probe = entry.ok_or(io::ErrorKind::NotFound)?.watched.probe;
+        let entry = entry.ok_or(io::ErrorKind::NotFound)?;
+        let probe = entry.watched.probe;
         unwind::refresh();
         let (since, until) = (clock::ticks(), Instant::now() + limit);
-        probe.ask()?;
+        probe.ask(InKernel::read(probe.tid()).syscall)?;
         loop {
             self.shared.gather();
             let sample = lock(&self.shared.stacks).asked(worker, since);
-            if sample.is_some() || Instant::now() >= until {
+            if sample.is_some() {
                 return Ok(sample);
+            }
+            if Instant::now() >= until {
+                return Ok(entry.stack_of_turn());
             }
             std::thread::sleep(HANDLED);
         }
@@ -410,7 +419,7 @@ impl HousekeepingShared {
         let wanted = lock(&self.stacks).rate(source);
         match source {
             SampleSource::Cpu => wanted.max(lock(&self.settings).cpu_hz),
-            SampleSource::Wall | SampleSource::Asked | SampleSource::Alloc => wanted,
+            SampleSource::Wall | SampleSource::Asked | SampleSource::Alloc | SampleSource::Switched => wanted,
         }
     }
 
@@ -460,6 +469,22 @@ impl HousekeepingShared {
 impl WatchedEntry {
     fn is_busy(&self) -> bool {
         self.watched.probe.busy_since() != 0
+    }
+
+    /// The stack that was taken in the turn that lasts.
+    fn stack_of_turn(&self) -> Option<StackSample> {
+        let (probe, stalls) = (self.watched.probe, self.watched.recorder.stalls().list());
+        let busy = probe.busy_since();
+        let lasts = |stall: &&LoopStall| busy != 0 && stall.start == busy && !stall.sample.frames.is_empty();
+        stalls.iter().rev().find(lasts).map(|stall| StackSample {
+            time: stall.sample.time,
+            source: SampleSource::Asked,
+            place: SitePlace { site: stall.sample.site.0, route: stall.route.0 },
+            request: stall.sample.request.0,
+            vm_state: stall.sample.vm_state,
+            frames: stall.sample.frames.clone(),
+            ..StackSample::default()
+        })
     }
 
     fn view(&self, now: u64) -> WorkerView {

@@ -67,6 +67,8 @@ pub(super) struct SampledStacks {
     collections: Vec<Weak<Mutex<StackTally>>>,
     /// The last stack that was asked for, by worker.
     asked: HashMap<u16, StackSample>,
+    /// Stacks after switches, by worker, while they are recorded.
+    switched: Option<Vec<(u16, StackSample)>>,
     /// Used again for each sample.
     scratch: SampledStack,
 }
@@ -86,6 +88,12 @@ impl SampledStacks {
         if sample.source == SampleSource::Asked {
             // It represents no time: the watchdog's, or a query's for where a worker is.
             self.asked.insert(worker, sample.clone());
+            return;
+        }
+        if sample.source == SampleSource::Switched {
+            if let Some(switched) = self.switched.as_mut().filter(|switched| switched.len() < SWITCHED) {
+                switched.push((worker, sample.clone()));
+            }
             return;
         }
         let stack = ByAddress(self.intern(worker, sample));
@@ -133,6 +141,23 @@ impl SampledStacks {
     /// The last stack that a worker was asked for, if that was taken at `since` or later.
     pub(super) fn asked(&self, worker: u16, since: u64) -> Option<StackSample> {
         self.asked.get(&worker).filter(|sample| sample.time >= since).cloned()
+    }
+
+    /// Keeps stacks after switches from now on; `false` if somebody else has it do so.
+    pub(super) fn keep_switched(&mut self) -> bool {
+        let begins = self.switched.is_none();
+        self.switched.get_or_insert_default();
+        begins
+    }
+
+    /// Gives away those that have come, oldest first.
+    pub(super) fn take_switched(&mut self) -> Vec<(u16, StackSample)> {
+        self.switched.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// Keeps no more.
+    pub(super) fn forget_switched(&mut self) {
+        self.switched = None;
     }
 
     /// Begins to collect.
@@ -330,6 +355,8 @@ const WINDOW: u64 = 120;
 const STACKS: usize = 32_768;
 /// Words of frames held: 8 MB.
 const WORDS: usize = 1 << 20;
+/// Stacks after switches that wait to be taken: many more than come between two looks.
+const SWITCHED: usize = 65_536;
 
 #[cfg(test)]
 mod tests {

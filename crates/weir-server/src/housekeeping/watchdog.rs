@@ -174,7 +174,7 @@ impl SeenWorker {
         stalls.add(LoopStall { connections, ..describe(entry, since, age) });
         unwind::refresh();
         // One that ends at this moment needs no stack.
-        let asked = probe.ask().is_ok();
+        let asked = probe.ask(InKernel::read(probe.tid()).syscall).is_ok();
         self.stall = Some(FoundStall { start: since, end: None, asked, has_stack: false });
         BusyWorker { due: None, asked, stalls: true }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::TicksToNanos;
-use super::json::{ObjectWriter, histogram_json, node_json};
+use super::json::{ObjectWriter, histogram_json, node_json, node_waits_json};
 use super::rows::{RootLine, lines, name, name_of_missing};
 use super::text::{micros, run_split};
 use crate::average::{AverageTree, TimeSpread};
@@ -53,6 +53,7 @@ pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: TicksToNano
     node_json(&mut root, &tree, 0, sites, scale, &|object, index| {
         let spread = &spreads[index as usize];
         extras(object, &tree.nodes()[index as usize], spread, scale);
+        object.raw("waits_ns", &node_waits_json(&tree, index, scale));
         // A tick in nanoseconds, to nine digits: single ticks would be rounded to none.
         let tick = scale(MANY) as f64 / MANY as f64;
         let (run, wait) = spread.deviations(average.requests());

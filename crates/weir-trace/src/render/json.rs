@@ -158,11 +158,16 @@ fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: Ti
     for (name, value) in optional.into_iter().filter(|&(_, value)| value > 0) {
         object.number(name, value);
     }
-    let mut waits = String::new();
-    let mut by_kind = ObjectWriter::new(&mut waits);
+    object.raw("waits_ns", &node_waits_json(tree, index, scale));
+}
+
+/// What a node itself waited for, by kind.
+pub(super) fn node_waits_json(tree: &TraceTree, index: u32, scale: TicksToNanos<'_>) -> String {
+    let mut out = String::new();
+    let mut by_kind = ObjectWriter::new(&mut out);
     tree.waits(index).for_each(|wait| by_kind.number(wait.kind.as_str(), scale(wait.ticks)));
     by_kind.close();
-    object.raw("waits_ns", &waits);
+    out
 }
 
 fn waits_json(record: &RequestRecord, scale: TicksToNanos<'_>) -> String {

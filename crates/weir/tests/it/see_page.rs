@@ -1,7 +1,7 @@
 //! The page of the admin listener in a browser, as a person uses it: by its links, at a desk and on a phone.
 
 use crate::support::browser;
-use crate::support::page::{click_frame, fits, keep, seen};
+use crate::support::page::{DESK, PHONE, click_frame, fits, keep, opened, seen};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -33,8 +33,14 @@ http {
             repeat ngx.update_time() until ngx.now() > stop
             ngx.say('done')
         } }
+        location /hog/ { content_by_lua_file hog.lua; }
     }
 }";
+
+const HOG: &str = "local stop, x = os.clock() + 0.05, 0
+while os.clock() < stop do x = x + 1 end
+ngx.say(x)
+";
 
 const WORK: &str = "local function texts(n)
     local s = 0
@@ -53,13 +59,19 @@ ngx.say(texts(3000), #pattern(2000), s)
 
 fn started() -> Server {
     let page = "<span class=\"h\">Messages are divided into lines of characters</span>\n".repeat(400);
-    let server = Server::builder(CONF).file("html/a.html", page).file("work.lua", WORK).start();
+    let server =
+        Server::builder(CONF).file("html/a.html", page).file("work.lua", WORK).file("hog.lua", HOG).start();
     wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
     server
 }
 
-/// Runs `f` while requests come.
+/// Runs `f` while requests of the usual locations come.
 fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
+    loaded_with(server, &["/plain/a.html", "/replaced/a.html", "/script/"], f)
+}
+
+/// Runs `f` while requests of these paths come.
+fn loaded_with<T>(server: &Server, paths: &[&str], f: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -68,7 +80,7 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
         }
     }
     std::thread::scope(|scope| {
-        for path in ["/plain/a.html", "/replaced/a.html", "/script/"] {
+        for path in paths {
             let done = &done;
             scope.spawn(move || {
                 let mut client = server.client();
@@ -270,11 +282,8 @@ fn inside(browser: &mut Browser, server: &Server) {
 #[test]
 fn from_a_table_of_locations_to_the_lines_that_cost() {
     let server = started();
-    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
+    let Some(mut browser) = opened(&server, &DESK) else { return };
     loaded(&server, || {
-        browser.prefer("light");
-        browser.resize(1280, 900, false);
-        browser.open(&format!("http://{}/", server.addr(1)));
         from_the_table_to_the_line(&mut browser);
         brushing(&mut browser);
         searching(&mut browser);
@@ -288,14 +297,57 @@ fn from_a_table_of_locations_to_the_lines_that_cost() {
     assert_eq!((complaints.iter().filter(meant).count(), complaints.len()), (2, 2), "{complaints:?}");
 }
 
+/// What is wrong comes to the first page, with its line and where there is more of it, and goes when it is over.
+#[test]
+fn findings_are_on_the_first_page() {
+    let server = started();
+    let Some(mut browser) = opened(&server, &DESK) else { return };
+    browser.until(WELL);
+    loaded_with(&server, &["/hog/"], || {
+        let found = "document.querySelector('#findings.wrong li[data-kind=cpu]')";
+        browser.until(&format!("{found}.textContent.includes(' in /hog/ computed without a pause ')"));
+        browser
+            .until(&format!("{found}.querySelector('code').textContent === 'weir flame cpu --route /hog/'"));
+        keep(&mut browser, "findings.png");
+        // Looked for again and again: the sentence changes in its place, if it is found twice in a row.
+        browser.until(&format!(
+            "(() => {{
+                const [now, before] = [{found}, window.before];
+                window.before = {{ now, said: now.firstChild.textContent }};
+                return before && before.now === now && before.said !== window.before.said;
+            }})()"
+        ));
+        browser.click("#findings .links a", "hog.lua:2");
+        browser.until(
+            "document.querySelector('dialog[open] li.meant').textContent.includes('os.clock() < stop')",
+        );
+        browser.click("dialog button", "close");
+        browser.resize(390, 844, true);
+        fits(&mut browser);
+        browser.click("#findings .links a", "flame cpu");
+        browser.until("document.querySelector('h1').textContent.includes('/hog/')");
+        browser.click("nav a", "overview");
+    });
+    browser.until(WELL);
+    // A script inside the configuration has its line there.
+    loaded_with(&server, &["/stuck/"], || browser.click("#findings .links a", "nginx.conf:21"));
+    browser.until(
+        "document.querySelector('dialog[open] li.meant').textContent.includes('repeat ngx.update_time()')",
+    );
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Nothing is found; but the machine may be so busy that the worker wants a processor.
+const WELL: &str = "(() => {
+    const [well, found] = [document.querySelector('#findings.well p'), [...document.querySelectorAll('#findings.wrong li')]];
+    return well ? well.textContent.startsWith('nothing is wrong that can be seen in ') : found.length && found.every((e) => e.dataset.kind === 'no_core');
+})()";
+
 #[test]
 fn flame_graphs_lead_to_lines_and_are_compared() {
     let server = started();
-    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
+    let Some(mut browser) = opened(&server, &DESK) else { return };
     loaded(&server, || {
-        browser.prefer("light");
-        browser.resize(1280, 900, false);
-        browser.open(&format!("http://{}/", server.addr(1)));
         seen(&mut browser, "/replaced/");
         flames(&mut browser);
     });
@@ -305,11 +357,8 @@ fn flame_graphs_lead_to_lines_and_are_compared() {
 #[test]
 fn on_a_phone_in_the_dark() {
     let server = started();
-    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
+    let Some(mut browser) = opened(&server, &PHONE) else { return };
     loaded(&server, || {
-        browser.prefer("dark");
-        browser.resize(390, 844, true);
-        browser.open(&format!("http://{}/", server.addr(1)));
         let background = "getComputedStyle(document.body).backgroundColor";
         seen(&mut browser, "/replaced/");
         assert_eq!(browser.value(background).text(), Some("rgb(22, 24, 27)"));
@@ -398,9 +447,7 @@ fn names_that_look_like_a_page_are_shown_as_they_are() {
         http { trace sample=1/1; server { listen 127.0.0.1:%%PORT_0%%; location '/<img src=x onerror=broken()>' { return 200 ok; } location / { return 404; } } }",
     )
     .start();
-    let Some(mut browser) = Browser::start(&browser::directory(server.dir().path())) else { return };
-    wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
-    browser.open(&format!("http://{}/", server.addr(1)));
+    let Some(mut browser) = opened(&server, &DESK) else { return };
     browser.until("document.querySelector('.routes')");
     let mut client = server.client();
     browser.until("document.querySelector('.chart')");

@@ -1,24 +1,13 @@
 //! `weir why`: ten faults, each named with its place and nothing else named; and silence on a healthy server.
 
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::{self, JoinHandle};
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::faults::{FaultLoad, slow_files, weir};
 use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
-
-/// What the program prints, asking that server.
-fn weir(server: &Server, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
-    let out = command.output().expect("the program runs");
-    assert!(out.status.success(), "{out:?}");
-    String::from_utf8(out.stdout).expect("text")
-}
 
 /// A finding: kind, sentence and line.
 #[derive(Debug)]
@@ -55,51 +44,6 @@ fn started(
     let server = prepare(builder).start();
     wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
     server
-}
-
-/// What goes on until it is dropped: clients, and what else a fault needs.
-#[derive(Default)]
-struct Load {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-    children: Vec<Child>,
-}
-
-impl Load {
-    /// `work` again and again, in a thread of its own.
-    fn with(mut self, mut work: impl FnMut() + Send + 'static) -> Load {
-        let stop = self.stop.clone();
-        self.threads.push(thread::spawn(move || {
-            while !stop.load(SeqCst) {
-                work();
-            }
-        }));
-        self
-    }
-
-    /// Clients that ask for `path`, one request after the other, with a pause between.
-    fn clients(self, server: &Server, count: usize, path: &str, pause: Duration) -> Load {
-        (0..count).fold(self, |load, _| {
-            let (mut client, path) = (server.client(), path.to_owned());
-            load.with(move || {
-                // What is broken is what is looked for.
-                client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-                let _ = client.try_response();
-                thread::sleep(pause);
-            })
-        })
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.stop.store(true, SeqCst);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// Looks until `kind` is found with `place` in its sentence or line. Besides it, only want of a processor may be found:
@@ -140,47 +84,18 @@ fn upstream(ports: &[u16]) -> String {
     )
 }
 
-/// Makes a library that makes reading of files slow, as if each were cold and the disk took 30 ms.
-fn slow_files(directory: &Path) -> Option<String> {
-    let cc = require_program("cc")?;
-    let (source, library) = (directory.join("slow.c"), directory.join("slow.so"));
-    std::fs::write(&source, SLOW_C).expect("the directory is ours");
-    let made = Command::new(cc).args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
-    assert!(made.expect("cc runs").success());
-    Some(library.to_string_lossy().into_owned())
-}
-
-const SLOW_C: &str = "#define _GNU_SOURCE
-#include <errno.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
-static int served(int fd) { struct stat of; return fstat(fd, &of) == 0 && of.st_size == 100000; }
-ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t at, int flags) {
-    if (served(fd)) {
-        if (flags & 8) { errno = EAGAIN; return -1; }
-        usleep(30000);
-    }
-    return syscall(SYS_preadv2, fd, iov, (long)n, (long)at, 0L, (long)flags);
-}
-ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off_t at, int flags) { return preadv2(fd, iov, n, at, flags); }
-ssize_t pread(int fd, void *to, size_t n, off_t at) { if (served(fd)) usleep(30000); return syscall(SYS_pread64, fd, to, n, at); }
-ssize_t pread64(int fd, void *to, size_t n, off_t at) { return pread(fd, to, n, at); }
-";
-
 both_drivers! {
     fn a_script_that_computes(driver) {
         let server = with_script("local ends, x = os.clock() + 0.03, 0\n\
             while os.clock() < ends do x = x + 1 end");
-        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         let found = named(&server, "cpu", "fault.lua:2");
         assert!(found.says.contains("computed without a pause"), "{found:?}");
     }
 
     fn a_call_that_blocks(driver) {
         let server = with_script("local n = 1\nos.execute('sleep 0.02')");
-        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         let found = named(&server, "blocked", "fault.lua:2");
         assert!(found.says.contains("os.execute") && found.says.contains(" times a second"), "{found:?}");
     }
@@ -192,7 +107,7 @@ both_drivers! {
             ffi.C.flock(fault_fd, 2)\n\
             ffi.C.flock(fault_fd, 8)");
         let file = std::fs::File::open(server.dir().path().join("fault.lua")).expect("it is there");
-        let load = Load::default().with(move || {
+        let load = FaultLoad::default().with(move || {
             file.lock().expect("a lock");
             thread::sleep(Duration::from_millis(25));
             file.unlock().expect("ours");
@@ -206,7 +121,7 @@ both_drivers! {
         let server = with_script("if not fault_kept then\n\
             local kept = {} for n = 1, 300000 do kept[n] = { n } end rawset(_G, 'fault_kept', kept) end\n\
             collectgarbage()");
-        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         named(&server, "gc", "garbage collection of Lua");
     }
 
@@ -219,7 +134,7 @@ both_drivers! {
             }
         });
         let server = started(&upstream(&[quick.port(), slow.port()]), &[], |builder| builder);
-        let _load = Load::default().clients(&server, 4, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 4, "/", PAUSE);
         named(&server, "slow_peer", &format!("127.0.0.1:{} is ", slow.port()));
     }
 
@@ -237,7 +152,7 @@ both_drivers! {
             }
         });
         let server = started(&upstream(&[well.port(), broken.port()]), &[], |builder| builder.allow("recv() failed").allow("prematurely closed"));
-        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         let peer = format!("127.0.0.1:{}", broken.port());
         let found = named(&server, "faulty_peer", &format!("{peer} of backends breaks off "));
         assert!(found.says.contains("requests were repeated and no client saw it"), "{found:?}");
@@ -255,7 +170,7 @@ both_drivers! {
         let port = gone.port();
         gone.kill();
         let server = started(&upstream(&[well.port(), port]), &[], |builder| builder.allow("Connection refused").allow("temporarily disabled"));
-        let _load = Load::default().clients(&server, 2, "/", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         named(&server, "faulty_peer", &format!("127.0.0.1:{port} of backends "));
     }
 
@@ -266,7 +181,7 @@ both_drivers! {
         let Some(library) = slow_files(builder.dir()) else { return };
         let server = builder.env("LD_PRELOAD", &library).start();
         wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
-        let _load = Load::default().clients(&server, 4, "/a.bin", PAUSE);
+        let _load = FaultLoad::default().clients(&server, 4, "/a.bin", PAUSE);
         named(&server, "disk", "file operations take");
     }
 
@@ -281,7 +196,7 @@ both_drivers! {
         let address = server.addr(0);
         // The kernel lets no more in than the queue holds: what does not come in goes on trying.
         let brief = Duration::from_millis(300);
-        let _load = (0..12).fold(Load::default(), |load, _| {
+        let _load = (0..12).fold(FaultLoad::default(), |load, _| {
             load.with(move || {
                 let stream = TcpStream::connect_timeout(&address, brief);
                 thread::sleep(if stream.is_ok() { brief } else { PAUSE });
@@ -310,7 +225,7 @@ both_drivers! {
             server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
                 local ends = os.clock() + 0.002 while os.clock() < ends do end ngx.print('done') } } } }";
         let server = started(conf, &[], |builder| builder);
-        let mut load = Load::default().clients(&server, 2, "/", PAUSE);
+        let mut load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         for _ in 0..3 {
             let mut spinner = Command::new(&taskset);
             spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
@@ -334,7 +249,7 @@ both_drivers! {
         );
         let server = started(&conf, &[("html/a.txt", &"text ".repeat(200))], |builder| builder);
         let pause = Duration::from_millis(10);
-        let load = Load::default().clients(&server, 2, "/api/", pause).clients(&server, 2, "/lua/", pause);
+        let load = FaultLoad::default().clients(&server, 2, "/api/", pause).clients(&server, 2, "/lua/", pause);
         let _load = load.clients(&server, 2, "/a.txt", pause);
         for _ in 0..10 {
             let found: Vec<Found> = why(&server).into_iter().filter(|one| one.kind != "no_core").collect();

@@ -208,8 +208,17 @@ async function lines(location, name) {
   return make("div", { class: "lines" }, ...found.map((line) => place(line.file, line.line, line.text)));
 }
 
-/** `/srv/waf.lua:88`: the file and the line of a frame of Lua. */
+/** Where a frame of Lua is written: `/srv/waf.lua:88`; `content_by_lua(nginx.conf:12):3`, whose third line is two below the directive's. */
 function luaPlace(name) {
-  const found = /^(.*):(\d+)( \[jit\])?$/.exec(name);
-  return found && found[1].endsWith(".lua") ? { file: found[1], line: Number(found[2]) } : undefined;
+  const [, file, line] = /^(.*):(\d+)( \[jit\])?$/.exec(name) || [];
+  const [, conf, first] = /_by_lua\((.+):(\d+)\)$/.exec(file || "") || [];
+  if (conf) return { file: conf, line: Number(first) + Number(line) - 1 };
+  return file && file.endsWith(".lua") ? { file, line: Number(line) } : undefined;
+}
+
+/** A link to a line of a script or of the configuration (`nginx.conf:7`); the name alone where no text is known for it. */
+function lineLink(name) {
+  const [, file, line] = /^([^\s/]+):(\d+)$/.exec(name) || [];
+  const found = luaPlace(name) || (file && { file, line: Number(line) });
+  return found ? place(found.file, found.line) : make("span", {}, name);
 }

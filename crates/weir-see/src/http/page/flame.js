@@ -1,9 +1,10 @@
 // ---- flame graphs ---------------------------------------------------------------------------------------------------
 
-/** Recordings of this tab, by number: a link to one shows it again, and two can be compared. */
+/** Recordings of this tab, by number: a link to one shows it again, and two can be compared. Old ones are given up. */
 const recordings = [];
+const RECORDINGS = 20;
 
-const KINDS = ["cpu", "wall", "wait", "alloc", "gc", "jit"];
+const KINDS = ["cpu", "wall", "wait", "off", "alloc", "gc", "jit"];
 
 /** `shown`: the number of a recording, or nothing for a new one. */
 async function flame(kind = "cpu", location = "", shown = "") {
@@ -40,6 +41,7 @@ async function flame(kind = "cpu", location = "", shown = "") {
       detail.textContent = "recording " + seconds.value + " seconds…";
       const stacks = await ask("flame/" + kind, { seconds: seconds.value, route: location || undefined });
       recordings.push({ stacks, kind, location, at: Date.now() });
+      delete recordings[recordings.length - 1 - RECORDINGS];
       shown = String(recordings.length);
       history.replaceState(undefined, "", path("flame", kind, location, shown));
       options();
@@ -50,7 +52,7 @@ async function flame(kind = "cpu", location = "", shown = "") {
   };
   const options = () => {
     const of = (one) => one.kind + " " + (one.location || "all") + " at " + clock(one.at);
-    const alike = recordings.map((one, at) => [one, String(at + 1)]).filter(([one, number]) => one.kind === kind && number !== shown);
+    const alike = recordings.map((one, at) => [one, String(at + 1)]).filter(([one, number]) => one && one.kind === kind && number !== shown);
     before.replaceChildren(make("option", { value: "" }, "nothing"), ...alike.map(([one, number]) => make("option", { value: number }, of(one))));
     saved.replaceChildren(...(shown ? ["recording ", make("a", { href: path("flame", kind, location, shown) }, shown)] : []));
   };

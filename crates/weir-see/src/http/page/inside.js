@@ -94,7 +94,7 @@ function blockedTable(stalls) {
   const rows = [...groups.values()].sort((a, b) => b.time - a.time).map((group) => {
     const { stall } = group;
     const words = [stall.site, stall.syscall && "in " + stall.syscall].filter(Boolean).join(", ");
-    const what = make("details", {}, make("summary", {}, words, " ", group.line ? luaLink(group.line) : ""), make("pre", {}, stall.stack.slice().reverse().join("\n")));
+    const what = make("details", {}, make("summary", {}, words, " ", group.line ? lineLink(group.line.trim()) : ""), make("pre", {}, stall.stack.slice().reverse().join("\n")));
     const last = make("a", { href: path("req", stall.request) }, ago(stall.age_ns));
     const values = [what, make("a", { href: path("route", stall.location) }, stall.location), String(group.count), time(group.longest), time(group.time), String(group.victims), /[1-9a-f]/.test(stall.request) ? last : ago(stall.age_ns)];
     return make("tr", {}, ...cells(columns, values));
@@ -107,11 +107,6 @@ const ago = (ns) => (ns < 60e9 ? (ns / 1e9).toFixed(0) + " s ago" : (ns / 60e9).
 /** The innermost frame of Lua in a stack, innermost first. */
 const luaOf = (stack) => stack.find((frame) => /\.lua:\d+|_by_lua.*:\d+/.test(frame));
 
-function luaLink(frame) {
-  const script = luaPlace(frame.trim());
-  return script ? place(script.file, script.line) : make("span", {}, frame.trim());
-}
-
 // ---- upstreams ------------------------------------------------------------------------------------------------------
 
 const PEERS = [
@@ -120,6 +115,7 @@ const PEERS = [
   figure("tries/s", (row) => rate(row.rate)),
   sparkColumn("", "rate", (row) => row.rates, { wide: "wide" }),
   figure("failed", (row) => share(row.failedShare), { isBad: (row) => row.failedShare > 0 }),
+  figure("broken off", (row) => row.broken, { isBad: (row) => row.broken !== "-" }),
   figure("p50", (row) => time(row.p50), { kind: "wide" }),
   figure("p99", (row) => time(row.p99)),
   sparkColumn("", "late", (row) => row.p99s),
@@ -134,7 +130,7 @@ async function upstreams() {
   const blocks = make("div", {});
   const tables = new Map();
   show(make("div", { class: "bar" }, make("h1", {}, "Upstreams"), spans(history.span)), blocks,
-    make("p", { class: "faint" }, "failed and requests: since the server began. p50 and p99: how long tries waited for the peer."));
+    make("p", { class: "faint" }, "failed, broken off and requests: since the server began; repeated: tries that were made again, so that no client saw it. p50 and p99: how long tries waited for the peer."));
   await follow(async () => {
     const known = await history.load();
     const groups = await ask("upstreams");
@@ -175,6 +171,7 @@ function peerRow(peer, series, known) {
     flight: String(peer.in_flight ?? "-"),
     all: String(peer.requests ?? "-"),
     failedShare: peer.requests ? peer.failed / peer.requests : null,
+    broken: ["refused", "reset", "repeated"].filter((key) => peer[key]).map((key) => peer[key] + " " + key).join(", ") || "-",
     error: [error, peer.last_failed_check].filter(Boolean).join("; ") || "-",
   };
 }

@@ -55,7 +55,7 @@ function quantiles(history, q) {
 
 async function overview() {
   const history = new HistoryFeed(span(), { heat: "" });
-  const findings = make("div", { id: "findings" });
+  const findings = new Findings();
   const [rates, late, failed] = [
     new Chart("requests a second", [{ name: "all", kind: "rate" }], rate),
     new Chart("latency", [{ name: "p50", kind: "middle" }, { name: "p99", kind: "late" }], time),
@@ -66,11 +66,11 @@ async function overview() {
   const heat = new HeatMap("latency of all requests; draw around a part to see its requests", (part) => brushed(chosen, part));
   const all = new LiveTable("routes", LOCATIONS);
   const folded = make("p", { class: "faint" });
-  show(make("div", { class: "bar" }, make("h1", {}, "Overview"), spans(history.span)), findings,
+  show(make("div", { class: "bar" }, make("h1", {}, "Overview"), spans(history.span)), findings.element,
     make("div", { class: "charts" }, rates.element, late.element, failed.element, busy.element), heat.element, chosen,
     make("h2", {}, "Locations"), all.element, folded);
   const idle = (await ask("top/routes", { every: "0" })).map((row) => row.location);
-  await follow(async () => {
+  const drawn = follow(async () => {
     const known = await history.load();
     const { locations, lengths_ns: lengths } = known;
     rates.update([perSecond(together(locations, "requests"), lengths)], known);
@@ -81,6 +81,7 @@ async function overview() {
     all.update(locationRows(known, idle));
     folded.textContent = locations.folded ? locations.folded + " more locations are in the sums only: " + sum(locations.folded_requests) + " requests" : "";
   });
+  await Promise.all([findings.follow(), drawn]);
 }
 
 function busyOf({ workers, ends_unix_ms: ends }) {
@@ -122,12 +123,12 @@ async function route(location) {
   const heat = new HeatMap("latency; draw around a part to see its requests", (part) => brushed(chosen, part, location));
   const average = make("div", {}, make("p", { class: "faint" }, "waiting for requests…"));
   const kept = make("div", {});
-  const links = ["cpu", "wall", "wait"].map((kind) => make("a", { href: path("flame", kind, location) }, "flame " + kind));
+  const links = ["cpu", "wall", "wait", "off"].map((kind) => make("a", { href: path("flame", kind, location) }, "flame " + kind));
   const more = [make("a", { href: path("compare", ofLocation(location)) }, "compare"), make("a", { href: path("requests", ofLocation(location)) }, "requests")];
   show(make("h1", {}, location), make("div", { class: "bar" }, spans(history.span), ...links, ...more), await lines(location, ""),
     make("div", { class: "charts" }, rates.element, late.element, parts.element), heat.element, chosen,
     make("h2", {}, "Average"), average, make("h2", {}, "Retained requests"), kept);
-  const draw = follow(async () => {
+  const drawn = follow(async () => {
     const known = await history.load();
     heat.update(known);
     const series = known.locations.series.find((series) => series.name === location);
@@ -137,10 +138,14 @@ async function route(location) {
     late.update([of("p50_ns"), of("p99_ns")], known);
     parts.update([of("run_ns"), of("wait_ns")], known);
   });
+  await Promise.all([drawn, fillLocation(location, kept, average)]);
+}
+
+/** The retained requests of a location, and the mean of those to come. */
+async function fillLocation(location, kept, average) {
   const requests = await askLines("slow", { brief: "1", n: 15, match: ofLocation(location) });
   kept.replaceChildren(requestTable(requests, false));
   const mean = await ask("trace/avg", { n: 200, for: "3s", match: ofLocation(location) });
   if (mean.requests === 0) average.replaceChildren("no request came in three seconds");
   else average.replaceChildren(make("p", {}, mean.requests + " requests"), tree(mean.root, location, mean.requests));
-  await draw;
 }

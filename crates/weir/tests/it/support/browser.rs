@@ -132,6 +132,22 @@ impl Browser {
         self.call("Page.navigate", |json| json.key("url").text(url));
     }
 
+    /// Runs a script in each page that is opened from now on, before its own.
+    pub(crate) fn before_each_page(&mut self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", |json| json.key("source").text(script));
+    }
+
+    /// After collecting what is not used any more: bytes of the heap of scripts, nodes of documents, and listeners.
+    pub(crate) fn memory(&mut self) -> [f64; 3] {
+        // What the first one finalises the second one frees.
+        (0..2).for_each(|_| drop(self.call("HeapProfiler.collectGarbage", |_| {})));
+        let heap = self.call("Runtime.getHeapUsage", |_| {});
+        let counters = self.call("Memory.getDOMCounters", |_| {});
+        let number =
+            |value: &JsonValue, key: &str| value.field(key).and_then(JsonValue::number).expect(key) as f64;
+        [number(&heap, "usedSize"), number(&counters, "nodes"), number(&counters, "jsEventListeners")]
+    }
+
     /// The value of an expression in the page; `Null` while the page is being changed for another.
     pub(crate) fn value(&mut self, expression: &str) -> JsonValue {
         let result = self.call("Runtime.evaluate", |json| {

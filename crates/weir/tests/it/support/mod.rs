@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod browser;
+pub(crate) mod faults;
 pub(crate) mod inside;
 pub(crate) mod page;
 pub(crate) mod says;

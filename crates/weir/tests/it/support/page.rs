@@ -3,8 +3,38 @@
 use std::path::Path;
 
 use weir_http::json::JsonValue;
+use weir_test::{Server, wait_for};
 
-use super::browser::Browser;
+use super::browser::{self, Browser};
+
+/// How a person looks at the page.
+pub(crate) struct Screen {
+    scheme: &'static str,
+    width: u32,
+    height: u32,
+    phone: bool,
+}
+
+/// At a desk, in the light.
+pub(crate) const DESK: Screen = Screen { scheme: "light", width: 1280, height: 900, phone: false };
+/// On a phone, in the dark.
+pub(crate) const PHONE: Screen = Screen { scheme: "dark", width: 390, height: 844, phone: true };
+
+/// A browser with its files in the server's directory, on a page of nothing; `None` where none is installed.
+pub(crate) fn started_browser(server: &Server, screen: &Screen) -> Option<Browser> {
+    let mut browser = Browser::start(&browser::directory(server.dir().path()))?;
+    browser.prefer(screen.scheme);
+    browser.resize(screen.width, screen.height, screen.phone);
+    Some(browser)
+}
+
+/// The page of the admin listener at the server's second address; `None` where no browser is installed.
+pub(crate) fn opened(server: &Server, screen: &Screen) -> Option<Browser> {
+    let mut browser = started_browser(server, screen)?;
+    wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+    browser.open(&format!("http://{}/", server.addr(1)));
+    Some(browser)
+}
 
 /// Shows that no part of the page is wider than the window.
 #[track_caller]

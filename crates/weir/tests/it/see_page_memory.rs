@@ -1,0 +1,87 @@
+//! The page of the admin listener takes as much memory after an hour as after some minutes. Its hour is a minute here
+//! (`tests/data/page_hour.js`).
+
+use crate::support::browser::Browser;
+use crate::support::faults::FaultLoad;
+use crate::support::page::{DESK, started_browser};
+
+use std::time::Duration;
+
+use weir_test::{Server, wait_for};
+
+const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%;
+http {
+    trace sample=1/1;
+    upstream backends { server 127.0.0.1:%%PORT_0%%; keepalive 4; }
+    server {
+        listen 127.0.0.1:%%PORT_0%%;
+        keepalive_requests 1000000;
+        location /one/ { return 200 one; }
+        location /two/ { return 404; }
+        location /api/ { proxy_pass http://backends/one/; }
+        location /slow/ { content_by_lua_block { ngx.sleep(0.03) ngx.say('slow') } }
+    }
+}";
+
+/// Bytes of the heap, nodes of documents and listeners, after what is not used any more was collected.
+#[derive(Debug)]
+struct PageMemory {
+    heap: f64,
+    nodes: f64,
+    listeners: f64,
+}
+
+fn memory(browser: &mut Browser) -> PageMemory {
+    let [heap, nodes, listeners] = browser.memory();
+    PageMemory { heap, nodes, listeners }
+}
+
+/// Memory after `looks` more looks at the history.
+fn after(browser: &mut Browser, looks: u64) -> PageMemory {
+    let polls = browser.value("window.polls").number().expect("a count");
+    browser.until(&format!("window.polls >= {}", polls + looks));
+    memory(browser)
+}
+
+/// In a view nothing grows with the number of looks.
+fn stays_flat(browser: &mut Browser, view: &str, looks: u64) {
+    browser.value(&format!("location.hash = '#/{view}'; true"));
+    // The minute is full, and code was compiled that will be.
+    let early = after(browser, looks / 2);
+    let late = after(browser, looks / 2);
+    eprintln!("{view:12} {early:?}\n{:12} {late:?}", "");
+    assert!(late.heap <= early.heap * 1.04 + 20_000.0, "{view}: {early:?} {late:?}");
+    assert!(late.nodes <= early.nodes + 300.0, "{view}: {early:?} {late:?}");
+    assert!(late.listeners <= early.listeners + 60.0, "{view}: {early:?} {late:?}");
+}
+
+#[test]
+fn an_hour_of_looking_keeps_nothing() {
+    let server = Server::builder(CONF).start();
+    let Some(mut browser) = started_browser(&server, &DESK) else { return };
+    wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+    let pause = Duration::from_millis(20);
+    let load = ["/one/", "/two/", "/api/", "/slow/"]
+        .iter()
+        .fold(FaultLoad::default(), |load, path| load.clients(&server, 1, path, pause));
+    browser.before_each_page(include_str!("../data/page_hour.js"));
+    browser.open(&format!("http://{}/", server.addr(1)));
+    browser.until("document.querySelectorAll('.routes tbody tr').length >= 4 && window.polls > 5");
+    stays_flat(&mut browser, "", 1200);
+    for view in ["workers", "upstreams"] {
+        stays_flat(&mut browser, view, 400);
+    }
+    // Views that are left give back what they had.
+    let before = memory(&mut browser);
+    for _ in 0..10 {
+        for view in ["route/%2Fone%2F", "requests", "server", "lua", "workers", ""] {
+            browser.value(&format!("location.hash = '#/{view}'; true"));
+            browser.until("document.querySelector('h1')");
+        }
+    }
+    browser.value("location.hash = '#/upstreams'; true");
+    let left = after(&mut browser, 100);
+    assert!(left.nodes <= before.nodes + 600.0, "{before:?} {left:?}");
+    drop(load);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
