@@ -42,6 +42,8 @@ pub struct Regex {
     code: NonNull<pcre2::pcre2_code_8>,
     captures: u32,
     jit: bool,
+    /// Its machine code may be called at once: PCRE2 has no subject to check before.
+    direct: bool,
     /// A match may begin at any byte, so that places may be tried a few at a time.
     windowed: bool,
     /// The longest subject whose backtracking without count (`.*` and its like) stays below 50 million steps.
@@ -82,10 +84,12 @@ impl Regex {
         // there is JIT code; without it the interpreter gives the same results.
         let jit = unsafe { pcre2::pcre2_jit_compile_8(compiled.as_ptr(), pcre2::PCRE2_JIT_COMPLETE) } == 0;
         let uncounted = bounded::longest_uncounted(pattern);
-        let mut regex = Self { code: compiled, captures: 0, jit, windowed: false, uncounted };
+        let mut regex = Self { code: compiled, captures: 0, jit, direct: false, windowed: false, uncounted };
         regex.captures = regex.info::<u32>(pcre2::PCRE2_INFO_CAPTURECOUNT);
-        regex.windowed =
-            anywhere && regex.info::<u32>(pcre2::PCRE2_INFO_ALLOPTIONS) & pcre2::PCRE2_ANCHORED == 0;
+        // With those that the pattern sets itself, as `(*UTF)` does.
+        let options = regex.info::<u32>(pcre2::PCRE2_INFO_ALLOPTIONS);
+        regex.direct = jit && options & pcre2::PCRE2_UTF == 0;
+        regex.windowed = anywhere && options & pcre2::PCRE2_ANCHORED == 0;
         Ok(regex)
     }
 
@@ -376,6 +380,17 @@ impl Captures<'_> {
         }
         // `\K` inside a look-ahead can put the start after the end.
         Some(start.min(end)..end)
+    }
+
+    /// Adds where each group is to `spans`, in bytes, from and to; -1 twice for one that took no part in the match.
+    pub fn add_spans(&self, spans: &mut Vec<i32>) {
+        let before = spans.len();
+        spans.resize(before + 2 * self.len, -1);
+        let pairs = self.offsets.as_chunks::<2>().0;
+        for (slots, [start, end]) in spans[before..].as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+            // What is unset is the largest number, and so -1 here.
+            *slots = [*start.min(end) as i32, *end as i32];
+        }
     }
 
     /// The text of group `number` (0 is the whole match) in `subject`, which must be the subject of this match. `None`

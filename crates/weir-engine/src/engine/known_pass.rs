@@ -2,8 +2,8 @@
 //!
 //! Where nothing but the content handler of a location has to do with a request, and what that makes of it follows from the head
 //! ([`known`](super::known)), the next request with these bytes is neither read nor brought through the phases: the handler gets
-//! what it has made before ([`Handler::handle_again`](crate::phase::Handler::handle_again)). All that comes after that, the
-//! response above all, is made as ever.
+//! what it has made before ([`Handler::handle_again`](crate::phase::Handler::handle_again)), which of a script is nothing: it runs
+//! for each request. All that comes after that, the response above all, is made as ever.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -90,6 +90,7 @@ impl KnownPass {
     fn run(&self, x: &mut Exchange) -> Progress<(), ServeWait> {
         read::start(x);
         x.plan = self.scope.plan.clone();
+        x.opening = false;
         x.routed();
         keepalive::update(x);
         let passed = [Site::step(ConnectionStep::VirtualServer), Site::phase(Phase::FindConfig as u8)];

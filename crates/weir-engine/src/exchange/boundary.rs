@@ -68,6 +68,18 @@ impl ExchangeTrace<'_> {
         }
     }
 
+    /// As [`leave_all`](ExchangeTrace::leave_all), to `place`, where the request was before.
+    pub fn leave_all_to(self, sites: &[Site], place: Site) {
+        if let (true, [outermost, ..]) = (self.0.recorded.get(), sites) {
+            self.0.shared.leave_to_on(*outermost, place);
+        }
+    }
+
+    /// The innermost open site; [`Site::NONE`] between sites, and where boundaries are not recorded.
+    pub fn innermost(self) -> Site {
+        if self.0.recorded.get() { self.0.shared.with_trace(|trace| trace.innermost()) } else { Site::NONE }
+    }
+
     /// Of the run of the innermost open site, these ticks were a Lua VM's collector and its compiler.
     pub fn note_vm(self, collector: u64, compiler: u64) {
         if self.0.recorded.get() {

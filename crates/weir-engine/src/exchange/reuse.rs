@@ -102,12 +102,15 @@ impl Worker {
 
     /// Takes an exchange back whose request is over, for others.
     pub fn give_exchange(&self, mut x: Box<Exchange>) {
-        let caches = x.server.caches.clone();
-        let mut free = caches.free.borrow_mut();
         // One of an old configuration would keep that from ending.
-        let current = x.connection.serial.get() == self.serial() && !x.server.is_retired();
-        if free.len() < FREE_EXCHANGES && current {
-            x.release();
+        if x.connection.serial.get() != self.serial() || x.server.is_retired() {
+            return;
+        }
+        let caches = x.server.caches.clone();
+        // Before the list is borrowed: what it lets go of, a script that waits, may have exchanges to give back itself.
+        x.release();
+        let mut free = caches.free.borrow_mut();
+        if free.len() < FREE_EXCHANGES {
             free.push(x);
         }
     }

@@ -74,6 +74,12 @@ impl Exchange {
         Some(async move { client.gone().await })
     }
 
+    /// Whether it has made subrequests, which go on while it waits as [`waiting_beside`](Exchange::waiting_beside) does.
+    #[inline]
+    pub fn has_family(&self) -> bool {
+        self.family.is_some()
+    }
+
     /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
     pub async fn waiting_beside<T>(&self, mut future: LocalFuture<'_, T>) -> T {
         self.waiting_beside_until(WaitKind::Other, |cx| future.as_mut().poll(cx)).await

@@ -1,17 +1,24 @@
 //! Scripts of phases: from the handler that the engine asks to its verdict.
+//!
+//! A script that waits for nothing but what is polled (sockets, timers, semaphores: all but the request's own body and its
+//! subrequests) is polled by the task of its connection, and needs no future.
 
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::error::FaultSide;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_engine::redirect::InternalRedirect;
+use weir_engine::variable::ValueBasis;
 use weir_engine::{Exchange, Handler, Text, Verdict};
+use weir_trace::{Site, WaitKind};
 
 use crate::api::relative_location;
 use crate::run::drive::drive;
 use crate::run::op::ScriptEnd;
+use crate::run::owned_run::OwnedRun;
 use crate::run::script_run::{RunStep, ScriptRun};
 use crate::run::settings::{ExitedStatus, ScriptSettings, ShownUri, prepare};
 use crate::vm::chunk::{LoadError, ScriptChunk, ScriptSource};
@@ -59,9 +66,23 @@ pub(crate) struct PhaseScript {
     settings: ScriptSettings,
 }
 
-/// A run that waits, between [`Handler::handle`] and [`Handler::wait`].
+/// A run that waits, between [`Handler::handle`] and [`Handler::poll`] or [`Handler::wait`].
 #[derive(Default)]
-struct ParkedRun(Option<Box<ScriptRun>>);
+struct ParkedRun {
+    run: Option<OwnedRun>,
+    /// The run is over; what it has said is still to be sent.
+    over: bool,
+    wait: Option<ShownWait>,
+}
+
+/// A wait as the trace has it.
+struct ShownWait {
+    /// Lines that the script is in, which are left when it goes on.
+    lines: Rc<[Site]>,
+    /// Where the request was before.
+    place: Site,
+    kind: WaitKind,
+}
 
 impl PhaseScript {
     pub(crate) fn new(
@@ -74,11 +95,11 @@ impl PhaseScript {
     }
 
     /// A run at its beginning; when the script can't be loaded, that is logged.
-    fn begin(&self, x: &mut Exchange) -> Result<Box<ScriptRun>, Verdict> {
+    fn begin(&self, x: &mut Exchange) -> Result<OwnedRun, Verdict> {
         let mut begin = || {
             let vm = self.home.vm(x)?;
             self.chunk.push(&vm, Some(x))?;
-            let mut run = ScriptRun::new(&vm, self.phase);
+            let mut run = ScriptRun::begin(&vm, self.phase);
             run.default_type = self.settings.use_default_type;
             Ok(run)
         };
@@ -158,9 +179,42 @@ impl PhaseScript {
         }
     }
 
+    /// What the end of a run means; what has to be sent in pieces is to be waited for.
+    fn ended(&self, x: &mut Exchange, mut run: OwnedRun, end: Option<ScriptEnd>) -> Verdict {
+        self.verdict(x, &mut run, end).unwrap_or_else(|| {
+            *x.state::<ParkedRun>() = ParkedRun { run: Some(run), over: true, wait: None };
+            Verdict::Wait
+        })
+    }
+
+    /// Polls what the parked run waits for, and lets it go on, as long as nothing else must be done for it.
+    fn poll_parked(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+        // The client's leaving, and subrequests that go on meanwhile, are for the future of all waits.
+        if self.settings.check_client_abort || x.has_family() {
+            return Poll::Ready(Verdict::Wait);
+        }
+        loop {
+            let parked = x.state::<ParkedRun>();
+            let polled = |run: &&mut OwnedRun| !parked.over && run.is_polled();
+            let Some(run) = parked.run.as_mut().filter(polled) else { return Poll::Ready(Verdict::Wait) };
+            if run.poll(cx).is_pending() {
+                if x.trace().is_on() {
+                    suspend(x);
+                }
+                return Poll::Pending;
+            }
+            let Some(mut run) = resume(x) else { return Poll::Ready(Verdict::Wait) };
+            match run.step(Some(x)) {
+                RunStep::Finished => return Poll::Ready(self.ended(x, run, None)),
+                RunStep::End(end) => return Poll::Ready(self.ended(x, run, Some(end))),
+                RunStep::Waits => x.state::<ParkedRun>().run = Some(run),
+            }
+        }
+    }
+
     async fn wait_for(&self, x: &mut Exchange) -> Verdict {
-        let parked = x.state::<ParkedRun>().0.take();
-        let mut run = match parked {
+        let ParkedRun { run, over, .. } = std::mem::take(x.state::<ParkedRun>());
+        let mut run = match run {
             Some(run) => run,
             None => {
                 // In a box, as what is sent below: few waits come here, and every one has room for it otherwise.
@@ -174,9 +228,11 @@ impl PhaseScript {
             }
         };
         let default_type = self.settings.use_default_type;
-        let end = drive(&mut run, x, &self.settings).await;
-        if let Some(verdict) = self.verdict(x, &mut run, end) {
-            return verdict;
+        if !over {
+            let end = drive(&mut run, x, &self.settings).await;
+            if let Some(verdict) = self.verdict(x, &mut run, end) {
+                return verdict;
+            }
         }
         if run.broken {
             // Of the response that has begun a part is missing: nginx keeps the connection, where the client waits for the
@@ -201,8 +257,45 @@ impl PhaseScript {
     }
 }
 
+/// The parked run of `x` waits: the trace shows where.
+fn suspend(x: &mut Exchange) {
+    let ParkedRun { run, wait, .. } = x.state::<ParkedRun>();
+    let kind = match (wait, run) {
+        // It was polled before.
+        (Some(wait), _) => wait.kind,
+        (None, Some(run)) => {
+            let (lines, kind) = run.standing(None);
+            show(x, lines, kind);
+            kind
+        }
+        (None, None) => WaitKind::Other,
+    };
+    x.shared.suspend(kind);
+}
+
+/// Notes in the trace of `x` that its script waits in `lines`.
+fn show(x: &mut Exchange, lines: Rc<[Site]>, kind: WaitKind) {
+    let place = x.trace().innermost();
+    x.trace().enter_all(&lines);
+    x.state::<ParkedRun>().wait = Some(ShownWait { lines, place, kind });
+}
+
+/// The parked run of `x`, which goes on.
+fn resume(x: &mut Exchange) -> Option<OwnedRun> {
+    let ParkedRun { run, wait, .. } = x.state::<ParkedRun>();
+    let (run, wait) = (run.take(), wait.take());
+    if let Some(ShownWait { lines, place, .. }) = wait {
+        x.trace().leave_all_to(&lines, place);
+    }
+    run
+}
+
 impl Handler for PhaseScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
+        // That a request comes to its script follows from its head; the script runs for each.
+        if self.phase == ScriptPhase::Content && x.is_pass_wanted() {
+            x.is_passed_alike(ValueBasis::Head, Rc::new(()));
+        }
         // `rewrite … last` leads elsewhere: nothing more of this location runs.
         if x.uri_changed && matches!(self.phase, ScriptPhase::Rewrite | ScriptPhase::ServerRewrite) {
             return Verdict::Declined;
@@ -218,21 +311,18 @@ impl Handler for PhaseScript {
             Ok(run) => run,
             Err(verdict) => return verdict,
         };
-        let end = match run.step(Some(x)) {
-            RunStep::Finished => None,
-            RunStep::End(end) => Some(end),
+        match run.step(Some(x)) {
+            RunStep::Finished => self.ended(x, run, None),
+            RunStep::End(end) => self.ended(x, run, Some(end)),
             RunStep::Waits => {
-                x.state::<ParkedRun>().0 = Some(run);
-                return Verdict::Wait;
-            }
-        };
-        match self.verdict(x, &mut run, end) {
-            Some(verdict) => verdict,
-            None => {
-                x.state::<ParkedRun>().0 = Some(run);
+                *x.state::<ParkedRun>() = ParkedRun { run: Some(run), ..ParkedRun::default() };
                 Verdict::Wait
             }
         }
+    }
+
+    fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+        self.poll_parked(x, cx)
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {

@@ -17,6 +17,7 @@ use weir_trace::{SiteKind, SiteTable};
 use crate::luajit::state::LuaState;
 use crate::run::captured::push_captured;
 use crate::run::op::{BodyPiece, PushResults, ScriptEnd};
+use crate::run::owned_run::OwnedRun;
 use crate::run::script_run::{RunStep, ScriptRun};
 use crate::run::settings::{ScriptSettings, prepare};
 use crate::run::thread::{ThreadStatus, ThreadWait};
@@ -83,11 +84,7 @@ pub(crate) async fn drive(
 
 /// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
 /// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
-pub(crate) async fn drive_alone(
-    mut run: Box<ScriptRun>,
-    origin: &RunOrigin,
-    name: &str,
-) -> Option<ScriptEnd> {
+pub(crate) async fn drive_alone(mut run: OwnedRun, origin: &RunOrigin, name: &str) -> Option<ScriptEnd> {
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
     let site = SiteTable::fixed(SiteKind::LuaResume, "", run.phase.label());
@@ -98,6 +95,14 @@ pub(crate) async fn drive_alone(
     x.log(LogLevel::Debug, &"http lua close fake http connection");
     x.end_alone(matches!(end, Some(ScriptEnd::Error)));
     end
+}
+
+impl ScriptRun {
+    /// Whether it waits for nothing but what [`ScriptRun::poll`] polls, and something of that will be ready: then it may be
+    /// polled in place of [`drive`].
+    pub(crate) fn is_polled(&self) -> bool {
+        self.asked.is_empty() && self.receiver.is_none() && !self.is_stuck()
+    }
 }
 
 /// Awaits `future`, which stays where it is, or the client's leaving: `None`.

@@ -28,6 +28,8 @@ pub(crate) struct ScriptLoan {
     phase: ScriptPhase,
     /// The anchor of the request's `ngx.ctx`, once the script has asked for it.
     ctx: Cell<Option<i32>>,
+    /// What [`hears_debug`] has found: the request stays in its block during a loan.
+    hears_debug: Cell<Option<bool>>,
     before: *const ScriptLoan,
 }
 
@@ -61,6 +63,7 @@ pub(crate) fn lend<T>(
         run: run.map_or(ptr::null_mut(), ptr::from_mut),
         phase,
         ctx: Cell::new(None),
+        hears_debug: Cell::new(None),
         before: CURRENT.get(),
     };
     // SAFETY: this function holds a reference to the VM until the guard puts the one before it in force again.
@@ -147,13 +150,16 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
 /// # Errors
 /// No exchange is lent.
 pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, LuaRaise> {
+    if_exchange(use_it).ok_or_else(|| LuaRaise::text("no request found"))
+}
+
+/// As [`any_exchange`]; `None`: no exchange is lent.
+#[inline]
+fn if_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
     let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
     // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
     // functions call this once at a time, since `use_it` never runs Lua.
-    match unsafe { exchange.as_mut() } {
-        Some(x) => Ok(use_it(x)),
-        None => Err(LuaRaise::text("no request found")),
-    }
+    unsafe { exchange.as_mut() }.map(use_it)
 }
 
 /// What the server is doing while scripts of `phase` run, as log lines end.
@@ -192,15 +198,21 @@ pub(crate) fn log_plain(level: LogLevel, message: &dyn std::fmt::Display) {
         return;
     }
     weir_engine::log::up_to(LONGEST, || {
-        if any_exchange(|x| x.log(level, message)).is_err() {
+        if if_exchange(|x| x.log(level, message)).is_none() {
             weir_engine::log::cycle(level, message);
         }
     });
 }
 
 /// Whether lines of the level `debug` about the running script's request are logged; so they are where it has none.
+#[inline]
 pub(crate) fn hears_debug() -> bool {
-    let heard = any_exchange(|x| x.connection.debug || x.plan.core.error_log.enabled(LogLevel::Debug));
+    let Some(loan) = current() else { return true };
+    if let Some(heard) = loan.hears_debug.get() {
+        return heard;
+    }
+    let heard = if_exchange(|x| x.connection.debug || x.plan.core.error_log.enabled(LogLevel::Debug));
+    loan.hears_debug.set(Some(heard.unwrap_or(true)));
     heard.unwrap_or(true)
 }
 

@@ -17,8 +17,17 @@ impl LogNotes {
         self.0.borrow_mut().push((level, message));
     }
 
+    /// Forgets them; whether nothing else can leave any.
+    pub(crate) fn reset(&self) -> bool {
+        self.0.borrow_mut().clear();
+        Rc::strong_count(&self.0) == 1
+    }
+
     /// Logs them: for the request, or without one.
     pub(crate) fn tell(&self, phase: ScriptPhase, x: Option<&Exchange>) {
+        if self.0.borrow().is_empty() {
+            return;
+        }
         for (level, message) in self.0.take() {
             match x {
                 Some(x) => x.log(level, &message),

@@ -17,7 +17,7 @@ use crate::run::function::LuaRaise;
 use crate::run::lend::lend;
 use crate::run::log_notes::LogNotes;
 use crate::run::op::{OpWait, ScriptEnd, ThreadOp};
-use crate::run::run_lists::RunLists;
+use crate::run::owned_run::OwnedRun;
 use crate::run::sleepers::SleepingThreads;
 use crate::run::thread::{LuaThread, RunThreads, ThreadKind, ThreadStatus, ThreadWait};
 use crate::vm::lua_vm::LuaVm;
@@ -26,7 +26,8 @@ use crate::vm::traps;
 
 /// See the module.
 pub(crate) struct ScriptRun {
-    pub(crate) vm: Rc<LuaVm>,
+    /// None where it has ended, or has not begun.
+    vm: Option<Rc<LuaVm>>,
     pub(crate) phase: ScriptPhase,
     pub(crate) threads: RunThreads,
     /// The coroutine that goes on, with how many values on its stack as results of what it called.
@@ -85,24 +86,29 @@ pub(crate) enum RunStep {
 }
 
 impl ScriptRun {
-    /// A run of the function on top of the VM's main stack, which it takes. In a box from the beginning: it is handed on
-    /// several times before it waits.
-    pub(crate) fn new(vm: &Rc<LuaVm>, phase: ScriptPhase) -> Box<ScriptRun> {
+    /// A run of the function on top of the VM's main stack, which it takes.
+    pub(crate) fn begin(vm: &Rc<LuaVm>, phase: ScriptPhase) -> OwnedRun {
         ScriptRun::with_arguments(vm, phase, 0)
     }
 
-    /// As [`ScriptRun::new`], of a function that has this many arguments above it.
-    pub(crate) fn with_arguments(vm: &Rc<LuaVm>, phase: ScriptPhase, args: i32) -> Box<ScriptRun> {
+    /// As [`ScriptRun::begin`], of a function that has this many arguments above it.
+    pub(crate) fn with_arguments(vm: &Rc<LuaVm>, phase: ScriptPhase, args: i32) -> OwnedRun {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
-        let RunLists { mut threads, mut ready } = RunLists::take();
-        threads.add(LuaThread::new(state, anchor, ThreadKind::Entry, None));
-        ready.push_back((0, args));
-        Box::new(ScriptRun {
-            vm: vm.clone(),
-            phase,
-            threads,
-            ready,
+        let mut run = OwnedRun::take();
+        (run.vm, run.phase) = (Some(vm.clone()), phase);
+        run.threads.add(LuaThread::new(state, anchor, ThreadKind::Entry, None));
+        run.ready.push_back((0, args));
+        run
+    }
+
+    /// One that has not begun.
+    pub(super) fn empty() -> ScriptRun {
+        ScriptRun {
+            vm: None,
+            phase: ScriptPhase::Content,
+            threads: RunThreads::default(),
+            ready: VecDeque::new(),
             asked: VecDeque::new(),
             op: None,
             wait: WaitKind::Other,
@@ -120,7 +126,54 @@ impl ScriptRun {
             raw: false,
             notes: None,
             owner: std::ptr::null(),
-        })
+        }
+    }
+
+    /// Ends it and gives back what it has: then it is as one that has not begun, whose memory serves another run. Takes it
+    /// apart, so that a new field does not compile before it is decided what becomes of it here.
+    pub(super) fn end(&mut self) {
+        let Some(vm) = self.vm.take() else { return };
+        if let Some((_, anchor)) = self.on_abort.take() {
+            vm.release(anchor);
+        }
+        for thread in self.threads.iter() {
+            match thread.anchor {
+                Some(anchor) if thread.clean && thread.kind == ThreadKind::Entry => {
+                    vm.give_back(thread.state, anchor);
+                }
+                Some(anchor) => vm.release(anchor),
+                None => {}
+            }
+        }
+        // By groups, and so not a line each.
+        #[rustfmt::skip]
+        let ScriptRun {
+            threads, ready, asked, op, wait, current, said, began, default_type, raised, sleepers, polled, receiver, ended, broken,
+            raw, notes, owner,
+            // Taken before.
+            vm: _, on_abort: _,
+            // Set where a run begins.
+            phase: _,
+        } = self;
+        threads.clear();
+        ready.clear();
+        asked.clear();
+        polled.clear();
+        *op = None;
+        *wait = WaitKind::Other;
+        *current = 0;
+        *said = Vec::new();
+        (*began, *default_type, *ended, *broken, *raw) = (false, false, false, false, false);
+        *raised = None;
+        *sleepers = SleepingThreads::default();
+        *receiver = None;
+        notes.take_if(|notes| !notes.reset());
+        *owner = std::ptr::null();
+    }
+
+    /// The VM whose scripts it runs.
+    pub(crate) fn vm(&self) -> &Rc<LuaVm> {
+        self.vm.as_ref().expect("a run has its VM until it ends")
     }
 
     /// Where a wait leaves lines for the log.
@@ -130,11 +183,11 @@ impl ScriptRun {
 
     /// Runs what is ready, until all has ended or waits.
     pub(crate) fn step(&mut self, x: Option<&mut Exchange>) -> RunStep {
-        let vm = self.vm.clone();
-        vm.limits.watch(vm.main(), self.phase, || self.resume_all(x))
+        let vm = self.vm().clone();
+        vm.limits.watch(vm.main(), self.phase, || self.resume_all(&vm, x))
     }
 
-    fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> RunStep {
+    fn resume_all(&mut self, vm: &LuaVm, mut x: Option<&mut Exchange>) -> RunStep {
         while let Some((at, values)) = self.ready.pop_front() {
             if self.threads[at].status().has_ended() {
                 continue;
@@ -145,8 +198,7 @@ impl ScriptRun {
                 notes.tell(self.phase, x.as_deref());
             }
             let state = self.threads[at].state;
-            let (vm, phase) = (self.vm.clone(), self.phase);
-            let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {
+            let status = lend(vm, self.phase, x.as_deref_mut(), Some(self), || {
                 // SAFETY: the coroutine is at its beginning or at a yield, with `values` on its stack for it.
                 vm.limits.within(|| unsafe { sys::lua_resume(state.raw(), values) })
             });
@@ -194,7 +246,8 @@ impl ScriptRun {
             Some(ThreadOp::Threads(list)) => ThreadWait::Threads(list),
             Some(ThreadOp::Wait(wait)) => ThreadWait::Wait(wait),
             Some(ThreadOp::Sleep(ms, reported)) => {
-                ThreadWait::Sleep(self.sleepers.add(&self.vm, at, ms), reported)
+                let vm = self.vm().clone();
+                ThreadWait::Sleep(self.sleepers.add(&vm, at, ms), reported)
             }
             Some(ThreadOp::Body) => ThreadWait::Body,
             Some(ThreadOp::Append(piece, limit)) => ThreadWait::Append(piece, limit),
@@ -300,7 +353,7 @@ impl ScriptRun {
         let reason = error_text(state);
         let below = self.raised.take().filter(|(same, _)| *same == reason).map(|(_, traces)| traces);
         let backtrace = self.backtrace(at, status, below.unwrap_or_default());
-        let place = self.vm.place_of(&reason, x.as_deref());
+        let place = self.vm().place_of(&reason, x.as_deref());
         let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
         match x {
             Some(x) => x.log(LogLevel::Error, &message),
@@ -324,36 +377,6 @@ impl ScriptRun {
         state.insert(1);
         self.light_ended(at);
         None
-    }
-
-    /// The stack of a coroutine that has ended like this. LuaJIT leaves none that can be read where memory was short.
-    fn trace_of(&self, state: LuaState, status: i32) -> String {
-        match status {
-            sys::status::ERRMEM => "\t(no memory)".to_owned(),
-            _ => self.vm.main().traceback(state, 0),
-        }
-    }
-
-    /// The stacks of a coroutine and of those that have resumed it, after those `below` that its error came from.
-    fn backtrace(&self, at: usize, status: i32, below: Vec<String>) -> String {
-        let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
-        for lines in below.into_iter().take(DEEPEST) {
-            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
-            number += 1;
-        }
-        let first = number;
-        // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
-        while let (Some(at), 0..DEEPEST) = (next, number) {
-            let thread = &self.threads[at];
-            if thread.anchor.is_none() {
-                break;
-            }
-            let lines = self.trace_of(thread.state, if number == first { status } else { sys::status::OK });
-            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
-            number += 1;
-            next = if thread.kind == ThreadKind::Entry { None } else { thread.parent };
-        }
-        text
     }
 
     /// Gives `count` values of `from`, after the flag whether it went well, to the coroutine that has resumed it.
@@ -394,17 +417,17 @@ impl ScriptRun {
     /// # Errors
     /// There are `lua_max_coroutines` already.
     pub(crate) fn add(&mut self, kind: ThreadKind, from: LuaState, wrap: bool) -> Result<LuaState, LuaRaise> {
-        let most = self.vm.main_conf.most_coroutines();
+        let most = self.vm().main_conf.most_coroutines();
         if self.threads.living() > most {
             traps::count("lua_max_coroutines", &from.place(1));
             return Err(LuaRaise::text(format!("lua_max_coroutines of {most} exceeded")));
         }
-        let (state, anchor) = self.vm.coroutine();
+        let (state, anchor) = self.vm().coroutine();
         from.give(state, 1);
         let mut thread = LuaThread::new(state, anchor, kind, Some(self.current));
         thread.wrap = wrap;
         if let (_, Some(LuaThread { anchor: Some(anchor), .. })) = self.threads.add(thread) {
-            self.vm.release(anchor);
+            self.vm().release(anchor);
         }
         Ok(state)
     }
@@ -413,7 +436,7 @@ impl ScriptRun {
     fn bury(&mut self, at: usize) {
         self.threads.set(at, ThreadStatus::Dead);
         if let Some(anchor) = self.threads.get_mut(at).anchor.take() {
-            self.vm.release(anchor);
+            self.vm().release(anchor);
         }
     }
 
@@ -470,7 +493,7 @@ impl ScriptRun {
             )
         };
         match at.or_else(|| self.threads.iter().position(waits)) {
-            Some(at) => (self.vm.lines.sites(self.threads[at].state), self.threads[at].wait),
+            Some(at) => (self.vm().lines.sites(self.threads[at].state), self.threads[at].wait),
             None => (Rc::default(), WaitKind::Other),
         }
     }
@@ -574,25 +597,3 @@ impl ScriptRun {
         }
     }
 }
-
-impl Drop for ScriptRun {
-    fn drop(&mut self) {
-        if let Some((_, anchor)) = self.on_abort.take() {
-            self.vm.release(anchor);
-        }
-        for thread in self.threads.iter() {
-            match thread.anchor {
-                Some(anchor) if thread.clean && thread.kind == ThreadKind::Entry => {
-                    self.vm.give_back(thread.state, anchor);
-                }
-                Some(anchor) => self.vm.release(anchor),
-                None => {}
-            }
-        }
-        let (threads, ready) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.ready));
-        RunLists { threads, ready }.give_back();
-    }
-}
-
-/// How many coroutines a traceback shows.
-const DEEPEST: usize = 32;

@@ -196,7 +196,7 @@ impl LuaVm {
             let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
             let ran = match chunk::ScriptChunk::new(source).push(&vm, None) {
                 Ok(()) => {
-                    let run = ScriptRun::new(&vm, ScriptPhase::InitWorkerWaits);
+                    let run = ScriptRun::begin(&vm, ScriptPhase::InitWorkerWaits);
                     // What it ended with, it has said itself.
                     drive_alone(run, &origin, "init_worker_by_lua").await;
                     Ok(())

@@ -149,12 +149,7 @@ impl PatternCache {
         }
         let found = found?;
         let Some(found) = found else { return Ok(0) };
-        spans.reserve(2 * found.len());
-        for number in 0..found.len() {
-            let (from, to) = found.span(number).map_or((-1, -1), |span| (span.start as i32, span.end as i32));
-            spans.push(from);
-            spans.push(to);
-        }
+        found.add_spans(spans);
         Ok(found.len())
     }
 }

@@ -13,6 +13,7 @@
 //! What results is [`TIME`] of the thread's own time and the steps of one place: with the JIT 0.6 s at most, without it
 //! 1.3 s. (nginx has no such bound.)
 
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
@@ -132,12 +133,33 @@ impl Regex {
         if self.windowed {
             matcher.set_last_place(window.last);
         }
+        // What PCRE2's own way to the machine code looks at holds here; where there is none after all (`(*NO_JIT)`), this says so.
+        let direct = self.direct && window.options == 0;
+        let matching: MatchCall = if direct { pcre2::pcre2_jit_match_8 } else { pcre2::pcre2_match_8 };
+        let mut result = self.call_by(matching, matcher, subject, window);
+        if direct && result == pcre2::PCRE2_ERROR_JIT_BADOPTION {
+            result = self.call_by(pcre2::pcre2_match_8, matcher, subject, window);
+        }
+        if self.windowed && window.last.is_some() {
+            matcher.set_last_place(None);
+        }
+        outcome(result)
+    }
+
+    #[inline]
+    fn call_by(
+        &self,
+        matching: MatchCall,
+        matcher: &mut Matcher,
+        subject: &[u8],
+        window: MatchWindow,
+    ) -> c_int {
         // SAFETY: the code is alive as long as `self`; subject and its length describe one live slice with `start`
         // inside or at its end; the caller's `reserve` left valid match data and context in `matcher`, which is
         // borrowed mutably, so no other match writes them now. Results hold offsets only: no pointer into the subject
-        // is read later.
-        let result = unsafe {
-            pcre2::pcre2_match_8(
+        // is read later. `pcre2_jit_match_8` is called for subjects that are not UTF alone, which it does not check.
+        unsafe {
+            matching(
                 self.code.as_ptr(),
                 subject.as_ptr(),
                 subject.len(),
@@ -146,13 +168,20 @@ impl Regex {
                 matcher.data.as_ptr(),
                 matcher.context.as_ptr(),
             )
-        };
-        if self.windowed && window.last.is_some() {
-            matcher.set_last_place(None);
         }
-        outcome(result)
     }
 }
+
+/// PCRE2's functions that match.
+type MatchCall = unsafe extern "C" fn(
+    *const pcre2::pcre2_code_8,
+    *const u8,
+    usize,
+    usize,
+    u32,
+    *mut pcre2::pcre2_match_data_8,
+    *mut pcre2::pcre2_match_context_8,
+) -> c_int;
 
 impl Matcher {
     pub(super) fn set_limit(&mut self, steps: u32) {

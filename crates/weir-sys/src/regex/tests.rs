@@ -266,3 +266,42 @@ fn windows_do_not_change_what_is_found() {
         assert_eq!(captures.and_then(|captures| captures.span(0)), found, "{pattern}");
     }
 }
+
+#[test]
+fn spans_of_all_groups_are_those_of_each() {
+    let mut matcher = matcher();
+    for (pattern, subject) in [
+        ("^/(?<user>[a-z]+)(/x)?/(\\d+)(z)?$", "/ada/42"),
+        ("a", "bca"),
+        ("(?:)", ""),
+        ("(b)?(a)(c)?(d)?", "a"),
+        ("(a)|(b)|(c)", "c"),
+    ] {
+        let regex = regex(pattern);
+        let found =
+            regex.captures(&mut matcher, subject.as_bytes()).expect("within the limits").expect("matches");
+        let each: Vec<i32> = (0..found.len())
+            .flat_map(|group| found.span(group).map_or([-1, -1], |span| [span.start as i32, span.end as i32]))
+            .collect();
+        let mut spans = vec![7];
+        found.add_spans(&mut spans);
+        assert_eq!((spans[0], &spans[1..]), (7, &each[..]), "{pattern}");
+    }
+}
+
+#[test]
+fn a_pattern_that_chooses_its_mode_is_matched_in_it() {
+    let mut matcher = matcher();
+    let no_jit = regex("(*NO_JIT)^(a+)+b");
+    assert_eq!(no_jit.is_match(&mut matcher, b"aab"), Ok(true));
+    assert_eq!(no_jit.is_match(&mut matcher, b"aac"), Ok(false));
+    let utf = regex("(*UTF)^.$");
+    assert_eq!(utf.is_match(&mut matcher, "ä".as_bytes()), Ok(true));
+    assert!(matches!(utf.is_match(&mut matcher, b"\xff"), Err(MatchError::Utf(_))));
+    assert_eq!(regex("^..$").is_match(&mut matcher, b"\xff\xfe"), Ok(true));
+    let begins = regex("\\Gb")
+        .captures_from(&mut matcher, b"ab", 1)
+        .expect("within the limits")
+        .map(|found| found.span(0));
+    assert_eq!(begins, Some(Some(1..2)));
+}

@@ -62,6 +62,12 @@ impl SharedPart {
         });
     }
 
+    /// [`leave_on`](SharedPart::leave_on) of a site inside of `place`, to which the request returns.
+    pub(in crate::exchange) fn leave_to_on(&self, site: Site, place: Site) {
+        self.leave_on(site);
+        self.presence.at(place);
+    }
+
     /// See [`ExchangeTrace::note_vm`](super::super::ExchangeTrace::note_vm).
     #[cold]
     #[inline(never)]

@@ -27,7 +27,7 @@ fn on_abort(l: LuaState) -> CallOutcome {
     }
     l.push_value(1);
     lend::run(|run| {
-        let (state, anchor) = run.vm.coroutine();
+        let (state, anchor) = run.vm().coroutine();
         l.give(state, 1);
         run.on_abort = Some((state, anchor));
     })?;

@@ -256,7 +256,7 @@ async fn serve(vm: Weak<LuaVm>, mailbox: Arc<EventMailbox>) {
             return;
         };
         vm.main().push_anchored(handler);
-        let run = ScriptRun::new(&vm, ScriptPhase::Timer);
+        let run = ScriptRun::begin(&vm, ScriptPhase::Timer);
         drop(vm);
         drive_alone(run, &origin, "weir.events").await;
         if mailbox.taken() == taken {

@@ -135,6 +135,8 @@ pub(crate) struct FfiTable {
     takes_sockets: extern "C" fn() -> i32,
     send: unsafe extern "C" fn(*const c_void, *const u8, usize) -> i32,
     scheduled: extern "C" fn() -> i32,
+    connect: unsafe extern "C" fn(*const c_void, *const u8, usize, f64, f64, f64, f64) -> i32,
+    keep: unsafe extern "C" fn(*const c_void, f64) -> i32,
 }
 
 const API: FfiTable = FfiTable {
@@ -179,6 +181,8 @@ const API: FfiTable = FfiTable {
     takes_sockets: socket::ffi::is_place,
     send: socket::ffi::send,
     scheduled: coroutine::scheduled,
+    connect: socket::ffi::connect,
+    keep: socket::ffi::keep,
 };
 
 static NEAR: FfiTable = API;

@@ -84,6 +84,8 @@ struct weir_api {
     int (*takes_sockets)(void);
     int (*send)(const void *, const char *, size_t);
     int (*scheduled)(void);
+    int (*connect)(const void *, const char *, size_t, double, double, double, double);
+    int (*keep)(const void *, double);
 };
 ]]
 ngx._fast = {

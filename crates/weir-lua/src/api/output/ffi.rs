@@ -26,6 +26,10 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
             let reported = lend::exchange(|x| match first {
                 true => {
                     prepare(x, run.default_type);
+                    // The connection gets it back when it has copied it.
+                    if let Some(wire) = x.transport.h1() {
+                        run.said = wire.stream.spare();
+                    }
                     FOUND
                 }
                 // Nothing follows the head of its response, which is reported to the script.

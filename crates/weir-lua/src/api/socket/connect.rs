@@ -12,8 +12,8 @@ use weir_rt::{Stream, Timer};
 
 use crate::api::socket::conf::SocketSettings;
 use crate::api::socket::conn::{SocketConnection, SocketPeer, SocketStream};
-use crate::api::socket::ffi;
 use crate::api::socket::host::{self, PeerHost, is_unix};
+use crate::api::socket::known;
 use crate::api::socket::pool::SocketPools;
 use crate::api::socket::pool::{PoolSeat, QueuedConnect};
 use crate::api::socket::tcp::{
@@ -35,11 +35,18 @@ pub(super) const TABLE: &[ApiFunction] =
 struct ConnectWish {
     /// 0 for a unix socket.
     port: u16,
-    /// Of the pool: its name, which is on top of the stack if it was said, and how large to make it if that was.
-    pool: Vec<u8>,
-    named: bool,
+    /// Of the pool: its name, and how large to make it if that was said.
+    pool: PoolName,
     size: i64,
     backlog: Option<usize>,
+}
+
+/// What a pool is called.
+enum PoolName {
+    /// As the script has said, which is on top of the stack.
+    Given(Vec<u8>),
+    /// By the host and this port.
+    Peer(Option<u16>),
 }
 
 /// A connection that is to be made.
@@ -84,7 +91,7 @@ fn bind(l: LuaState) -> CallOutcome {
     Ok(CallDone::Results(1))
 }
 
-fn port_of(number: f64) -> Option<u16> {
+pub(super) fn port_of(number: f64) -> Option<u16> {
     (0.0..=65535.0).contains(&number).then_some(number as u16)
 }
 
@@ -101,11 +108,17 @@ fn connect(l: LuaState) -> CallOutcome {
         Ok(wanted) => wanted,
         Err(reason) => return fail(l, &reason),
     };
-    if !wanted.named {
-        l.push_bytes(&wanted.pool);
+    if let PoolName::Given(_) = wanted.pool {
+        l.raw_set_index(1, place::KEY);
     }
-    l.raw_set_index(1, place::KEY);
     let socket = match before {
+        // Whose it was does not matter: it is as one that was never connected.
+        Some(socket) if socket.is_spare.replace(false) => {
+            l.raw_get_index(1, place::SOCKET);
+            known::know(l.pointer(-1), &socket);
+            l.pop(1);
+            socket
+        }
         Some(socket) => {
             socket.check_owner()?;
             not_busy!(l, socket, &[SocketDirection::Connect, SocketDirection::Read, SocketDirection::Write]);
@@ -119,7 +132,7 @@ fn connect(l: LuaState) -> CallOutcome {
         None => {
             let socket = Rc::<TcpSocket>::default();
             l.push_owned(socket.clone(), NAME);
-            ffi::know(l.pointer(-1), &socket);
+            known::know(l.pointer(-1), &socket);
             l.raw_set_index(1, place::SOCKET);
             socket
         }
@@ -136,21 +149,34 @@ fn begin(
     settings: Rc<SocketSettings>,
 ) -> CallOutcome {
     let pools = lend::vm(|vm| vm.part::<Rc<SocketPools>>().clone());
-    let pool = match (pools.get(&wanted.pool), usize::try_from(wanted.size)) {
+    let recalled = match (&wanted.pool, l.bytes(2)) {
+        (PoolName::Peer(port), Some(host)) => pools.recall(host, *port),
+        _ => None,
+    };
+    // What is idle has its place in the pool already: neither it nor its socket needs the name.
+    if let Some(conn) = recalled.as_ref().and_then(|pool| pool.take()) {
+        return Ok(connected(l, &socket, conn));
+    }
+    let name = name_pool(l, &wanted.pool);
+    let is_recalled = recalled.is_some();
+    let pool = match (recalled.or_else(|| pools.get(&name)), usize::try_from(wanted.size)) {
         (Some(pool), _) => Some(pool),
-        (None, Ok(size @ 1..)) => Some(pools.make(&wanted.pool, size, wanted.backlog)),
+        (None, Ok(size @ 1..)) => Some(pools.make(&name, size, wanted.backlog)),
         _ => None,
     };
     let (mut seat, mut queued) = (None, None);
     if let Some(pool) = pool {
-        if let Some(conn) = pool.take() {
-            *socket.conn.borrow_mut() = Some(conn);
-            l.push_number(1.0);
-            return Ok(CallDone::Results(1));
+        if !is_recalled {
+            if let (PoolName::Peer(port), Some(host)) = (&wanted.pool, l.bytes(2)) {
+                pools.remember(host, *port, &pool);
+            }
+            if let Some(conn) = pool.take() {
+                return Ok(connected(l, &socket, conn));
+            }
         }
         let Some(own) = pool.seat() else { return fail(l, "too many waiting connect operations") };
         if own.must_wait() {
-            let (name, count) = (String::from_utf8_lossy(&wanted.pool), pool.connections());
+            let (name, count) = (String::from_utf8_lossy(&name), pool.connections());
             lend::log_plain(
                 LogLevel::Debug,
                 &format_args!(
@@ -176,6 +202,31 @@ fn begin(
             DialTarget { host, port, bind, transparent, settings, seat, queued, notes },
         ))
     })
+}
+
+/// The socket has an idle connection.
+fn connected(l: LuaState, socket: &TcpSocket, conn: Rc<SocketConnection>) -> CallDone {
+    *socket.conn.borrow_mut() = Some(conn);
+    l.push_number(1.0);
+    CallDone::Results(1)
+}
+
+/// The pool's name, which the object has from now on: `setkeepalive` finds the pool by it.
+fn name_pool(l: LuaState, pool: &PoolName) -> Vec<u8> {
+    let port = match pool {
+        PoolName::Given(name) => return name.clone(),
+        PoolName::Peer(port) => port,
+    };
+    let host = l.bytes(2).unwrap_or_default();
+    let mut name = Vec::with_capacity(host.len() + ":65535".len());
+    name.extend_from_slice(host);
+    if let Some(port) = port {
+        name.push(b':');
+        append_whole(&mut name, f64::from(*port));
+    }
+    l.push_bytes(&name);
+    l.raw_set_index(1, place::KEY);
+    name
 }
 
 fn text_at(l: LuaState, place: usize) -> Option<String> {
@@ -386,19 +437,9 @@ fn wanted(l: LuaState, block: &SocketSettings) -> Result<Result<ConnectWish, Con
     if port.is_none() && !is_unix {
         return Ok(Err("missing the port number".to_owned()));
     }
-    let name = || {
-        let mut name = Vec::with_capacity(host.len() + ":65535".len());
-        name.extend_from_slice(host);
-        if let Some(port) = port {
-            name.push(b':');
-            append_whole(&mut name, f64::from(port));
-        }
-        name
-    };
-    let named = pool.is_some();
-    let pool = pool.unwrap_or_else(name);
+    let pool = pool.map_or(PoolName::Peer(port), PoolName::Given);
     let port = if is_unix { 0 } else { port.unwrap_or(0) };
-    Ok(Ok(ConnectWish { port, pool, named, size, backlog }))
+    Ok(Ok(ConnectWish { port, pool, size, backlog }))
 }
 
 type ConnectOptions = (Option<Vec<u8>>, i64, Option<usize>);

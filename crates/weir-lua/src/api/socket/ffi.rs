@@ -1,10 +1,8 @@
-//! `receive` and `send` for compiled code: what has come already is taken from the connection's buffer, and what is a text is
-//! sent, without a call of Lua's.
+//! Sockets for compiled code, without a call of Lua's: `receive` takes what has come already from the connection's buffer, `send`
+//! sends what is a text, `connect` takes an idle connection, and `setkeepalive` gives it back.
 //!
-//! Scripts hand in the userdata of a socket, by its place. Of what they hand in nothing is read: a place is looked up among
-//! those that are known to be sockets'.
+//! Scripts hand in the userdata of a socket, by its place ([`known`]).
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 use std::rc::Rc;
@@ -13,56 +11,19 @@ use weir_rt::SendError;
 
 use crate::api::ffi::{FOUND, FfiAnswer, REFUSED, guarded, slice};
 use crate::api::socket::conn::SocketConnection;
+use crate::api::socket::connect::port_of;
+use crate::api::socket::host::is_unix;
+use crate::api::socket::known;
+use crate::api::socket::pool::{DUBIOUS, SocketPool, SocketPools, dubious};
 use crate::api::socket::read::take_buffered;
-use crate::api::socket::tcp::{SocketDirection, TcpSocket};
+use crate::api::socket::tcp::{OPEN, SocketDirection, SocketTimeouts, TcpSocket, settings};
 use crate::run::lend;
 use crate::vm::phase::YIELDABLE;
 
-/// A socket by the place of its userdata.
-#[derive(Clone, Copy)]
-struct KnownSocket {
-    place: usize,
-    /// It is there: one that goes is [forgotten](forget).
-    socket: *const TcpSocket,
-}
-
-thread_local! {
-    /// Those that were made last: one that is not here is asked for by Lua's own call.
-    static KNOWN: [Cell<KnownSocket>; COUNT] = const { [const { Cell::new(NO_SOCKET) }; COUNT] };
-}
-
-/// Places that are known at a time, and how many bytes they are apart, at least.
-const COUNT: usize = 256;
-const APART: usize = 16;
-const NO_SOCKET: KnownSocket = KnownSocket { place: 0, socket: ptr::null() };
-
-/// The socket's userdata is at `place` from now on.
-pub(super) fn know(place: *const c_void, socket: &Rc<TcpSocket>) {
-    let place = place.addr();
-    socket.place.set(place);
-    KNOWN.with(|known| known[place / APART % COUNT].set(KnownSocket { place, socket: Rc::as_ptr(socket) }));
-}
-
-/// The socket goes.
-pub(super) fn forget(socket: &TcpSocket) {
-    let at = socket.place.get() / APART % COUNT;
-    // A thread that ends has nothing to forget any more.
-    let _ = KNOWN.try_with(|known| {
-        if ptr::eq(known[at].get().socket, socket) {
-            known[at].set(NO_SOCKET);
-        }
-    });
-}
-
 /// The socket whose userdata is at `place`, if it is known, and the running script's own.
 fn own(place: *const c_void) -> Option<&'static TcpSocket> {
-    let known = KNOWN.with(|known| known[place.addr() / APART % COUNT].get());
-    if known.place != place.addr() || known.socket.is_null() {
-        return None;
-    }
-    // SAFETY: a socket that goes takes itself out of the list, and none goes while a function of this file runs, which
-    // drops nothing and keeps no reference.
-    let socket = unsafe { &*known.socket };
+    // SAFETY: functions of this file drop no socket, nor what may hold one, run no Lua, and keep no reference.
+    let socket = unsafe { known::look_at(place) }?;
     let owner = lend::run(|run| run.owner).unwrap_or(ptr::null());
     (!owner.is_null() && socket.is_of_place(owner)).then_some(socket)
 }
@@ -128,6 +89,94 @@ fn send_now(conn: &SocketConnection, text: &[u8]) -> Option<Result<(), SendError
 
 /// The text was taken to be sent.
 const QUEUED: i32 = -3;
+
+/// Connects the spare socket whose userdata is at `place` with an idle connection to `host` and `port`, or with one of the pool that is
+/// called `host` where `port` is negative; the last are its timeouts (milliseconds), 0 for those of the block. Refused is all that has
+/// to wait, to fail, or to be logged: it is spare as before then.
+pub(crate) unsafe extern "C" fn connect(
+    place: *const c_void,
+    host: *const u8,
+    len: usize,
+    port: f64,
+    connecting: f64,
+    sending: f64,
+    reading: f64,
+) -> i32 {
+    // SAFETY: the prelude passes a Lua string, kept during the call.
+    let host = unsafe { slice(host, len) };
+    guarded(|| {
+        let usual = lend::phase().is_in(YIELDABLE) && !lend::hears_debug();
+        let spare = known::at(place).filter(|socket| usual && socket.is_spare.get());
+        let (Some(socket), Some(pool)) = (spare, pool(host, port)) else { return REFUSED };
+        let Ok(block) = settings() else { return REFUSED };
+        let time = |number: f64, otherwise| if number >= 1.0 { number as u64 } else { otherwise };
+        let timeouts = SocketTimeouts {
+            connect: time(connecting, block.timeouts.connect),
+            send: time(sending, block.timeouts.send),
+            read: time(reading, block.timeouts.read),
+        };
+        if socket.begin(&block, timeouts).is_err() {
+            return REFUSED;
+        }
+        let Some(conn) = pool.take() else { return REFUSED };
+        *socket.conn.borrow_mut() = Some(conn);
+        socket.is_spare.set(false);
+        FOUND
+    })
+}
+
+/// The pool for [`connect`], if it is there.
+fn pool(host: &[u8], port: f64) -> Option<Rc<SocketPool>> {
+    lend::vm(|vm| {
+        let pools = vm.part::<Rc<SocketPools>>();
+        match port_of(port.trunc()) {
+            _ if port < 0.0 => pools.get(host),
+            Some(_) if is_unix(host) => None,
+            port => pools.recall(host, Some(port?)),
+        }
+    })
+}
+
+/// Keeps the connection of the socket whose userdata is at `place` alive in its pool for `ms` milliseconds; negative: as long as
+/// the block says. The socket is spare then. Refused is what is to fail, or to be logged; [`DUBIOUS_STATE`] and [`CLOSED`] say
+/// why the connection was closed instead.
+pub(crate) unsafe extern "C" fn keep(place: *const c_void, ms: f64) -> i32 {
+    guarded(|| {
+        let Some(socket) = own(place) else { return REFUSED };
+        let conn = socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get());
+        let Some(conn) = conn.filter(|conn| is_usual(socket, conn)) else { return REFUSED };
+        let pool = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
+        let timeout =
+            if ms < 0.0 { settings().ok().map(|block| block.keepalive_timeout) } else { Some(ms as u64) };
+        let (Some(pool), Some(timeout)) = (pool, timeout) else { return REFUSED };
+        let reason = dubious(&conn);
+        socket.finalize();
+        match reason {
+            None => {
+                socket.is_spare.set(true);
+                pool.keep(&conn, timeout);
+                FOUND
+            }
+            Some(DUBIOUS) => DUBIOUS_STATE,
+            Some(_) => CLOSED,
+        }
+    })
+}
+
+/// Whether nothing of the socket and its connection is in the way of keeping it alive.
+fn is_usual(socket: &TcpSocket, conn: &SocketConnection) -> bool {
+    socket.busy(OPEN).is_none()
+        && socket.body.borrow().is_none()
+        && !conn.stream().is_eof()
+        && conn.stream().error().is_none()
+        && conn.input.borrow().rest().is_empty()
+        && !lend::hears_debug()
+        && lend::any_exchange(|x| !x.worker.is_stopping()).unwrap_or(false)
+}
+
+/// What [`keep`] says beside [`FOUND`].
+const DUBIOUS_STATE: i32 = 2;
+const CLOSED: i32 = 3;
 
 /// 1 where sockets may be made.
 pub(crate) extern "C" fn is_place() -> i32 {

@@ -14,6 +14,7 @@ mod conn;
 mod connect;
 pub(crate) mod ffi;
 mod host;
+mod known;
 mod options;
 mod pool;
 mod read;

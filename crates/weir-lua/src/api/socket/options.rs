@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_rt::net::{self, SocketOption};
 
 use crate::api::socket::conn::SocketConnection;
-use crate::api::socket::tcp::{bad_argument, place, socket};
+use crate::api::socket::tcp::{bad_argument, had_socket, place, socket};
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
@@ -37,6 +37,7 @@ fn body_fd(l: LuaState) -> Result<Option<i32>, LuaRaise> {
 fn conn(l: LuaState) -> Result<Option<Rc<SocketConnection>>, LuaRaise> {
     match socket(l)? {
         Some(socket) => Ok(socket.conn.borrow().clone()),
+        None if had_socket(l) => Ok(None),
         None => Err(LuaRaise::text("socket is never created nor connected")),
     }
 }

@@ -31,8 +31,20 @@ pub(super) const TABLE: &[ApiFunction] = &[
 #[derive(Default)]
 pub(crate) struct SocketPools {
     known: RefCell<HashMap<Box<[u8]>, Rc<SocketPool>, FoldedState>>,
+    /// Those that are called by a peer and were asked for last, each in the one place that the peer leads to.
+    recent: RefCell<[Option<RecentPeer>; RECENT]>,
     option_names: OnceCell<OptionNames>,
 }
+
+/// A peer and the pool that is called by it.
+struct RecentPeer {
+    host: Box<[u8]>,
+    port: Option<u16>,
+    pool: Weak<SocketPool>,
+}
+
+/// Peers whose pools are found without making their names.
+const RECENT: usize = 16;
 
 /// Anchors of the names of what `connect` can be told of pools, as long as the VM is there: they are not made into
 /// strings each time.
@@ -92,6 +104,23 @@ impl SocketPools {
         self.known.borrow().get(name).cloned()
     }
 
+    /// The pool of `host` and `port`, if it is among those that were [remembered](SocketPools::remember) last.
+    pub(super) fn recall(&self, host: &[u8], port: Option<u16>) -> Option<Rc<SocketPool>> {
+        let recent = self.recent.borrow();
+        let peer = recent[recent_place(host, port)].as_ref()?;
+        if peer.port != port || *peer.host != *host {
+            return None;
+        }
+        // One without connections is known by its name no more.
+        peer.pool.upgrade().filter(|pool| pool.connections.get() > 0)
+    }
+
+    /// Remembers that `pool` is that of `host` and `port`.
+    pub(super) fn remember(&self, host: &[u8], port: Option<u16>, pool: &Rc<SocketPool>) {
+        let peer = RecentPeer { host: host.into(), port, pool: Rc::downgrade(pool) };
+        self.recent.borrow_mut()[recent_place(host, port)] = Some(peer);
+    }
+
     pub(super) fn make(self: &Rc<Self>, name: &[u8], size: usize, backlog: Option<usize>) -> Rc<SocketPool> {
         let (shown, queue) = (String::from_utf8_lossy(name), backlog.map_or(-1, |backlog| backlog as i64));
         let message = format_args!("lua tcp socket connection pool size: {size}, backlog: {queue}");
@@ -110,6 +139,11 @@ impl SocketPools {
         self.known.borrow_mut().insert(name.into(), pool.clone());
         pool
     }
+}
+
+/// Where [`SocketPools::recall`] looks.
+fn recent_place(host: &[u8], port: Option<u16>) -> usize {
+    host.last().map_or(0, |last| usize::from(*last)).wrapping_add(usize::from(port.unwrap_or(0))) % RECENT
 }
 
 impl Drop for SocketPools {
@@ -166,7 +200,7 @@ impl SocketPool {
     }
 
     /// Keeps a connection, in place of the one that was used least recently when there are as many as may be.
-    fn keep(self: &Rc<Self>, conn: &Rc<SocketConnection>, timeout: u64) {
+    pub(super) fn keep(self: &Rc<Self>, conn: &Rc<SocketConnection>, timeout: u64) {
         *conn.kept_by.borrow_mut() = Rc::downgrade(self);
         if timeout > 0 {
             conn.idle.touch(timeout);
@@ -308,9 +342,14 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
         )));
     }
     let socket = socket(l)?;
-    let block = settings()?;
-    let timeout = integer(l, 2)?.map_or(block.keepalive_timeout, |ms| u64::try_from(ms).unwrap_or(0));
-    let size = integer(l, 3)?.unwrap_or(block.pool_size);
+    let timeout = match integer(l, 2)? {
+        Some(ms) => u64::try_from(ms).unwrap_or(0),
+        None => settings()?.keepalive_timeout,
+    };
+    let size = match integer(l, 3)? {
+        Some(size) => size,
+        None => settings()?.pool_size,
+    };
     let Some(socket) = socket else { return fail(l, "closed") };
     not_busy!(l, socket, OPEN);
     let conn = socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get());
@@ -344,12 +383,7 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
         0 => lend::log_plain(LogLevel::Debug, &"lua tcp socket keepalive timeout: unlimited"),
         ms => lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
-    let dubious = match conn.stream().try_recv_first() {
-        None => None,
-        Some(RecvOutcome::Data(_)) => Some("connection in dubious state"),
-        Some(_) => Some("closed"),
-    };
-    if let Some(reason) = dubious {
+    if let Some(reason) = dubious(&conn) {
         socket.finalize();
         return fail(l, reason);
     }
@@ -360,6 +394,17 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
     pool.keep(&conn, timeout);
     Ok(done)
 }
+
+/// Why a connection cannot be kept that has none of the marks of that yet: what has just come is taken from it.
+pub(super) fn dubious(conn: &SocketConnection) -> Option<&'static str> {
+    match conn.stream().try_recv_first()? {
+        RecvOutcome::Data(_) => Some(DUBIOUS),
+        _ => Some("closed"),
+    }
+}
+
+/// The peer has sent what nothing asked for.
+pub(super) const DUBIOUS: &str = "connection in dubious state";
 
 /// The socket has no connection any more, as the script wanted it.
 fn finished(l: LuaState, socket: &TcpSocket) -> CallDone {
@@ -411,4 +456,37 @@ fn reused_times(l: LuaState) -> CallOutcome {
     let Some(reused) = reused else { return fail(l, "closed") };
     l.push_number(f64::from(reused));
     Ok(CallDone::Results(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_recalled_while_its_pool_is_known_by_its_name() {
+        let pools = Rc::<SocketPools>::default();
+        assert!(pools.recall(b"", None).is_none());
+        let pool = pools.make(b"a:1", 30, None);
+        pools.remember(b"a", Some(1), &pool);
+        assert!(pools.recall(b"a", Some(1)).is_none(), "it has no connections yet");
+        let seat = pool.seat_anyway();
+        let recalled =
+            |host: &[u8], port| pools.recall(host, port).is_some_and(|known| Rc::ptr_eq(&known, &pool));
+        assert!(recalled(b"a", Some(1)));
+        // Others, those of the same place too, are looked up by their names.
+        let others: [(&[u8], Option<u16>); 5] =
+            [(b"a", None), (b"a", Some(17)), (b"ba", Some(1)), (b"", Some(1)), (b"q", Some(1))];
+        for (host, port) in others {
+            assert!(!recalled(host, port), "{host:?} {port:?}");
+        }
+        let other = pools.make(b"a:17", 30, None);
+        let _other_seat = other.seat_anyway();
+        pools.remember(b"a", Some(17), &other);
+        assert!(!recalled(b"a", Some(1)), "its place is that of another peer");
+        pools.remember(b"a", Some(1), &pool);
+        assert!(recalled(b"a", Some(1)));
+        drop(seat);
+        assert!(!recalled(b"a", Some(1)), "its last connection is gone");
+        assert!(pools.get(b"a:1").is_none());
+    }
 }

@@ -71,7 +71,7 @@ local rawset = rawset
 local set_timeout, set_timeouts = native.settimeout, native.settimeouts
 local function is_time(ms) return type(ms) == "number" and ms > -1 and ms < 2147483648 end
 local function timed(sock, connecting, sending, reading)
-    if type(sock) ~= "table" or rawget(sock, 1) ~= nil then return false end
+    if type(sock) ~= "table" or rawget(sock, 1) then return false end
     if not (is_time(connecting) and is_time(sending) and is_time(reading)) then return false end
     rawset(sock, 2, connecting)
     rawset(sock, 4, sending)
@@ -103,6 +103,72 @@ function tcp(...)
     return o_tcp(...)
 end
 ngx.socket.tcp = tcp
+
+-- An idle connection is taken and given back by compiled code, too. With its connection a socket's userdata leaves its table, which is
+-- a closed socket's then (`false`), and goes into the next that is connected: nothing is made for a connection that is there.
+local connect, set_keepalive = native.connect, native.setkeepalive
+local spares, spare_count = new(64, 0), 0
+local function time_of(ms) if type(ms) == "number" then return ms end return 0 end
+local function equipped(given, sock, host, port)
+    if spare_count == 0 or type(sock) ~= "table" or rawget(sock, 1) then return nil end
+    -- What the function in C refuses leaves a socket as it is.
+    if given < 3 or given > 4 or type(host) ~= "string" or type(port) ~= "number" then return nil end
+    if not (port >= 0 and port <= 65535) then return nil end
+    local place = spares[spare_count]
+    spares[spare_count] = nil
+    spare_count = spare_count - 1
+    rawset(sock, 1, place)
+    return place
+end
+-- The name that options give to a pool, where the rest of them is of use for a new one only.
+local function named(opts)
+    if type(opts) ~= "table" then return nil end
+    local name, size, backlog = rawget(opts, "pool"), rawget(opts, "pool_size"), rawget(opts, "backlog")
+    if type(name) ~= "string" then return nil end
+    if size ~= nil and not (type(size) == "number" and size >= 1) then return nil end
+    if backlog ~= nil and not (type(backlog) == "number" and backlog >= 0) then return nil end
+    return name
+end
+local function connected(given, sock, host, port, opts)
+    local place = equipped(given, sock, host, port)
+    if not place then return false end
+    if given == 4 then
+        host, port = named(opts), -1
+        if not host then return false end
+    end
+    local connecting, sending, reading = time_of(rawget(sock, 2)), time_of(rawget(sock, 4)), time_of(rawget(sock, 5))
+    return C.connect(place, host, #host, port, connecting, sending, reading) == 1
+end
+function tcp_methods.connect(...)
+    if connected(select("#", ...), ...) then return 1 end
+    return connect(...)
+end
+local refusals = { [2] = "connection in dubious state", [3] = "closed" }
+local function kept(given, sock, ms, size)
+    if type(sock) ~= "table" then return 0 end
+    local place = rawget(sock, 1)
+    if type(place) ~= "userdata" then return 0 end
+    if given == 1 then
+        ms = -1
+    elseif given ~= 3 or type(ms) ~= "number" or type(size) ~= "number" or not (ms >= 0) then
+        return 0
+    end
+    local done = C.keep(place, ms)
+    if done == 1 then
+        rawset(sock, 1, false)
+        if spare_count < 64 then
+            spare_count = spare_count + 1
+            spares[spare_count] = place
+        end
+    end
+    return done
+end
+function tcp_methods.setkeepalive(...)
+    local done = kept(select("#", ...), ...)
+    if done == 1 then return 1 end
+    if done > 1 then return nil, refusals[done] end
+    return set_keepalive(...)
+end
 
 -- Sessions of TLS are `void *`, as scripts expect that print them. A session stays as long as one of those does; after
 -- `ffi.gc` since what a weak table's key leads to would outlive it by a collection.

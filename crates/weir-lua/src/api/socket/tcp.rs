@@ -10,7 +10,7 @@ use weir_trace::WaitKind;
 
 use crate::api::socket::SocketSettings;
 use crate::api::socket::conn;
-use crate::api::socket::ffi;
+use crate::api::socket::known;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
@@ -47,8 +47,10 @@ pub(super) struct TcpSocket {
     pub(super) read_closed: Cell<bool>,
     /// Nothing more can be sent.
     pub(super) write_closed: Cell<bool>,
-    /// Where scripts have it, for [`ffi`].
+    /// Where scripts have it, for [`known`].
     pub(super) place: Cell<usize>,
+    /// Its connection has gone to its pool, and its userdata was taken out of its object, for the next that is connected.
+    pub(super) is_spare: Cell<bool>,
 }
 
 /// Milliseconds.
@@ -62,13 +64,33 @@ pub(super) struct SocketTimeouts {
 /// The sockets of a request, which are closed when it ends.
 #[derive(Default)]
 pub(super) struct SocketOwner {
-    sockets: RefCell<Vec<Weak<TcpSocket>>>,
+    /// The only one of most.
+    first: RefCell<Weak<TcpSocket>>,
+    others: RefCell<Vec<Weak<TcpSocket>>>,
+}
+
+impl SocketOwner {
+    fn add(&self, socket: &Rc<TcpSocket>) {
+        let mut first = self.first.borrow_mut();
+        if first.strong_count() == 0 {
+            *first = Rc::downgrade(socket);
+            return;
+        }
+        let mut others = self.others.borrow_mut();
+        // A request that makes many leaves many to be collected.
+        if others.len() == others.capacity() {
+            others.retain(|socket| socket.strong_count() > 0);
+        }
+        others.push(Rc::downgrade(socket));
+    }
 }
 
 impl Drop for SocketOwner {
     fn drop(&mut self) {
-        for socket in self.sockets.take() {
-            if let Some(socket) = socket.upgrade() {
+        let owner = std::ptr::from_ref(self).cast();
+        for socket in std::iter::once(self.first.take()).chain(self.others.take()) {
+            // One that was spare meanwhile may be another request's.
+            if let Some(socket) = socket.upgrade().filter(|socket| socket.is_of_place(owner)) {
                 socket.finalize();
             }
         }
@@ -87,12 +109,7 @@ impl TcpSocket {
         let _none = lend::run(|run| run.owner = Rc::as_ptr(&owner).cast());
         if !self.is_of(&owner) {
             *self.owner.borrow_mut() = Rc::downgrade(&owner);
-            let mut sockets = owner.sockets.borrow_mut();
-            // A request that makes many leaves many to be collected.
-            if sockets.len() == sockets.capacity() {
-                sockets.retain(|socket| socket.strong_count() > 0);
-            }
-            sockets.push(Rc::downgrade(self));
+            owner.add(self);
         }
         *self.settings.borrow_mut() = Some(settings.clone());
         self.timeouts.set(timeouts);
@@ -159,7 +176,7 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
-        ffi::forget(self);
+        known::forget(self);
         if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
             self.finalize();
         }
@@ -268,6 +285,14 @@ pub(super) fn socket(l: LuaState) -> Result<Option<Rc<TcpSocket>>, LuaRaise> {
         return Err(bad_argument(l, 1, &format!("table expected, got {}", l.kind_name(1))));
     }
     Ok(l.owned_in(1, place::SOCKET))
+}
+
+/// Whether the object that is the first argument, which has no socket, had one: it has gone with its connection.
+pub(super) fn had_socket(l: LuaState) -> bool {
+    l.raw_get_index(1, place::SOCKET);
+    let had = l.kind(-1) == kind::BOOLEAN;
+    l.pop(1);
+    had
 }
 
 /// Logs that a socket is used in a direction that is closed, and fails.

@@ -10,7 +10,9 @@ use weir_upstream::tls_client::client::ClientTls;
 use weir_upstream::tls_client::connect::{NoTls, connect};
 
 use crate::api::socket::conn::SocketConnection;
-use crate::api::socket::tcp::{SocketBusy, SocketDirection, TcpSocket, not_busy, place, socket, wait};
+use crate::api::socket::tcp::{
+    SocketBusy, SocketDirection, TcpSocket, had_socket, not_busy, place, socket, wait,
+};
 use crate::api::ssl;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
@@ -60,7 +62,7 @@ fn set_trusted_store(l: LuaState) -> CallOutcome {
         kind::NIL | kind::NONE | kind::CDATA => {}
         _ => return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2))),
     }
-    if socket(l)?.is_none() {
+    if socket(l)?.is_none() && !had_socket(l) {
         return Err(LuaRaise::text("socket is never created nor connected"));
     }
     if l.kind(2) == kind::CDATA {
@@ -87,6 +89,7 @@ struct HandshakeWish {
 fn open(l: LuaState) -> Result<Option<Rc<SocketConnection>>, LuaRaise> {
     match socket(l)? {
         Some(socket) => Ok(socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get())),
+        None if had_socket(l) => Ok(None),
         None => Err(LuaRaise::text("socket is never created nor connected")),
     }
 }

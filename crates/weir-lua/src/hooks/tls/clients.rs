@@ -14,6 +14,7 @@ use crate::api::ssl::{ClientHandshake, CurrentHandshake, HandshakeWishes, ctx, p
 use crate::hooks::phases::ScriptHome;
 use crate::run::drive::drive;
 use crate::run::op::ScriptEnd;
+use crate::run::owned_run::OwnedRun;
 use crate::run::script_run::ScriptRun;
 use crate::run::settings::ScriptSettings;
 use crate::vm::chunk::{ScriptChunk, ScriptSource};
@@ -132,7 +133,7 @@ impl ClientScripts {
         let end = match self.begin_run(phase, chunk, &mut x) {
             Ok(mut run) => {
                 let end = drive(&mut run, &mut x, &self.settings).await;
-                ctx::keep(&mut x, &run.vm);
+                ctx::keep(&mut x, run.vm());
                 end
             }
             Err(message) => {
@@ -150,11 +151,11 @@ impl ClientScripts {
         phase: ScriptPhase,
         chunk: &ScriptChunk,
         x: &mut Exchange,
-    ) -> Result<Box<ScriptRun>, String> {
+    ) -> Result<OwnedRun, String> {
         let vm = self.home.vm(x)?;
         ctx::adopt(x, &vm);
         chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
-        Ok(ScriptRun::new(&vm, phase))
+        Ok(ScriptRun::begin(&vm, phase))
     }
 
     fn store(&self, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) {

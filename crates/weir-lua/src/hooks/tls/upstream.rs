@@ -57,7 +57,7 @@ impl UpstreamScripts {
         x.state::<CurrentUpstreamHandshake>().0 = Some(toward.clone());
         let begun = self.home.vm(x).and_then(|vm| {
             chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
-            Ok(ScriptRun::new(&vm, phase))
+            Ok(ScriptRun::begin(&vm, phase))
         });
         let end = match begun {
             Ok(mut run) => drive(&mut run, x, &self.settings).await,
