@@ -84,7 +84,55 @@ impl<C: 'static> Directive<C> {
 /// `"x" directive is not allowed here`, `directive "x" is not terminated by ";"`, `directive "x" has no opening "{"`
 /// and `invalid number of arguments in "x" directive`, with their place.
 pub fn check<C>(directive: &Directive<C>, line: &DirectiveLine, here: Contexts) -> Result {
-    directive.signature().check(line, here)
+    let Directive { name, contexts, args, .. } = *directive;
+    DirectiveForm { name, contexts, args }.check(line, here)
+}
+
+/// What is checked of a line before its setter runs.
+struct DirectiveForm {
+    name: &'static str,
+    contexts: Contexts,
+    args: ArgCount,
+}
+
+impl DirectiveForm {
+    fn check(&self, line: &DirectiveLine, here: Contexts) -> Result {
+        if !self.contexts.allows(here) {
+            return Err(DirectiveSignature::not_allowed(line, self.contexts));
+        }
+        let opened = line.block.is_some() || line.raw.is_some();
+        let wants_block = matches!(self.args.kind, DirectiveEnd::Block | DirectiveEnd::Raw);
+        if opened == wants_block && self.args.allows(line.args.len()) {
+            return Ok(());
+        }
+        Err(self.misshapen(line, opened, wants_block))
+    }
+
+    #[cold]
+    fn misshapen(&self, line: &DirectiveLine, opened: bool, wants_block: bool) -> Error {
+        let name = self.name;
+        let error = |message: String| Error::new(message).at(line.name.span);
+        if opened && !wants_block {
+            let error = error(format!("directive \"{name}\" is not terminated by \";\""));
+            return self.missing_semicolon(line, error);
+        }
+        if !opened && wants_block {
+            return error(format!("directive \"{name}\" has no opening \"{{\""));
+        }
+        self.missing_semicolon(line, error(format!("invalid number of arguments in \"{name}\" directive")))
+    }
+
+    /// Adds the usual reason of this error, if the words up to some line's end would do.
+    fn missing_semicolon(&self, line: &DirectiveLine, error: Error) -> Error {
+        let mut cuts = line.args.iter().enumerate().filter(|(_, arg)| arg.after_newline);
+        match cuts.find(|(count, _)| self.args.allows(*count)) {
+            Some((count, _)) => {
+                let last = count.checked_sub(1).map_or(&line.name, |i| &line.args[i]);
+                error.hint(last.missing_semicolon())
+            }
+            None => error,
+        }
+    }
 }
 
 /// A directive without its setter.
@@ -118,26 +166,8 @@ impl DirectiveSignature {
     /// # Errors
     /// As [`check`].
     pub fn check(&self, line: &DirectiveLine, here: Contexts) -> Result {
-        let name = self.name;
-        if !self.contexts.allows(here) {
-            return Err(Self::not_allowed(line, self.contexts));
-        }
-        let opened = line.block.is_some() || line.raw.is_some();
-        let wants_block = matches!(self.args.kind, DirectiveEnd::Block | DirectiveEnd::Raw);
-        if opened && !wants_block {
-            let error =
-                Error::new(format!("directive \"{name}\" is not terminated by \";\"")).at(line.name.span);
-            return Err(self.missing_semicolon(line, error));
-        }
-        if !opened && wants_block {
-            return Err(Error::new(format!("directive \"{name}\" has no opening \"{{\"")).at(line.name.span));
-        }
-        if !self.args.allows(line.args.len()) {
-            let error =
-                Error::new(format!("invalid number of arguments in \"{name}\" directive")).at(line.name.span);
-            return Err(self.missing_semicolon(line, error));
-        }
-        Ok(())
+        let DirectiveSignature { name, contexts, args, .. } = *self;
+        DirectiveForm { name, contexts, args }.check(line, here)
     }
 
     /// The error of a name that is known, but not in this block; `contexts` are those of all its rows.
@@ -154,18 +184,6 @@ impl DirectiveSignature {
             return error.hint("the file begins with a byte order mark; save it without");
         }
         error.hint_nearest(line.name.str(), names.chain([INCLUDE.name]))
-    }
-
-    /// Adds the usual reason of this error, if the words up to some line's end would do.
-    fn missing_semicolon(&self, line: &DirectiveLine, error: Error) -> Error {
-        let mut cuts = line.args.iter().enumerate().filter(|(_, arg)| arg.after_newline);
-        match cuts.find(|(count, _)| self.args.allows(*count)) {
-            Some((count, _)) => {
-                let last = count.checked_sub(1).map_or(&line.name, |i| &line.args[i]);
-                error.hint(last.missing_semicolon())
-            }
-            None => error,
-        }
     }
 }
 

@@ -10,22 +10,30 @@
 //!
 //! After an error the lexer goes on where a reader would: see [`Statement::bad`].
 
-use crate::{Error, Errors, FileId, Span, Word};
+use std::sync::Arc;
+
+use crate::{Error, Errors, FileId, SourceFile, Span, Word};
 
 /// Reads the statements of one text.
 pub(crate) struct Lexer<'a> {
     text: &'a [u8],
+    /// The same where words may refer to it.
+    utf8: Option<&'a Arc<str>>,
     file: FileId,
     pos: usize,
     /// The text of `-g`, whose end has other words.
     parameter: bool,
+    /// The words of the statement that is being read: here they grow, so that each statement takes its own at once.
+    words: Vec<Word>,
 }
 
 /// Words, and what ended them.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// Empty only for `Close`, `Eof` and bad ones.
-    pub(crate) words: Vec<Word>,
+    /// The first word; `None` only for `Close`, `Eof` and bad ones.
+    pub(crate) name: Option<Word>,
+    /// The words after it.
+    pub(crate) args: Vec<Word>,
     pub(crate) end: StatementEnd,
     /// The `;`, `{` or `}`; empty at the end of the file.
     pub(crate) end_span: Span,
@@ -42,8 +50,10 @@ pub(crate) enum StatementEnd {
 }
 
 impl<'a> Lexer<'a> {
-    pub(crate) fn new(text: &'a [u8], file: FileId, parameter: bool) -> Self {
-        Self { text, file, pos: 0, parameter }
+    /// Reads the text of `source`, whose id is `file`.
+    pub(crate) fn new(source: &'a SourceFile, file: FileId) -> Self {
+        let SourceFile { text, utf8, parameter, .. } = source;
+        Self { text, utf8: utf8.as_ref(), file, pos: 0, parameter: *parameter, words: Vec::new() }
     }
 
     pub(crate) fn text(&self) -> &'a [u8] {
@@ -65,7 +75,7 @@ impl<'a> Lexer<'a> {
 
     /// The next statement; errors in it are added to `errors`.
     pub(crate) fn statement(&mut self, errors: &mut Errors) -> Statement {
-        let (mut words, mut bad) = (Vec::new(), false);
+        let mut bad = false;
         loop {
             let newline = self.skip_blanks();
             let end = match self.text.get(self.pos) {
@@ -75,8 +85,8 @@ impl<'a> Lexer<'a> {
                 Some(b'}') => StatementEnd::Close,
                 Some(_) => match self.word() {
                     Ok(mut word) => {
-                        word.after_newline = newline && !words.is_empty();
-                        words.push(word);
+                        word.after_newline = newline && !self.words.is_empty();
+                        self.words.push(word);
                         continue;
                     }
                     Err(WordError { error, resume }) => {
@@ -86,18 +96,18 @@ impl<'a> Lexer<'a> {
                             continue;
                         }
                         self.pos = resume.unwrap_or(self.pos);
-                        return self.ended(words, StatementEnd::Semicolon, bad);
+                        return self.ended(StatementEnd::Semicolon, bad);
                     }
                 },
             };
-            return self.end(words, end, bad, errors);
+            return self.end(end, bad, errors);
         }
     }
 
     /// Ends a statement before `end`, which is read unless it is a `}` that comes too early.
-    fn end(&mut self, words: Vec<Word>, end: StatementEnd, bad: bool, errors: &mut Errors) -> Statement {
+    fn end(&mut self, end: StatementEnd, bad: bool, errors: &mut Errors) -> Statement {
         let here = self.span(self.pos, self.pos + 1);
-        let error = match (end, words.last()) {
+        let error = match (end, self.words.last()) {
             // One error a statement: errors that follow from it are not reported.
             _ if bad => None,
             (StatementEnd::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
@@ -111,22 +121,24 @@ impl<'a> Lexer<'a> {
         let bad = bad || error.is_some();
         errors.0.extend(error);
         match end {
-            StatementEnd::Close if bad => self.ended(words, StatementEnd::Semicolon, bad),
-            StatementEnd::Eof => self.ended(words, end, bad),
+            StatementEnd::Close if bad => self.ended(StatementEnd::Semicolon, bad),
+            StatementEnd::Eof => self.ended(end, bad),
             _ => {
                 self.pos += 1;
-                self.ended(words, end, bad)
+                self.ended(end, bad)
             }
         }
     }
 
-    fn ended(&self, words: Vec<Word>, end: StatementEnd, bad: bool) -> Statement {
+    fn ended(&mut self, end: StatementEnd, bad: bool) -> Statement {
         let length = match end {
             StatementEnd::Open | StatementEnd::Close => 1,
             StatementEnd::Semicolon => usize::from(!bad),
             StatementEnd::Eof => 0,
         };
-        Statement { words, end, end_span: self.span(self.pos - length, self.pos), bad }
+        let end_span = self.span(self.pos - length, self.pos);
+        let mut words = self.words.drain(..);
+        Statement { name: words.next(), args: words.collect(), end, end_span, bad }
     }
 
     /// Skips blanks and comments; returns whether a line ended there.
@@ -153,24 +165,27 @@ impl<'a> Lexer<'a> {
     }
 
     fn bare(&mut self) -> Result<Word, WordError> {
-        let (start, mut variable) = (self.pos, false);
-        while let Some(&byte) = self.text.get(self.pos) {
-            let after_dollar = std::mem::replace(&mut variable, byte == b'$');
-            match byte {
-                // The state stays: nginx takes any number of `{` after a `$`.
-                b'{' if after_dollar => variable = true,
-                b'\\' => self.pos += 1,
-                b';' | b'{' => break,
-                _ if is_blank(byte) => break,
-                _ => {}
+        let start = self.pos;
+        loop {
+            let rest = &self.text[self.pos..];
+            self.pos += rest.iter().position(|&byte| IS_SPECIAL[usize::from(byte)]).unwrap_or(rest.len());
+            match self.text.get(self.pos) {
+                // nginx takes any number of `{` after a `$`.
+                Some(b'$') => {
+                    let opened = self.text[self.pos + 1..].iter().take_while(|&&byte| byte == b'{');
+                    self.pos += 1 + opened.count();
+                }
+                // It may be the last byte.
+                Some(b'\\') => self.pos = (self.pos + 2).min(self.text.len()),
+                _ => break,
             }
-            self.pos += 1;
         }
-        // A backslash may be the last byte.
-        self.pos = self.pos.min(self.text.len());
         self.fits(start)?;
-        let (raw, span) = (&self.text[start..self.pos], self.span(start, self.pos));
-        Ok(Word::plain(unescape(raw), span))
+        let span = self.span(start, self.pos);
+        Ok(match (self.utf8, &self.text[start..self.pos]) {
+            (Some(text), raw) if !raw.contains(&b'\\') => Word::written(text, false, span),
+            (_, raw) => Word::plain(unescape(raw), span),
+        })
     }
 
     fn quoted(&mut self, quote: u8) -> Result<Word, WordError> {
@@ -184,7 +199,11 @@ impl<'a> Lexer<'a> {
             return Err(self.glued(start, next));
         }
         self.fits(start + 1)?;
-        Ok(Word::quoted(unescape(&self.text[start + 1..end]), self.span(start, end + 1)))
+        let span = self.span(start, end + 1);
+        Ok(match (self.utf8, &self.text[start + 1..end]) {
+            (Some(text), raw) if !raw.contains(&b'\\') => Word::written(text, true, span),
+            (_, raw) => Word::quoted(unescape(raw), span),
+        })
     }
 
     /// The place of the closing quote, if it comes before the word is too long.
@@ -275,6 +294,17 @@ struct WordError {
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
+
+/// The bytes that are not just letters of a word without quotes.
+const IS_SPECIAL: [bool; 256] = {
+    let (mut special, mut at) = ([false; 256], 0);
+    let all = b" \t\r\n;{$\\";
+    while at < all.len() {
+        special[all[at] as usize] = true;
+        at += 1;
+    }
+    special
+};
 
 fn unescape(raw: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(raw.len()), raw);

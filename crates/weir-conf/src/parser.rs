@@ -181,12 +181,9 @@ impl TreeLoader<'_> {
 
     /// Reads the whole of a text.
     fn text(&mut self, file: FileId, lines: &mut Vec<DirectiveLine>) {
-        let Some((text, parameter)) = self.tree.source.file(file).map(|f| (Arc::clone(&f.text), f.parameter))
-        else {
-            return;
-        };
+        let Some(source) = self.tree.source.file(file).cloned() else { return };
         self.open.push(file);
-        self.lines(&mut Lexer::new(&text, file, parameter), None, parameter, lines);
+        self.lines(&mut Lexer::new(&source, file), None, source.parameter, lines);
         self.open.pop();
     }
 
@@ -235,23 +232,23 @@ impl TreeLoader<'_> {
     }
 
     fn semicolon(&mut self, statement: Statement, lines: &mut Vec<DirectiveLine>) {
-        let Statement { words, end_span, bad: false, .. } = statement else { return };
-        match &words[..] {
-            [name, argument] if name.is(INCLUDE.name) && self.extent != LoadExtent::OneFile => {
+        let Statement { name: Some(name), args, end_span, bad: false, .. } = statement else { return };
+        match &args[..] {
+            [argument] if name.is(INCLUDE.name) && self.extent != LoadExtent::OneFile => {
                 self.include(argument, lines);
             }
-            _ => lines.extend(self.checked(line(words, None, None, end_span))),
+            _ => lines.extend(self.checked(line(name, args, None, None, end_span))),
         }
     }
 
     /// A line that ends with `{`, with its block.
     fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<DirectiveLine> {
-        let Statement { words, end_span: open, bad, .. } = statement;
+        let Statement { name, args, end_span: open, bad, .. } = statement;
         if self.extent == LoadExtent::MainContext {
-            self.skip_block(lexer, words.first());
+            self.skip_block(lexer, name.as_ref());
             return None;
         }
-        let (raw, block, end) = match words.first() {
+        let (raw, block, end) = match &name {
             Some(name) if (self.raw_block)(name.bytes()) => {
                 let raw = self.raw(lexer, open)?;
                 let end = Span { start: raw.span.end, end: raw.span.end + 1, ..raw.span };
@@ -263,12 +260,11 @@ impl TreeLoader<'_> {
                 (None, Some(block), end)
             }
         };
-        if bad { None } else { self.checked(line(words, block, raw, end)) }
+        if bad { None } else { self.checked(line(name?, args, block, raw, end)) }
     }
 
     /// Takes out an `include` that is not valid.
-    fn checked(&mut self, line: Option<DirectiveLine>) -> Option<DirectiveLine> {
-        let line = line?;
+    fn checked(&mut self, line: DirectiveLine) -> Option<DirectiveLine> {
         if !line.name.is(INCLUDE.name) {
             return Some(line);
         }
@@ -306,7 +302,7 @@ impl TreeLoader<'_> {
             let statement = lexer.statement(&mut passed_over);
             match statement.end {
                 StatementEnd::Open
-                    if statement.words.first().is_some_and(|name| self.skip_raw(lexer, name)) => {}
+                    if statement.name.as_ref().is_some_and(|name| self.skip_raw(lexer, name)) => {}
                 StatementEnd::Open => depth += 1,
                 StatementEnd::Close => depth -= 1,
                 StatementEnd::Eof => return,
@@ -372,16 +368,16 @@ impl TreeLoader<'_> {
     }
 }
 
-/// A line of these words, if there are any.
-fn line(words: Vec<Word>, block: Option<Block>, raw: Option<RawBlock>, end: Span) -> Option<DirectiveLine> {
-    let mut args = words;
-    if args.is_empty() {
-        return None;
-    }
-    let name = args.remove(0);
-    args.shrink_to_fit();
+/// A line, whose last byte is that of `end`.
+fn line(
+    name: Word,
+    args: Vec<Word>,
+    block: Option<Block>,
+    raw: Option<RawBlock>,
+    end: Span,
+) -> DirectiveLine {
     let span = name.span.to(end);
-    Some(DirectiveLine { name, args, block, raw, span })
+    DirectiveLine { name, args, block, raw, span }
 }
 
 /// The words of ngx_lua.

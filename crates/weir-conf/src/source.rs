@@ -72,7 +72,14 @@ impl ConfSource {
         if !parameter {
             self.by_path.entry(path.clone()).or_insert(FileId(id));
         }
-        self.files.push(SourceFile { path, text: text.into(), parameter, lines: OnceLock::new() });
+        let (text, utf8) = match String::from_utf8(text) {
+            Ok(text) => {
+                let text: Arc<str> = text.into();
+                (text.clone().into(), Some(text))
+            }
+            Err(error) => (error.into_bytes().into(), None),
+        };
+        self.files.push(SourceFile { path, text, utf8, parameter, lines: OnceLock::new() });
         Some(FileId(id))
     }
 }
@@ -84,6 +91,8 @@ pub struct SourceFile {
     pub path: PathBuf,
     /// The bytes as read.
     pub text: Arc<[u8]>,
+    /// The same, if all of it is UTF-8: words refer to it.
+    pub(crate) utf8: Option<Arc<str>>,
     /// Whether this is the text of the option `-g`, not a file.
     pub parameter: bool,
     /// Newlines before each [`STRIDE`] bytes, counted when a place is asked for the first time: thousands of warnings
@@ -161,20 +170,40 @@ impl fmt::Display for SourcePlace<'_> {
 /// A directive's name or one argument, with quotes and escapes resolved.
 ///
 /// nginx's words are bytes; [`Word::bytes`] is exact, [`Word::str`] is for keywords and messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Word {
-    text: Vec<u8>,
-    /// Present only when `text` is not UTF-8.
-    lossy: Option<Box<str>>,
+    text: WordText,
     /// Whether it was written in quotes.
     pub quoted: bool,
     /// Whether a line ended between the word before it in the same line of configuration and this one.
     pub(crate) after_newline: bool,
-    /// Where it is, quotes included.
+    /// Where it is, quotes included; what it says may be read there.
     pub span: Span,
 }
 
+/// What a word says.
+#[derive(Clone)]
+enum WordText {
+    /// What is at its span of this text, but for its quotes: most words of most files, of which a large configuration has
+    /// millions.
+    Written(Arc<str>),
+    /// Another text: one with escapes in it, or of a file that is not UTF-8.
+    Resolved(Box<ResolvedText>),
+}
+
+#[derive(Clone)]
+struct ResolvedText {
+    bytes: Box<[u8]>,
+    /// Present only when they are not UTF-8.
+    lossy: Option<Box<str>>,
+}
+
 impl Word {
+    /// A word without escapes, which is at `span` of `text`, with quotes around it if it is `quoted`.
+    pub(crate) fn written(text: &Arc<str>, quoted: bool, span: Span) -> Self {
+        Self { text: WordText::Written(text.clone()), quoted, after_newline: false, span }
+    }
+
     /// A word that was written without quotes; `text` is resolved.
     pub(crate) fn plain(text: impl Into<Vec<u8>>, span: Span) -> Self {
         Word::new(text, false, span)
@@ -186,31 +215,44 @@ impl Word {
     }
 
     fn new(text: impl Into<Vec<u8>>, quoted: bool, span: Span) -> Self {
-        let text = text.into();
-        let lossy = match std::str::from_utf8(&text) {
+        let bytes = text.into().into_boxed_slice();
+        let lossy = match std::str::from_utf8(&bytes) {
             Ok(_) => None,
-            Err(_) => Some(String::from_utf8_lossy(&text).into()),
+            Err(_) => Some(String::from_utf8_lossy(&bytes).into()),
         };
-        Self { text, lossy, quoted, after_newline: false, span }
+        let text = WordText::Resolved(Box::new(ResolvedText { bytes, lossy }));
+        Self { text, quoted, after_newline: false, span }
     }
 
     /// The text as bytes, without its quotes and with escapes resolved; it need not be UTF-8.
     pub fn bytes(&self) -> &[u8] {
-        &self.text
+        match &self.text {
+            WordText::Written(text) => &text.as_bytes()[self.inside()],
+            WordText::Resolved(text) => &text.bytes,
+        }
+    }
+
+    /// Where the text is in the file, without quotes.
+    fn inside(&self) -> std::ops::Range<usize> {
+        let quote = usize::from(self.quoted);
+        self.span.start as usize + quote..self.span.end as usize - quote
     }
 
     /// The text; what is not UTF-8 shows as U+FFFD, which no keyword contains. Values that may be anything
     /// (paths, header values) are read by [`Word::bytes`].
     pub fn str(&self) -> &str {
-        match &self.lossy {
-            Some(lossy) => lossy,
-            None => std::str::from_utf8(&self.text).expect("`new` found it to be UTF-8"),
+        match &self.text {
+            WordText::Written(text) => &text[self.inside()],
+            WordText::Resolved(text) => match &text.lossy {
+                Some(lossy) => lossy,
+                None => std::str::from_utf8(&text.bytes).expect("`new` found it to be UTF-8"),
+            },
         }
     }
 
     /// Whether it is exactly `text`.
     pub fn is(&self, text: &str) -> bool {
-        self.text == text.as_bytes()
+        self.bytes() == text.as_bytes()
     }
 
     /// A question of whether a `;` is missing after it, which shows the end of a long word only.
@@ -221,6 +263,24 @@ impl Word {
             (Some(end), Some(_)) => format!("is \";\" missing after \"...{end}\"?"),
             _ => format!("is \";\" missing after \"{text}\"?"),
         }
+    }
+}
+
+impl PartialEq for Word {
+    fn eq(&self, other: &Word) -> bool {
+        let rest = |word: &Word| (word.quoted, word.after_newline, word.span);
+        self.bytes() == other.bytes() && rest(self) == rest(other)
+    }
+}
+
+impl Eq for Word {}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Word { text: _, quoted, after_newline, span } = self;
+        let mut all = f.debug_struct("Word");
+        all.field("text", &self.str()).field("quoted", quoted).field("after_newline", after_newline);
+        all.field("span", span).finish()
     }
 }
 

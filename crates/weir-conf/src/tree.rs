@@ -1,6 +1,6 @@
 //! A configuration as written: lines, their words and blocks, and the texts they come from.
 
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 use std::path::PathBuf;
 
 use crate::error::Errors;
@@ -44,7 +44,8 @@ pub struct DirectiveLine {
 impl DirectiveLine {
     /// How many lines this is, with those in its braces.
     pub fn count(&self) -> usize {
-        1 + self.block.iter().flat_map(|block| &block.lines).map(DirectiveLine::count).sum::<usize>()
+        let inside = |block: &Block| block.lines.iter().map(DirectiveLine::count).sum::<usize>();
+        1 + self.block.as_ref().map_or(0, inside)
     }
 
     /// Name and arguments: what blocks such as `map` call their parameters.
@@ -54,13 +55,15 @@ impl DirectiveLine {
 
     /// Adds what the line says, and the lines in its braces, to `hasher`; where they are does not count.
     pub fn hash_words(&self, hasher: &mut impl Hasher) {
-        hasher.write_usize(self.args.len());
-        self.words().for_each(|word| word.bytes().hash(hasher));
-        if let Some(raw) = &self.raw {
-            raw.text.hash(hasher);
-        }
+        // Each number is mixed in as such: hashers may add lengths by an exclusive or, by which "" and "a" would be
+        // "a" and "".
+        hasher.write_u64(self.args.len() as u64);
+        self.words().map(Word::bytes).chain(self.raw.iter().map(|raw| &raw.text[..])).for_each(|text| {
+            hasher.write_u64(text.len() as u64);
+            hasher.write(text);
+        });
         if let Some(block) = &self.block {
-            hasher.write_usize(block.lines.len());
+            hasher.write_u64(block.lines.len() as u64);
             block.lines.iter().for_each(|line| line.hash_words(hasher));
         }
     }

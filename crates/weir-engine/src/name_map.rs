@@ -50,6 +50,38 @@ mod tests {
 
     use super::*;
 
+    /// Whether a server block is another one after a reload is said by the hash of its words.
+    #[test]
+    fn lines_that_say_something_else_differ() {
+        let number = |text: &str| {
+            let tree = weir_conf::read_one(std::path::Path::new("a"), text.as_bytes(), |name| name == b"l");
+            let mut hasher = NameHasher::default();
+            tree.expect("valid").lines.iter().for_each(|line| line.hash_words(&mut hasher));
+            hasher.finish()
+        };
+        let texts = [
+            "s { x \"\" a; }",
+            "s { x a \"\"; }",
+            "s { x a; }",
+            "s { x; a; }",
+            "s { xa; }",
+            "s { x a a; }",
+            "s { x \"\" \"\" a; }",
+            "s { x \"\" a \"\"; }",
+            "s { x { a; } }",
+            "s { x { } a; }",
+            "s { x { \"\" { a; } } }",
+            "s { x { } \"\" a; }",
+            "s { l { a } }",
+            "s { l { a} }",
+            "s { l { } a; }",
+            "s { }",
+        ];
+        let numbers: HashSet<u64> = texts.iter().map(|text| number(text)).collect();
+        assert_eq!(numbers.len(), texts.len());
+        assert_eq!(number("s{x a;}"), number("s {\n # b\n  x 'a' ; }"));
+    }
+
     #[test]
     fn close_names_differ() {
         let hash = |name: String| BuildHasherDefault::<NameHasher>::default().hash_one(name.as_bytes());

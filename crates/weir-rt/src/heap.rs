@@ -211,8 +211,13 @@ const fn layout_of(class: usize) -> Layout {
 
 #[inline]
 const fn size_of_class(class: usize) -> usize {
-    // glibc's blocks: a multiple of 16, less 8 that it needs itself.
-    if class <= FINE / 16 { class * 16 + 8 } else { FINE + (class - FINE / 16) * STEP }
+    // glibc's blocks: a multiple of 16, less 8 that it needs itself, and none smaller than 24 bytes. What is smaller than
+    // it is aligned would be asked of `posix_memalign`, which takes three times as long.
+    match class {
+        0 => 24,
+        _ if class <= FINE / 16 => class * 16 + 8,
+        _ => FINE + (class - FINE / 16) * STEP,
+    }
 }
 
 /// How many blocks of the class are stored.

@@ -116,6 +116,20 @@ proptest! {
         }
     }
 
+    /// Words of a file that is UTF-8 refer to its text, those of another are texts of their own.
+    #[test]
+    fn words_that_refer_to_the_text_are_those_of_their_own(text in text()) {
+        let text: Vec<u8> = String::from_utf8_lossy(&text).into_owned().into();
+        // What is not closed ends where its file does.
+        let (Ok(other), Ok(own)) = (read([&text[..], b"\n#\xff"].concat()), read(text)) else { return Ok(()) };
+        let (other, own) = (other.lines, own.lines);
+        prop_assert_eq!(format!("{own:?}"), format!("{other:?}"));
+        let words = |lines: &[DirectiveLine]| -> Vec<Vec<u8>> {
+            lines.iter().flat_map(DirectiveLine::words).map(|word| word.bytes().to_vec()).collect()
+        };
+        prop_assert_eq!(words(&own), words(&other));
+    }
+
     #[test]
     fn every_bytes_give_a_tree_or_errors(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         if let Err(failure) = read(bytes) {

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use super::{
     Configuration, LocationConf, LocationMatcher, ServerConf, absent, http_core::HttpCoreConf, listen,
 };
 use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, ModuleList, UnnamedBlock};
+use crate::name_map::NameHasher;
 use crate::plan::blocks::HttpBlocks;
 use crate::regex::{LetterCase, RegexPattern};
 use crate::settings::main::MainConf;
@@ -72,11 +73,13 @@ pub fn build_with(
     (Ok(configuration), warnings)
 }
 
+type DirectiveIndex = HashMap<&'static str, Vec<(usize, usize, Contexts)>, BuildHasherDefault<NameHasher>>;
+
 struct ConfigurationBuilder<'t> {
     tree: &'t ConfTree,
     modules: Vec<&'static ModuleDef>,
     /// Directive name → where it is declared: module and row.
-    index: HashMap<&'static str, Vec<(usize, usize, Contexts)>>,
+    index: DirectiveIndex,
     registry: ConfRegistry,
     /// A block of which nothing was read.
     blank: ModuleConfs,
@@ -86,7 +89,7 @@ struct ConfigurationBuilder<'t> {
 
 impl<'t> ConfigurationBuilder<'t> {
     fn new(tree: &'t ConfTree, modules: Vec<&'static ModuleDef>) -> Self {
-        let mut index: HashMap<_, Vec<_>> = HashMap::new();
+        let mut index = DirectiveIndex::default();
         for (at, module) in modules.iter().enumerate() {
             for (row, directive) in module.directives().iter().enumerate() {
                 index.entry(directive.name).or_default().push((at, row, directive.contexts));
@@ -204,7 +207,7 @@ impl<'t> ConfigurationBuilder<'t> {
             }
         }
         confs.get_mut::<ServerCoreConf>().accepts_connect = self.registry.take_accepts_connect();
-        let mut words = DefaultHasher::new();
+        let mut words = NameHasher::default();
         line.hash_words(&mut words);
         ServerConf { confs, locations: locations.confs, nested, words: words.finish() }
     }
@@ -229,12 +232,7 @@ impl<'t> ConfigurationBuilder<'t> {
         let core = confs.get_mut::<HttpCoreConf>();
         core.matcher = Some(matcher.clone());
         core.place = Some(line.name.span);
-        let path = match &matcher {
-            LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => {
-                Some(String::from_utf8_lossy(path).into_owned())
-            }
-            LocationMatcher::Regex(_) | LocationMatcher::Named(_) => None,
-        };
+        let path = matcher.path().map(|path| String::from_utf8_lossy(path).into_owned());
         let around = self.registry.enter_location(path);
         let mut locations = SiblingLocations::default();
         let mut limit_except = None;
@@ -421,10 +419,12 @@ fn matcher(cx: &mut LineCx<'_>) -> Result<LocationMatcher, Error> {
 struct SiblingLocations {
     confs: Vec<LocationConf>,
     /// What is taken: exact paths, prefixes, names. There may be very many of them.
-    exact: HashSet<Vec<u8>>,
-    prefixes: HashSet<Vec<u8>>,
-    named: HashSet<Vec<u8>>,
+    exact: NameSet,
+    prefixes: NameSet,
+    named: NameSet,
 }
+
+type NameSet = HashSet<Vec<u8>, BuildHasherDefault<NameHasher>>;
 
 impl SiblingLocations {
     /// Whether no other one has been for the same. Patterns are not compared.
@@ -445,37 +445,32 @@ fn nested(
     matcher: &LocationMatcher,
     siblings: &mut SiblingLocations,
 ) -> Result<(), Error> {
-    let name = bare_name(matcher);
-    let path_of = |m: &LocationMatcher| match m {
-        LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => Some(path.clone()),
-        _ => None,
-    };
+    let name = || bare_name(matcher);
     if let Some(outer) = outer {
-        let outside = bare_name(outer);
-        match (outer, matcher) {
+        let outside = || bare_name(outer);
+        let fault = match (outer, matcher) {
             (LocationMatcher::Exact(_), _) => {
-                return Err(
-                    cx.fail(format!("location \"{name}\" cannot be inside the exact location \"{outside}\""))
-                );
+                format!("location \"{}\" cannot be inside the exact location \"{}\"", name(), outside())
             }
             (LocationMatcher::Named(_), _) => {
-                return Err(
-                    cx.fail(format!("location \"{name}\" cannot be inside the named location \"{outside}\""))
-                );
+                format!("location \"{}\" cannot be inside the named location \"{}\"", name(), outside())
             }
             (_, LocationMatcher::Named(_)) => {
-                return Err(cx.fail(format!("named location \"{name}\" can be on the server level only")));
+                format!("named location \"{}\" can be on the server level only", name())
             }
-            _ => {}
-        }
-        if let (LocationMatcher::Prefix(outer, _), Some(path)) = (outer, path_of(matcher))
-            && !path.starts_with(outer)
-        {
-            return Err(cx.fail(format!("location \"{name}\" is outside location \"{outside}\"")));
+            (LocationMatcher::Prefix(around, _), _)
+                if matcher.path().is_some_and(|path| !path.starts_with(around)) =>
+            {
+                format!("location \"{}\" is outside location \"{}\"", name(), outside())
+            }
+            _ => String::new(),
+        };
+        if !fault.is_empty() {
+            return Err(cx.fail(fault));
         }
     }
     if !siblings.take(matcher) {
-        return Err(cx.fail(format!("duplicate location \"{name}\"")));
+        return Err(cx.fail(format!("duplicate location \"{}\"", name())));
     }
     Ok(())
 }

@@ -155,10 +155,7 @@ pub struct AcceptedHttpCore {
 impl HttpCoreConf {
     /// Bytes of the URI that the location's name is.
     fn location_len(&self) -> usize {
-        match &self.matcher {
-            Some(LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _)) => path.len(),
-            _ => 0,
-        }
+        self.matcher.as_ref().and_then(LocationMatcher::path).map_or(0, <[u8]>::len)
     }
 
     /// Whether `keepalive_disable` names this browser.

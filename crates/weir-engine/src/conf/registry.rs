@@ -82,7 +82,11 @@ impl ConfRegistry {
 
     /// The number of variable `name`, which the configuration uses at `span`. It may be declared later in the file.
     pub fn use_variable(&mut self, name: &str, span: Span) -> VarIndex {
-        let index = self.index(&name.to_ascii_lowercase());
+        let index = match self.table.by_name.get(name) {
+            // All names there are in lower case.
+            Some(index) => *index,
+            None => self.index(&name.to_ascii_lowercase()),
+        };
         self.used[index.0 as usize].get_or_insert(span);
         index
     }

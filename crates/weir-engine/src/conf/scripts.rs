@@ -23,6 +23,9 @@ impl ValueScript {
     /// # Errors
     /// As [`ValueScript::compile`], at the argument.
     pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<ValueScript, Error> {
+        if !source.is_empty() && !source.contains(&b'$') {
+            return Ok(ValueScript::literal(source));
+        }
         let parsed = parse(source).map_err(|message| line.fail_arg(argument, message))?;
         let span = line.args().get(argument).unwrap_or(&line.line().name).span;
         let registry: &mut ConfRegistry = line.ext();

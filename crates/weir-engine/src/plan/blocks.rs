@@ -71,6 +71,14 @@ pub enum LocationMatcher {
 }
 
 impl LocationMatcher {
+    /// The path that it names; `None` of a pattern and of a named location.
+    pub(crate) fn path(&self) -> Option<&[u8]> {
+        match self {
+            LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => Some(path),
+            LocationMatcher::Regex(_) | LocationMatcher::Named(_) => None,
+        }
+    }
+
     /// As it is written in the configuration; names the location in traces.
     pub fn name(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

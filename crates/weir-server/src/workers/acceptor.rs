@@ -11,6 +11,7 @@ mod evening;
 mod lateness;
 mod room;
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -494,16 +495,15 @@ impl AcceptorTable {
                 self.hand(at, dealt);
             }
         }
-        let mut old = std::mem::take(&mut self.sockets);
+        let by_cookie = |polled: PolledSocket| (polled.socket.cookie, polled);
+        let mut old: HashMap<u64, _> = std::mem::take(&mut self.sockets).into_iter().map(by_cookie).collect();
+        let wanted: HashSet<u64> = sockets.iter().map(|socket| socket.cookie).collect();
+        self.finishing.retain(|(cookie, _)| !wanted.contains(cookie));
         for socket in sockets {
-            let known = old.iter().position(|polled| polled.socket.cookie == socket.cookie);
-            self.finishing.retain(|(cookie, _)| *cookie != socket.cookie);
-            self.sockets.push(match known {
-                Some(at) => old.swap_remove(at),
-                None => PolledSocket { socket, polled: false },
-            });
+            let known = old.remove(&socket.cookie);
+            self.sockets.push(known.unwrap_or(PolledSocket { socket, polled: false }));
         }
-        for gone in old {
+        for gone in old.into_values() {
             if gone.polled {
                 poller.forget(&gone.socket.fd);
             }

@@ -5,6 +5,8 @@
 //! A socket is never closed while its `listen` line is there, whatever happens to the number of workers: the kernel
 //! would reset what waits in its queue. With more workers than sockets, sockets are added.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -22,6 +24,8 @@ use weir_engine::worker::configuration::Configuration;
 #[derive(Clone, Default)]
 pub struct InheritedSockets {
     groups: Vec<SocketGroup>,
+    /// Their places by address: there may be thousands.
+    by_addr: HashMap<SockAddr, usize>,
 }
 
 /// A socket on its way to another process, or from one.
@@ -117,7 +121,7 @@ impl InheritedSockets {
                 Err(error) => failed.push(failure("bind() to", &address.addr, &error)),
             }
         }
-        if failed.is_empty() { Ok(InheritedSockets { groups }) } else { Err(StartError(failed.join("\n"))) }
+        if failed.is_empty() { Ok(Self::of_groups(groups)) } else { Err(StartError(failed.join("\n"))) }
     }
 
     /// The addresses, as bound: a port 0 has become a real one.
@@ -158,19 +162,26 @@ impl InheritedSockets {
     /// One of them is no socket.
     pub fn import(mut parts: Vec<SocketPart>) -> std::io::Result<InheritedSockets> {
         parts.sort_by_key(|part| part.index);
-        let mut groups: Vec<SocketGroup> = Vec::new();
+        let mut sockets = InheritedSockets::default();
         for SocketPart { addr, reuseport, fd, .. } in parts {
             let bound = net::local_addr(fd.as_raw_fd())?;
             let fd = Arc::new(fd);
-            match groups.iter_mut().find(|group| group.addr == addr) {
-                Some(group) => group.fds.push(fd),
-                None => {
-                    let name = SocketName::new(&addr, false);
-                    groups.push(SocketGroup { addr, bound, fds: vec![fd], reuseport, name });
+            match sockets.by_addr.entry(addr) {
+                Entry::Occupied(at) => sockets.groups[*at.get()].fds.push(fd),
+                Entry::Vacant(vacant) => {
+                    let (addr, name) = (vacant.key().clone(), SocketName::new(vacant.key(), false));
+                    vacant.insert(sockets.groups.len());
+                    sockets.groups.push(SocketGroup { addr, bound, fds: vec![fd], reuseport, name });
                 }
             }
         }
-        Ok(InheritedSockets { groups })
+        Ok(sockets)
+    }
+
+    /// No two are of one address.
+    fn of_groups(groups: Vec<SocketGroup>) -> InheritedSockets {
+        let by_addr = groups.iter().enumerate().map(|(at, group)| (group.addr.clone(), at)).collect();
+        InheritedSockets { groups, by_addr }
     }
 
     /// The files of unix sockets are removed when their sockets are closed. That is so from the start, unless the sockets
@@ -186,7 +197,7 @@ impl InheritedSockets {
     }
 
     fn find(&self, address: &ListenAddress) -> Option<&SocketGroup> {
-        self.groups.iter().find(|group| group.addr == address.addr)
+        self.by_addr.get(&address.addr).map(|at| &self.groups[*at])
     }
 
     /// The sockets whose connections come to a worker, if there are so many `workers`.

@@ -4,6 +4,7 @@
 //! [`commit`] can't, and [`release`] lets go of the configuration before, which ends with its last request.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -406,15 +407,16 @@ impl WorkerLocal {
     /// Takes connections of `sockets` and of no others.
     fn listen(&self, generation: &Rc<WorkerGeneration>, sockets: Vec<(u64, usize, ListenSource)>) {
         let serial = self.worker.serial();
-        let mut old = self.listening.take();
+        let mut old: Vec<_> = self.listening.take().into_iter().map(Some).collect();
+        let is_dealt = |listening: &ThreadListening| matches!(listening.by, DealtBy::Dealing { .. });
+        let mut places: HashMap<(u64, bool), usize> = HashMap::new();
+        for (at, listening) in old.iter().enumerate() {
+            listening.iter().for_each(|it| _ = places.entry((it.cookie, is_dealt(it))).or_insert(at));
+        }
         let mut listening = Vec::new();
         for (cookie, address, source) in sockets {
             let dealt = matches!(source, ListenSource::Dealt);
-            let known = old.iter().position(|listening| {
-                listening.cookie == cookie && matches!(listening.by, DealtBy::Dealing { .. }) == dealt
-            });
-            if let Some(at) = known {
-                let mut kept = old.swap_remove(at);
+            if let Some(mut kept) = places.remove(&(cookie, dealt)).and_then(|at| old[at].take()) {
                 kept.door.lead(generation, serial, address);
                 kept.set_closing(false);
                 listening.push(kept);
@@ -432,7 +434,7 @@ impl WorkerLocal {
             listening.push(ThreadListening { cookie, door, by });
         }
         *self.listening.borrow_mut() = listening;
-        self.close(old);
+        self.close(old.into_iter().flatten().collect());
     }
 
     /// Takes no connections but those that have been accepted.

@@ -35,10 +35,13 @@ impl ResponseBufferSizes {
         if buffers.number < 2 {
             return Err(format!("there must be at least 2 \"{prefix}_buffers\""));
         }
-        let maximum = format!(
-            "the maximum of the value of \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
-        );
+        let maximum = || {
+            format!(
+                "the maximum of the value of \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
+            )
+        };
         if busy < largest {
+            let maximum = maximum();
             return Err(format!("\"{prefix}_busy_buffers_size\" must be equal to or greater than {maximum}"));
         }
         if busy > (buffers.number - 1) * buffers.size {
@@ -49,12 +52,14 @@ impl ResponseBufferSizes {
         if max_temp_file_size != 0 && max_temp_file_size < largest {
             return Err(format!(
                 "\"{prefix}_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be \
-                 equal to or greater than {maximum}"
+                 equal to or greater than {}",
+                maximum()
             ));
         }
         if temp_file_write_size < largest {
             return Err(format!(
-                "\"{prefix}_temp_file_write_size\" must be equal to or greater than {maximum}"
+                "\"{prefix}_temp_file_write_size\" must be equal to or greater than {}",
+                maximum()
             ));
         }
         Ok(())

@@ -135,6 +135,36 @@ impl CacheFamily {
         inherit!(conf, parent, max_range_offset, store_access);
     }
 
+    /// Whether this block says nothing of it.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        let CacheFamily {
+            zone,
+            key,
+            valid,
+            min_uses,
+            methods,
+            bypass,
+            no_cache,
+            purge,
+            use_stale,
+            background_update,
+            revalidate,
+            lock,
+            lock_age,
+            lock_timeout,
+            convert_head,
+            max_range_offset,
+            store,
+            store_access,
+        } = self;
+        macro_rules! absent {
+            ($($field:ident),+ $(,)?) => { true $(&& $field.is_none())+ };
+        }
+        absent!(zone, key, valid, min_uses, methods, bypass, no_cache, purge, use_stale, background_update)
+            && absent!(revalidate, lock, lock_age, lock_timeout, convert_head, max_range_offset)
+            && absent!(store, store_access)
+    }
+
     /// The settings; `None` where nothing is cached.
     ///
     /// # Errors

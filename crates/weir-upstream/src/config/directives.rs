@@ -192,7 +192,11 @@ impl UpstreamSettings {
 impl UpstreamFamily {
     /// Takes from the block around what is not set.
     pub fn inherit(&mut self, parent: &UpstreamFamily) {
-        let (conf, parent) = (self, parent);
+        let conf = self;
+        if conf.is_unwritten() {
+            *conf = parent.clone();
+            return;
+        }
         inherit!(
             conf,
             parent,
@@ -221,6 +225,80 @@ impl UpstreamFamily {
         conf.cache.inherit(&parent.cache);
     }
 
+    /// Whether this block says nothing of the family.
+    fn is_unwritten(&self) -> bool {
+        let UpstreamFamily {
+            bind,
+            socket_keepalive,
+            socket_rcvbuf,
+            socket_sndbuf,
+            send_lowat,
+            connect_timeout,
+            send_timeout,
+            read_timeout,
+            buffering,
+            request_buffering,
+            buffer_size,
+            buffers,
+            busy_buffers_size,
+            sizes_at,
+            max_temp_file_size,
+            temp_file_write_size,
+            temp_path,
+            next_upstream,
+            next_tries,
+            next_timeout,
+            ignore_client_abort,
+            intercept_errors,
+            pass_request_headers,
+            pass_request_body,
+            pass_trailers,
+            pass_headers,
+            hide_headers,
+            ignore_headers,
+            limit_rate,
+            force_ranges,
+            proxy_protocol,
+            without_files,
+            intercept_404,
+            cache,
+            resolved,
+        } = self;
+        macro_rules! absent {
+            ($($field:ident),+ $(,)?) => { true $(&& $field.is_none())+ };
+        }
+        absent!(
+            bind,
+            socket_keepalive,
+            socket_rcvbuf,
+            socket_sndbuf,
+            send_lowat,
+            connect_timeout,
+            send_timeout
+        ) && absent!(read_timeout, buffering, request_buffering, buffer_size, buffers, busy_buffers_size)
+            && absent!(
+                sizes_at,
+                max_temp_file_size,
+                temp_file_write_size,
+                temp_path,
+                next_upstream,
+                next_tries
+            )
+            && absent!(next_timeout, ignore_client_abort, intercept_errors, pass_request_headers)
+            && absent!(
+                pass_request_body,
+                pass_trailers,
+                pass_headers,
+                hide_headers,
+                ignore_headers,
+                limit_rate
+            )
+            && absent!(force_ranges, proxy_protocol, resolved)
+            && !without_files
+            && !intercept_404
+            && cache.is_unwritten()
+    }
+
     /// Checks the block and makes its [`UpstreamSettings`]. `hidden`: the fields that the protocol hides by default, beside those
     /// that are for this server ([`FOR_US`]).
     ///
@@ -232,13 +310,14 @@ impl UpstreamFamily {
         if !registry.settles_http {
             sizes.check(prefix).map_err(|message| Error { span: self.sizes_at, ..Error::new(message) })?;
         }
+        if self.resolved.is_some() {
+            return Ok(()); // those of the block around, which has said all
+        }
         let ResponseBufferSizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } =
             sizes;
-        let directory = registry.paths.prefix.join(format!("{prefix}_temp"));
-        let temp_path = self
-            .temp_path
-            .get_or_insert_with(|| TempPath { path: Arc::new(directory), levels: [1, 2, 0] })
-            .clone();
+        let directory = || Arc::new(registry.paths.prefix.join(format!("{prefix}_temp")));
+        let temp_path =
+            self.temp_path.get_or_insert_with(|| TempPath { path: directory(), levels: [1, 2, 0] }).clone();
         if !self.without_files {
             registry.shared::<TempPaths>().add(&temp_path.path);
         }

@@ -64,7 +64,7 @@ enum LastSlash {
 /// The path of `root` or `alias`: below the prefix unless it is absolute or begins with a variable.
 fn directory(line: &mut LineCx<'_>, last: LastSlash) -> Result<ValueScript> {
     let text = line.bytes(0);
-    for name in ["document_root", "realpath_root"] {
+    for name in ["document_root", "realpath_root"].into_iter().filter(|_| text.contains(&b'$')) {
         let has = |form: String| text.windows(form.len()).any(|part| part == form.as_bytes());
         if has(format!("${name}")) || has(format!("${{{name}}}")) {
             let message = format!("the ${name} variable cannot be used in the \"{}\" directive", line.name());

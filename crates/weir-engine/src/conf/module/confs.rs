@@ -41,6 +41,8 @@ pub(crate) struct BlockHeirs<'p> {
     kin: BlockKin,
     /// What blocks that say nothing of a module take from what their parent says itself.
     taken: Vec<(u16, ModuleConf)>,
+    /// The modules, in order, of which the parent says nothing itself and no block here needed the settings yet.
+    unmade: Vec<u16>,
 }
 
 /// What settling needs.
@@ -193,16 +195,30 @@ impl<'p> BlockHeirs<'p> {
             let confs = parent.base.confs.iter().map(|_| OnceLock::new()).collect();
             Arc::new(UnwrittenConfs { confs, inside: Default::default() })
         });
-        BlockHeirs { parent, base: base.clone(), kin, taken: Vec::new() }
+        let is_unmade = |at: &u16| {
+            base.confs[usize::from(*at)].get().is_none()
+                && parent.own.binary_search_by_key(at, |(own, _)| *own).is_err()
+        };
+        let unmade = (0..number(base.confs.len())).filter(is_unmade).collect();
+        BlockHeirs { parent, base: base.clone(), kin, taken: Vec::new(), unmade }
     }
 
     /// Gives `confs` what they inherit and checks them.
     pub(crate) fn settle(&mut self, confs: &mut ModuleConfs, cx: &mut ConfSettling<'_>) {
+        let mut unmade = std::mem::take(&mut self.unmade);
+        let mut made = unmade.iter().copied().peekable();
         let mut read = std::mem::take(&mut confs.own).into_iter().peekable();
         let mut around = self.parent.own.iter().peekable();
-        for (at, module) in cx.modules.iter().enumerate() {
-            let own = read.next_if(|(own, _)| usize::from(*own) == at);
-            let parent = around.next_if(|(own, _)| usize::from(*own) == at);
+        confs.own.reserve_exact(read.len() + around.len());
+        // Modules in their order, without those of which all is known: of a hundred that is all but three.
+        loop {
+            let first =
+                [read.peek().map(|(at, _)| *at), around.peek().map(|(at, _)| *at), made.peek().copied()];
+            let Some(place) = first.into_iter().flatten().min() else { break };
+            let (at, module) = (usize::from(place), cx.modules[usize::from(place)]);
+            made.next_if_eq(&place);
+            let own = read.next_if(|(own, _)| *own == place);
+            let parent = around.next_if(|(own, _)| *own == place);
             match (own, parent) {
                 (Some((_, mut conf)), _) => {
                     let from = match parent {
@@ -212,11 +228,11 @@ impl<'p> BlockHeirs<'p> {
                     let new =
                         Arc::get_mut(&mut conf).expect("nobody else has it before the block is settled");
                     self.inherit(new, &**from, module, cx);
-                    confs.own.push((number(at), conf));
+                    confs.own.push((place, conf));
                 }
                 (None, Some((_, parent))) => {
                     let conf = self.take(at, parent, module, cx);
-                    confs.own.push((number(at), conf));
+                    confs.own.push((place, conf));
                 }
                 (None, None) => {
                     self.base.confs[at].get_or_init(|| {
@@ -226,6 +242,8 @@ impl<'p> BlockHeirs<'p> {
                 }
             }
         }
+        unmade.retain(|at| self.base.confs[usize::from(*at)].get().is_none());
+        self.unmade = unmade;
         confs.own.shrink_to_fit();
         confs.base = self.base.clone();
     }
@@ -304,6 +322,39 @@ mod tests {
             7
         );
         assert_eq!(conf.servers()[0].confs.own.len(), 1, "what listens");
+    }
+
+    /// Which settings are made once follows from what the blocks before said: whatever that was, each block has what it
+    /// would have alone.
+    #[test]
+    fn blocks_beside_each_other_have_what_each_has_alone() {
+        const LINES: [&str; 3] = ["send_timeout 3s;", "root /srv;", "http2_chunk_size 9k;"];
+        let around = "send_timeout 2s; http2_chunk_size 7k;";
+        let block = |written: usize| -> String {
+            LINES.iter().enumerate().filter(|(at, _)| written >> at & 1 == 1).map(|(_, line)| *line).collect()
+        };
+        let said = |confs: &super::ModuleConfs| {
+            let (core, http2) = (confs.get::<HttpCoreConf>(), confs.get::<Http2Conf>());
+            let root = core.root.as_ref().and_then(|root| root.path.constant().map(<[u8]>::to_vec));
+            (core.send_timeout, root, http2.chunk())
+        };
+        let alone: Vec<_> = (0..8)
+            .map(|written| {
+                let conf = conf(&format!("{around} server {{ location / {{ {} }} }}", block(written)));
+                said(&conf.servers()[0].locations[0].confs)
+            })
+            .collect();
+        for first in 0..8 {
+            let order: Vec<usize> = (0..8).map(|at| (first + at * 5) % 8).collect();
+            let locations: String = order
+                .iter()
+                .map(|written| format!("location /{written} {{ {} }} ", block(*written)))
+                .collect();
+            let conf = conf(&format!("{around} server {{ {locations} }}"));
+            for (written, location) in order.iter().zip(&conf.servers()[0].locations) {
+                assert_eq!(said(&location.confs), alone[*written], "{written} after {first}");
+            }
+        }
     }
 
     #[test]
