@@ -102,6 +102,35 @@ both_drivers! {
         }
     }
 
+    /// What a peer sends on its own after its response, and the loop has not heard of, is nobody's response.
+    fn a_connection_on_which_more_has_come_is_not_kept(driver) {
+        let sent = std::env::temp_dir().join(format!("weir-unasked-{}-{driver:?}", std::process::id()));
+        let mark = sent.clone();
+        let backend = Backend::start(move |visit| {
+            // The script goes on once this has left, without a look at its socket.
+            if visit.bytes(4).is_some() && visit.send(b"a\n") && visit.bytes(4).is_some() {
+                visit.send(b"unasked\n");
+                std::fs::write(&mark, "").expect("a file");
+                visit.hang();
+            }
+        });
+        let server = started(&format!(
+            "http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ content_by_lua_block {{
+                local s = ngx.socket.tcp() assert(s:connect('127.0.0.1', {port}))
+                s:send('one\\n') assert(s:receive() == 'a') s:send('two\\n')
+                local file repeat file = io.open('{sent}') until file
+                file:close() os.remove('{sent}')
+                ngx.say(s:setkeepalive(1000, 10)) }} }} }} }}",
+            port = backend.port(),
+            sent = sent.display(),
+        ));
+        // Also when it has become compiled code.
+        let mut client = server.client();
+        for time in 0..100 {
+            assert_eq!(client.get("/").text(), "nilconnection in dubious state\n", "{time}");
+        }
+    }
+
     /// A socket that was one request's is another's while the first goes on, and when that ends.
     fn a_request_that_ends_leaves_the_next_ones_sockets_alone(driver) {
         let backend = Backend::start(echoing);

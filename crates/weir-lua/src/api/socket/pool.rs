@@ -397,9 +397,13 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
 
 /// Why a connection cannot be kept that has none of the marks of that yet: what has just come is taken from it.
 pub(super) fn dubious(conn: &SocketConnection) -> Option<&'static str> {
-    match conn.stream().try_recv_first()? {
-        RecvOutcome::Data(_) => Some(DUBIOUS),
-        _ => Some("closed"),
+    let stream = conn.stream();
+    match stream.try_recv_first() {
+        Some(RecvOutcome::Data(_)) => Some(DUBIOUS),
+        Some(_) => Some("closed"),
+        // What has come since the loop looked last would be taken for the response to the next request. Records of TLS may be
+        // tickets, which are no such thing.
+        None => (!stream.has_layer() && !stream.is_quiet()).then_some(DUBIOUS),
     }
 }
 
