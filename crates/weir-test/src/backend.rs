@@ -9,6 +9,7 @@
 //! println!("{}", backend.port());
 //! ```
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +29,8 @@ struct BackendState {
     visits: AtomicUsize,
     heads: AtomicUsize,
     down: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    /// Connections that are open, by the numbers of their visits.
+    open: Mutex<HashMap<usize, TcpStream>>,
 }
 
 impl Backend {
@@ -66,16 +68,11 @@ impl Backend {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
-                accepting.add(&stream);
                 let (behave, shared) = (behave.clone(), accepting.clone());
                 let number = shared.visits.fetch_add(1, Ordering::SeqCst) + 1;
+                shared.add(number, &stream);
                 thread::spawn(move || {
-                    let mut visit = BackendVisit { number, stream: Some(stream), read: Vec::new(), shared };
-                    behave(&mut visit);
-                    if let Some(stream) = &visit.stream {
-                        // The other side may have closed before.
-                        let _ = stream.shutdown(Shutdown::Both);
-                    }
+                    behave(&mut BackendVisit { number, stream: Some(stream), read: Vec::new(), shared });
                 });
             }
         });
@@ -118,7 +115,7 @@ impl Backend {
         // Wakes the thread that accepts, which ends and closes the socket.
         let _ = TcpStream::connect(self.address);
         wait_for("refusal", || TcpStream::connect(self.address).is_err().then_some(()));
-        for stream in self.shared.open().drain(..) {
+        for (_, stream) in self.shared.open().drain() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -133,13 +130,13 @@ impl Drop for Backend {
 }
 
 impl BackendState {
-    fn add(&self, stream: &TcpStream) {
+    fn add(&self, number: usize, stream: &TcpStream) {
         if let Ok(stream) = stream.try_clone() {
-            self.open().push(stream);
+            self.open().insert(number, stream);
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<usize, TcpStream>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -201,8 +198,7 @@ impl BackendVisit {
         let Some(stream) = self.stream.take() else { return };
         weir_sys::socket::set_linger_zero(&stream).unwrap_or_else(|error| panic!("SO_LINGER: {error}"));
         // The other handle would keep the connection open.
-        let peer = stream.peer_addr().ok();
-        self.shared.open().retain(|stream| stream.peer_addr().ok() != peer);
+        self.shared.open().remove(&self.number);
     }
 
     fn more(&mut self) -> Option<()> {
@@ -219,6 +215,16 @@ impl BackendVisit {
                     return Some(());
                 }
             }
+        }
+    }
+}
+
+impl Drop for BackendVisit {
+    fn drop(&mut self) {
+        self.shared.open().remove(&self.number);
+        if let Some(stream) = &self.stream {
+            // The other side may have closed before.
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
@@ -255,6 +261,11 @@ mod tests {
         client.send("GET /reset HTTP/1.1\r\n\r\n");
         assert!(matches!(client.rest().1, crate::ConnectionEnd::Reset), "a reset");
         assert_eq!((backend.visits(), backend.heads()), (1, 2));
+        let mut other = Client::connect(address);
+        assert_eq!(other.get("/").text(), "hello");
+        assert_eq!(backend.shared.open().len(), 1, "what was reset is not held");
+        drop(other);
+        wait_for("the end of the visit", || backend.shared.open().is_empty().then_some(()));
         backend.kill();
         assert!(TcpStream::connect(address).is_err());
     }
