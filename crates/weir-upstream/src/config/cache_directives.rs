@@ -119,26 +119,11 @@ pub struct CacheSettings {
     pub max_range_offset: Option<u64>,
 }
 
-impl CacheFamily {
-    /// Takes from the block around what is not set.
-    pub fn inherit(&mut self, parent: &CacheFamily) {
-        let (conf, parent) = (self, parent);
-        // One of the two at a time: what a block says itself ends the other.
-        if conf.zone.is_none() && !matches!(conf.store, Some(Some(_))) {
-            conf.zone = parent.zone.clone();
-        }
-        if conf.store.is_none() && !matches!(conf.zone, Some(Some(_))) {
-            conf.store = parent.store.clone();
-        }
-        inherit!(conf, parent, key, valid, min_uses, methods, bypass, no_cache, purge, use_stale);
-        inherit!(conf, parent, background_update, revalidate, lock, lock_age, lock_timeout, convert_head);
-        inherit!(conf, parent, max_range_offset, store_access);
-    }
-
-    /// Whether this block says nothing of it.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        let CacheFamily {
-            zone,
+/// Gives the macro `$use` the settings of [`CacheFamily`] beside zone and store, after its own arguments.
+macro_rules! written_settings {
+    ($use:ident, $($argument:expr),+) => {
+        $use!(
+            $($argument),+,
             key,
             valid,
             min_uses,
@@ -154,15 +139,34 @@ impl CacheFamily {
             lock_timeout,
             convert_head,
             max_range_offset,
-            store,
             store_access,
-        } = self;
-        macro_rules! absent {
-            ($($field:ident),+ $(,)?) => { true $(&& $field.is_none())+ };
+        )
+    };
+}
+
+impl CacheFamily {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &CacheFamily) {
+        let (conf, parent) = (self, parent);
+        // One of the two at a time: what a block says itself ends the other.
+        if conf.zone.is_none() && !matches!(conf.store, Some(Some(_))) {
+            conf.zone = parent.zone.clone();
         }
-        absent!(zone, key, valid, min_uses, methods, bypass, no_cache, purge, use_stale, background_update)
-            && absent!(revalidate, lock, lock_age, lock_timeout, convert_head, max_range_offset)
-            && absent!(store, store_access)
+        if conf.store.is_none() && !matches!(conf.zone, Some(Some(_))) {
+            conf.store = parent.store.clone();
+        }
+        written_settings!(inherit, conf, parent);
+    }
+
+    /// Whether this block says nothing of it.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        macro_rules! unwritten {
+            ($family:expr, $($field:ident),+ $(,)?) => {{
+                let CacheFamily { $($field,)+ zone, store } = $family;
+                true $(&& $field.is_none())+ && zone.is_none() && store.is_none()
+            }};
+        }
+        written_settings!(unwritten, self)
     }
 
     /// The settings; `None` where nothing is cached.

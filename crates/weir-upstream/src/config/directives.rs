@@ -189,45 +189,11 @@ impl UpstreamSettings {
     }
 }
 
-impl UpstreamFamily {
-    /// Takes from the block around what is not set.
-    pub fn inherit(&mut self, parent: &UpstreamFamily) {
-        let conf = self;
-        if conf.is_unwritten() {
-            *conf = parent.clone();
-            return;
-        }
-        inherit!(
-            conf,
-            parent,
-            bind,
-            socket_keepalive,
-            connect_timeout,
-            send_timeout,
-            read_timeout,
-            buffering
-        );
-        inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size, sizes_at);
-        inherit!(
-            conf,
-            parent,
-            max_temp_file_size,
-            temp_file_write_size,
-            temp_path,
-            next_upstream,
-            next_tries
-        );
-        inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
-        inherit!(conf, parent, pass_request_body, pass_trailers, ignore_headers, limit_rate, force_ranges);
-        inherit!(conf, parent, proxy_protocol, socket_rcvbuf, socket_sndbuf);
-        // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
-        inherit!(conf, parent, pass_headers, hide_headers);
-        conf.cache.inherit(&parent.cache);
-    }
-
-    /// Whether this block says nothing of the family.
-    fn is_unwritten(&self) -> bool {
-        let UpstreamFamily {
+/// Gives the macro `$use` the settings of [`UpstreamFamily`] that are `None` where no line says them, after its own arguments.
+macro_rules! written_settings {
+    ($use:ident, $($argument:expr),+) => {
+        $use!(
+            $($argument),+,
             bind,
             socket_keepalive,
             socket_rcvbuf,
@@ -253,50 +219,43 @@ impl UpstreamFamily {
             pass_request_headers,
             pass_request_body,
             pass_trailers,
+            // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
             pass_headers,
             hide_headers,
             ignore_headers,
             limit_rate,
             force_ranges,
             proxy_protocol,
-            without_files,
-            intercept_404,
-            cache,
-            resolved,
-        } = self;
-        macro_rules! absent {
-            ($($field:ident),+ $(,)?) => { true $(&& $field.is_none())+ };
+        )
+    };
+}
+
+impl UpstreamFamily {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &UpstreamFamily) {
+        let conf = self;
+        if conf.is_unwritten() {
+            *conf = parent.clone();
+            return;
         }
-        absent!(
-            bind,
-            socket_keepalive,
-            socket_rcvbuf,
-            socket_sndbuf,
-            send_lowat,
-            connect_timeout,
-            send_timeout
-        ) && absent!(read_timeout, buffering, request_buffering, buffer_size, buffers, busy_buffers_size)
-            && absent!(
-                sizes_at,
-                max_temp_file_size,
-                temp_file_write_size,
-                temp_path,
-                next_upstream,
-                next_tries
-            )
-            && absent!(next_timeout, ignore_client_abort, intercept_errors, pass_request_headers)
-            && absent!(
-                pass_request_body,
-                pass_trailers,
-                pass_headers,
-                hide_headers,
-                ignore_headers,
-                limit_rate
-            )
-            && absent!(force_ranges, proxy_protocol, resolved)
-            && !without_files
-            && !intercept_404
-            && cache.is_unwritten()
+        written_settings!(inherit, conf, parent);
+        conf.cache.inherit(&parent.cache);
+    }
+
+    /// Whether this block says nothing of the family.
+    fn is_unwritten(&self) -> bool {
+        macro_rules! unwritten {
+            ($family:expr, $($field:ident),+ $(,)?) => {{
+                // All fields: a new one is in the list of settings, or here.
+                let UpstreamFamily { $($field,)+ without_files, intercept_404, cache, resolved } = $family;
+                true $(&& $field.is_none())+
+                    && !without_files
+                    && !intercept_404
+                    && cache.is_unwritten()
+                    && resolved.is_none()
+            }};
+        }
+        written_settings!(unwritten, self)
     }
 
     /// Checks the block and makes its [`UpstreamSettings`]. `hidden`: the fields that the protocol hides by default, beside those
