@@ -54,6 +54,11 @@ impl H2Abuse {
         H2Abuse::GoAways,
     ];
 
+    /// Whether its bucket leaks; the others are limits of one header block.
+    fn leaks(self) -> bool {
+        !matches!(self, H2Abuse::Continuations | H2Abuse::Headers)
+    }
+
     /// The word for it in logs and counters.
     pub const fn name(self) -> &'static str {
         match self {
@@ -145,7 +150,7 @@ impl AbuseGuard {
         }
         self.since += seconds * 1000;
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        for abuse in LEAKING {
+        for abuse in H2Abuse::ALL.into_iter().filter(|abuse| abuse.leaks()) {
             if let Some(level) = self.levels.get_mut(abuse as usize) {
                 *level = level.saturating_sub(abuse.allowance().1.saturating_mul(seconds));
             }
@@ -202,19 +207,6 @@ impl AbuseGuard {
 /// Bytes of content that pay for a WINDOW_UPDATE frame. Peers that open their windows by less at a time make us send
 /// frames that are mostly heads.
 const UPDATE_BYTES: u64 = 64;
-
-/// Kinds whose buckets leak; the others are limits of one header block.
-const LEAKING: [H2Abuse; 9] = [
-    H2Abuse::Resets,
-    H2Abuse::Pings,
-    H2Abuse::Settings,
-    H2Abuse::Empty,
-    H2Abuse::Priorities,
-    H2Abuse::Windows,
-    H2Abuse::Unknown,
-    H2Abuse::Late,
-    H2Abuse::GoAways,
-];
 
 #[cfg(test)]
 mod tests {
