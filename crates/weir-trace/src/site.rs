@@ -104,7 +104,7 @@ pub enum SiteKind {
     File,
     /// A lock that requests of several workers share.
     Lock,
-    /// What runs below a module: a variable, a pattern. Recorded only while somebody asks.
+    /// What runs below a module: a variable, a pattern. Recorded only while a caller asks.
     Function,
 }
 
@@ -130,6 +130,34 @@ impl SiteKind {
             SiteKind::Lock => "lock",
             SiteKind::Function => "function",
         }
+    }
+
+    /// The kind that [`as_str`](SiteKind::as_str) calls `word`: of a phase and its handlers that of the `phase`, of a step the one
+    /// called `name`. `None`: there is no such kind here.
+    #[must_use]
+    pub fn named(word: &str, phase: &str, name: &str) -> Option<SiteKind> {
+        let phase = || PHASES.iter().position(|known| *known == phase).and_then(|at| u8::try_from(at).ok());
+        Some(match word {
+            "other" => SiteKind::Other,
+            "request" => SiteKind::Request,
+            "connection" => {
+                SiteKind::Connection(ConnectionStep::ALL.into_iter().find(|step| step.as_str() == name)?)
+            }
+            "phase" => SiteKind::Phase(phase()?),
+            "handler" => SiteKind::Handler(phase()?),
+            "header_filter" => SiteKind::HeaderFilter,
+            "body_filter" => SiteKind::BodyFilter,
+            "body_read" => SiteKind::BodyRead,
+            "upstream" => SiteKind::UpstreamTry,
+            "lua" => SiteKind::LuaResume,
+            "queue" => SiteKind::Queue,
+            "subrequest" => SiteKind::Subrequest,
+            "internal_redirect" => SiteKind::Redirect,
+            "file" => SiteKind::File,
+            "lock" => SiteKind::Lock,
+            "function" => SiteKind::Function,
+            _ => return None,
+        })
     }
 
     /// nginx's name of the phase this belongs to, such as `rewrite`; `None` for sites that are not of a phase or its
@@ -426,6 +454,34 @@ const FIRST_FREE: u16 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_found_by_their_words() {
+        let phases =
+            (0..PHASES.len() as u8).flat_map(|phase| [SiteKind::Phase(phase), SiteKind::Handler(phase)]);
+        let steps = ConnectionStep::ALL.into_iter().map(SiteKind::Connection);
+        let others = [
+            SiteKind::Other,
+            SiteKind::Request,
+            SiteKind::HeaderFilter,
+            SiteKind::BodyFilter,
+            SiteKind::BodyRead,
+            SiteKind::UpstreamTry,
+            SiteKind::LuaResume,
+            SiteKind::Queue,
+            SiteKind::Subrequest,
+            SiteKind::Redirect,
+            SiteKind::File,
+            SiteKind::Lock,
+            SiteKind::Function,
+        ];
+        for kind in phases.chain(steps).chain(others) {
+            let info = SiteInfo::new(kind, "", "");
+            assert_eq!(SiteKind::named(kind.as_str(), info.phase.unwrap_or(""), &info.name), Some(kind));
+        }
+        assert_eq!(SiteKind::named("phase", "none", ""), None);
+        assert_eq!(SiteKind::named("none", "", ""), None);
+    }
 
     #[test]
     fn names_of_the_program_are_sites_like_others() {

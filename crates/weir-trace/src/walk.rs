@@ -1,4 +1,4 @@
-//! The way through the events of a retained request: what opened, closed, ran and waited when. Whoever draws, lists or
+//! The way through the events of a retained request: what opened, closed, ran and waited when. What draws, lists or
 //! exports a request over time is a [`TraceVisitor`].
 
 use crate::event::{EventDecoder, EventKind};

@@ -82,7 +82,7 @@ fn a_sleeping_thread_is_asked_and_sleeps_on() {
             let (shown, seen) = std::sync::mpsc::channel();
             let sleeps = scope.spawn(move || {
                 let attached = attach(1).expect("attaches");
-                shown.send(attached.probe()).expect("somebody waits");
+                shown.send(attached.probe()).expect("the test waits for it");
                 let begun = Instant::now();
                 (sleep(), begun.elapsed())
             });
@@ -110,7 +110,7 @@ fn a_blocked_thread_is_asked_and_its_call_goes_on() {
         let (shown, seen) = std::sync::mpsc::channel();
         let blocked = scope.spawn(move || {
             let attached = attach(1).expect("attaches");
-            shown.send(attached.probe()).expect("somebody waits");
+            shown.send(attached.probe()).expect("the test waits for it");
             let mut byte = [0u8];
             // Not `read_exact`, which would hide an interruption.
             std::io::Read::read(&mut reader, &mut byte)

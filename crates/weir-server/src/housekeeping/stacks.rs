@@ -143,7 +143,7 @@ impl SampledStacks {
         self.asked.get(&worker).filter(|sample| sample.time >= since).cloned()
     }
 
-    /// Keeps stacks after switches from now on; `false` if somebody else has it do so.
+    /// Keeps stacks after switches from now on; `false` if another caller has it do so.
     pub(super) fn keep_switched(&mut self) -> bool {
         let begins = self.switched.is_none();
         self.switched.get_or_insert_default();

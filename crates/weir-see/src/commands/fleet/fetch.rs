@@ -1,4 +1,4 @@
-//! One request to an admin listener. Whoever listens there decides what comes: time and size are bounded.
+//! One request to an admin listener. The listener decides what comes: time and size are bounded.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,30 +14,30 @@ use crate::interrupted::uninterrupted;
 
 /// Where an admin listener is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum AdminAddress {
+pub(super) enum HostAddress {
     /// `HOST:PORT`
     Tcp(String),
     /// `unix:PATH`
     Unix(PathBuf),
 }
 
-impl fmt::Display for AdminAddress {
+impl fmt::Display for HostAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AdminAddress::Tcp(host) => f.write_str(host),
-            AdminAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            HostAddress::Tcp(host) => f.write_str(host),
+            HostAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
-impl AdminAddress {
+impl HostAddress {
     /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`, `unix:PATH`; also with `http://`. Without a port it is 9180.
     ///
     /// # Errors
     /// It is empty, or has a path.
-    pub(super) fn parse(word: &str) -> Result<AdminAddress, String> {
+    pub(super) fn parse(word: &str) -> Result<HostAddress, String> {
         if let Some(path) = word.strip_prefix("unix:") {
-            return Ok(AdminAddress::Unix(path.into()));
+            return Ok(HostAddress::Unix(path.into()));
         }
         let host = word.strip_prefix("http://").unwrap_or(word).trim_end_matches('/');
         if host.is_empty() || host.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
@@ -48,20 +48,20 @@ impl AdminAddress {
                 && port.bytes().all(|b| b.is_ascii_digit())
                 && (!before.contains(':') || before.ends_with(']'))
         });
-        Ok(AdminAddress::Tcp(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") }))
+        Ok(HostAddress::Tcp(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") }))
     }
 
     fn host(&self) -> &str {
         match self {
-            AdminAddress::Tcp(host) => host,
-            AdminAddress::Unix(_) => "localhost",
+            HostAddress::Tcp(host) => host,
+            HostAddress::Unix(_) => "localhost",
         }
     }
 
     fn connect(&self, until: Instant) -> io::Result<AdminStream> {
         match self {
-            AdminAddress::Unix(path) => Ok(AdminStream::Unix(UnixStream::connect(path)?)),
-            AdminAddress::Tcp(host) => {
+            HostAddress::Unix(path) => Ok(AdminStream::Unix(UnixStream::connect(path)?)),
+            HostAddress::Tcp(host) => {
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for address in host.to_socket_addrs()? {
                     match TcpStream::connect_timeout(&address, left(until)?) {
@@ -78,8 +78,8 @@ impl AdminAddress {
 /// The body of what is at `path`.
 ///
 /// # Errors
-/// Why there is none, for people.
-pub(super) fn get(address: &AdminAddress, path: &str, token: Option<&str>) -> Result<Vec<u8>, String> {
+/// Why it did not come, for people.
+pub(super) fn get(address: &HostAddress, path: &str, token: Option<&str>) -> Result<Vec<u8>, String> {
     let (status, body) = exchange(address, path, token).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "does not respond in time".to_owned(),
         _ => format!("does not respond: {error}"),
@@ -92,7 +92,7 @@ pub(super) fn get(address: &AdminAddress, path: &str, token: Option<&str>) -> Re
     }
 }
 
-fn exchange(address: &AdminAddress, path: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+fn exchange(address: &HostAddress, path: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
     let until = Instant::now() + PATIENCE;
     let mut stream = address.connect(until)?;
     let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn addresses_have_a_port() {
-        let shown = |word: &str| AdminAddress::parse(word).map(|address| address.to_string());
+        let shown = |word: &str| HostAddress::parse(word).map(|address| address.to_string());
         for (word, expected) in [
             ("a", "a:9180"),
             ("a:1", "a:1"),
@@ -221,7 +221,7 @@ mod tests {
     /// What a listener that sends `pieces` to its client comes to.
     fn asked(pieces: &'static [&'static [u8]]) -> Result<Vec<u8>, String> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = AdminAddress::parse(&listener.local_addr().expect("bound").to_string()).expect("valid");
+        let address = HostAddress::parse(&listener.local_addr().expect("bound").to_string()).expect("valid");
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             let mut head = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_http::json::JsonValue;
-use weir_trace::{ConnectionStep, PHASES, Site, SiteKind, SiteTable};
+use weir_trace::{Site, SiteKind, SiteTable};
 use weir_upstream::PeerTotals;
 
 use crate::closes::CloseCounts;
@@ -39,7 +39,9 @@ impl HostTotals {
         };
         for site in list(&json, "sites")? {
             // What a newer version has besides is left out.
-            if let Some(kind) = kind(text_of(site, "kind"), text_of(site, "phase"), text_of(site, "name")) {
+            if let Some(kind) =
+                SiteKind::named(text_of(site, "kind"), text_of(site, "phase"), text_of(site, "name"))
+            {
                 let number =
                     SiteTable::global().intern(kind, text_of(site, "location"), text_of(site, "name"));
                 totals.sites.entry(number).or_default().add(&counts(site));
@@ -128,32 +130,6 @@ fn faults(peer: &JsonValue) -> PeerTotals {
     totals.reset = number(peer, "reset");
     totals.repeated = number(peer, "repeated");
     totals
-}
-
-/// The kind of a site of these names.
-fn kind(word: &str, phase: &str, name: &str) -> Option<SiteKind> {
-    let phase = || PHASES.iter().position(|known| *known == phase).and_then(|at| u8::try_from(at).ok());
-    Some(match word {
-        "request" => SiteKind::Request,
-        "phase" => SiteKind::Phase(phase()?),
-        "handler" => SiteKind::Handler(phase()?),
-        "connection" => {
-            SiteKind::Connection(ConnectionStep::ALL.into_iter().find(|step| step.as_str() == name)?)
-        }
-        "header_filter" => SiteKind::HeaderFilter,
-        "body_filter" => SiteKind::BodyFilter,
-        "body_read" => SiteKind::BodyRead,
-        "upstream" => SiteKind::UpstreamTry,
-        "lua" => SiteKind::LuaResume,
-        "queue" => SiteKind::Queue,
-        "subrequest" => SiteKind::Subrequest,
-        "internal_redirect" => SiteKind::Redirect,
-        "file" => SiteKind::File,
-        "lock" => SiteKind::Lock,
-        "function" => SiteKind::Function,
-        "other" => SiteKind::Other,
-        _ => return None,
-    })
 }
 
 fn number(object: &JsonValue, key: &str) -> u64 {

@@ -12,7 +12,7 @@ use weir_trace::Site;
 use crate::responses::top::TopView;
 use crate::responses::top::window::{SiteWindow, TopWindow};
 use crate::table::{TableCell, TableColumn, TableReport};
-use fetch::AdminAddress;
+use fetch::HostAddress;
 use host_totals::HostTotals;
 
 /// Several servers, and what each said last.
@@ -23,7 +23,7 @@ pub(super) struct ServerFleet {
 }
 
 struct FleetHost {
-    address: AdminAddress,
+    address: HostAddress,
     last: Result<HostTotals, String>,
 }
 
@@ -32,9 +32,9 @@ impl ServerFleet {
     /// first time.
     ///
     /// # Errors
-    /// An address is none; or no server responds.
+    /// A word is not an address; or no server responds.
     pub(super) fn new(list: &str, token: Option<String>) -> Result<ServerFleet, String> {
-        let addresses = list.split(',').filter(|one| !one.is_empty()).map(AdminAddress::parse);
+        let addresses = list.split(',').filter(|one| !one.is_empty()).map(HostAddress::parse);
         let hosts: Vec<FleetHost> = addresses
             .map(|address| Ok(FleetHost { address: address?, last: Err(String::new()) }))
             .collect::<Result<_, String>>()?;
@@ -136,7 +136,7 @@ impl FleetWindow {
     /// The table of `view`, and below it, for people, which servers do not respond.
     ///
     /// # Errors
-    /// There is no such table of several servers.
+    /// Several servers have no such table.
     pub(super) fn shown(self, view: &str, json: bool) -> Result<String, String> {
         let FleetWindow { mut top, sites, hosts, silent } = self;
         top.sites = TopWindow::of_sites(top.time, sites).sites;
