@@ -1,11 +1,11 @@
-//! Which line of the configuration stands for a handler or filter of a location: looked up for many of them at once.
+//! Which line of the configuration brought in a handler or filter of a location: looked up for many of them at once.
 
 use std::collections::HashMap;
 
 use weir_conf::{ConfTree, DirectiveLine};
 use weir_engine::module::ModuleDef;
 
-use super::lines::{directives, shown, shown_words, without_secret};
+use super::lines::{directives, location_names, server_names, shown, without_secret};
 
 /// The lines of one configuration, by what traces call locations and scripts.
 pub(crate) struct ConfLineIndex<'t> {
@@ -42,24 +42,13 @@ impl<'t> ConfLineIndex<'t> {
             let Some(block) = &line.block else { continue };
             above.push(line);
             match line.name.str() {
-                "location" => self.location(line, above),
-                "server" => names(line).for_each(|name| self.called(name.to_owned(), above)),
+                "location" => location_names(line, above).for_each(|name| self.called(name, above)),
+                "server" => server_names(line).for_each(|name| self.called(name.to_owned(), above)),
                 _ => {}
             }
             self.add(&block.lines, above);
             above.pop();
         }
-    }
-
-    /// A location is called as it is written, and where several servers have one like it after the name of its server.
-    fn location(&mut self, line: &'t DirectiveLine, above: &[&'t DirectiveLine]) {
-        let written = shown_words(line.args.iter().map(|word| word.str()));
-        let server = above.iter().rfind(|line| line.name.is("server"));
-        for name in server.into_iter().flat_map(|server| names(server)) {
-            self.called(format!("{name}{written}"), above);
-            self.called(format!("{name} {written}"), above);
-        }
-        self.called(written, above);
     }
 
     /// The first of that name counts, as for `lines`.
@@ -103,12 +92,6 @@ impl<'t> ConfLineIndex<'t> {
 
 fn text(line: &DirectiveLine) -> String {
     without_secret(&shown(line))
-}
-
-/// The names of a `server`.
-fn names(server: &DirectiveLine) -> impl Iterator<Item = &str> {
-    let lines = server.block.iter().flat_map(|block| &block.lines);
-    lines.filter(|line| line.name.is("server_name")).flat_map(|line| line.args.iter().map(|word| word.str()))
 }
 
 /// How far a directive is from being what switches `module` on.

@@ -122,8 +122,8 @@ fn find<'t>(
     for line in lines {
         let Some(block) = &line.block else { continue };
         above.push(line);
-        let is_server = line.name.is("server") && serves(line, location);
-        let is_it = line.name.is("location") && called(line, location, above);
+        let is_server = line.name.is("server") && server_names(line).any(|name| name == location);
+        let is_it = line.name.is("location") && location_names(line, above).any(|name| name == location);
         if is_it || (is_server && best.is_empty()) {
             // A location is more than the server it is in.
             let has_location = best.last().is_some_and(|line| line.name.is("location"));
@@ -136,21 +136,21 @@ fn find<'t>(
     }
 }
 
-/// Whether a `server` block has this name.
-fn serves(line: &DirectiveLine, name: &str) -> bool {
-    let lines = line.block.iter().flat_map(|block| &block.lines);
-    lines.filter(|line| line.name.is("server_name")).any(|line| line.args.iter().any(|word| word.is(name)))
+/// The names of a `server` block.
+pub(super) fn server_names(server: &DirectiveLine) -> impl Iterator<Item = &str> {
+    let lines = server.block.iter().flat_map(|block| &block.lines);
+    lines.filter(|line| line.name.is("server_name")).flat_map(|line| line.args.iter().map(|word| word.str()))
 }
 
-/// Whether a `location` block is the one of that name: as it is written, after the name of its server where
-/// several have one of that name.
-fn called(line: &DirectiveLine, name: &str, above: &[&DirectiveLine]) -> bool {
+/// What traces call a `location` block: as it is written, and where several have one of that name after a name of its server, which
+/// is among those `above`.
+pub(super) fn location_names(line: &DirectiveLine, above: &[&DirectiveLine]) -> impl Iterator<Item = String> {
     let written = shown_words(line.args.iter().map(|word| word.str()));
-    match name.strip_suffix(&*written) {
-        Some("") => true,
-        Some(server) => above.iter().any(|line| line.name.is("server") && serves(line, server.trim_end())),
-        None => false,
-    }
+    let server = above.iter().rfind(|line| line.name.is("server"));
+    let names = server.into_iter().flat_map(|server| server_names(server));
+    let after: Vec<String> =
+        names.flat_map(|name| [format!("{name}{written}"), format!("{name} {written}")]).collect();
+    after.into_iter().chain([written])
 }
 
 /// The directives of the modules that have handlers or filters of this name.
@@ -179,7 +179,7 @@ pub(super) fn shown(line: &DirectiveLine) -> String {
     if line.block.is_some() || line.raw.is_some() { text + " {" } else { text + ";" }
 }
 
-pub(super) fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
+fn shown_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -87,7 +87,7 @@ impl TopView {
     /// The view of that name.
     ///
     /// # Errors
-    /// There is none.
+    /// No table is called so.
     pub(crate) fn of(name: &str) -> Result<TopView, String> {
         match name {
             "routes" | "locations" => Ok(TopView::Routes),

@@ -1,6 +1,6 @@
 //! By the kernel's records of switches: each stretch in which a worker did not run, with its stack.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -16,20 +16,13 @@ pub(super) fn record(
     mut recording: SwitchRecording,
     meanwhile: impl FnOnce() -> Result<(), ReplyFailure>,
 ) -> Result<OffStacks, ReplyFailure> {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let taking = scope.spawn(|| {
-            let mut stacks = OffStacks::default();
-            while !done.load(Relaxed) {
-                thread::sleep(EVERY);
-                recording.take().into_iter().for_each(|stretch| add(&mut stacks, stretch));
-            }
-            stacks
-        });
-        let result = meanwhile();
-        done.store(true, Relaxed);
-        let stacks = taking.join().map_err(|_| ReplyFailure::Wrong("the recording ended early".to_owned()));
-        result.and(stacks)
+    super::beside(meanwhile, |done| {
+        let mut stacks = OffStacks::default();
+        while !done.load(Relaxed) {
+            thread::sleep(EVERY);
+            recording.take().into_iter().for_each(|stretch| add(&mut stacks, stretch));
+        }
+        stacks
     })
 }
 

@@ -6,6 +6,8 @@ mod exact;
 mod sampled;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_server::housekeeping;
@@ -50,6 +52,21 @@ pub(super) fn respond(
     stacks.write(&mut raw, &Chosen { route: question.value("route"), phase: question.value("phase") });
     raw.duration_ns = began.elapsed().as_nanos() as u64;
     Ok(raw)
+}
+
+/// What `gather` has when `meanwhile` is over, which it hears of by the flag.
+fn beside<T: Send>(
+    meanwhile: impl FnOnce() -> Result<(), ReplyFailure>,
+    gather: impl FnOnce(&AtomicBool) -> T + Send,
+) -> Result<T, ReplyFailure> {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let gathering = scope.spawn(|| gather(&done));
+        let result = meanwhile();
+        done.store(true, Relaxed);
+        let all = gathering.join().map_err(|_| ReplyFailure::Wrong("the recording ended early".to_owned()));
+        result.and(all)
+    })
 }
 
 /// Which locations and phases are wanted.

@@ -19,15 +19,8 @@ pub(super) fn record(
     source: &ServerSource,
     meanwhile: impl FnOnce() -> Result<(), ReplyFailure>,
 ) -> Result<OffStacks, ReplyFailure> {
-    let (before, done) = (lost(source), AtomicBool::new(false));
-    let since = clock::ticks();
-    let seen = thread::scope(|scope| {
-        let gathering = scope.spawn(|| SeenStalls::gather(since, &done));
-        let result = meanwhile();
-        done.store(true, Relaxed);
-        let seen = gathering.join().map_err(|_| ReplyFailure::Wrong("the recording ended early".to_owned()));
-        result.and(seen)
-    })?;
+    let (before, since) = (lost(source), clock::ticks());
+    let seen = super::beside(meanwhile, |done| SeenStalls::gather(since, done))?;
     let SeenStalls { mut stacks, known, .. } = seen;
     for LostTicks { site, parts, .. } in unseen(since_then(&before, &lost(source)), known) {
         let place = OffPlace { route: Site::NONE, site, call: None, frames: Vec::new() };
