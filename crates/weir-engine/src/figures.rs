@@ -66,6 +66,13 @@ pub struct MetricFamily {
     pub rows: Vec<(Vec<(&'static str, String)>, u64)>,
 }
 
+impl MetricFamily {
+    /// A counter without labels.
+    pub fn counter(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
+        MetricFamily { name, help, kind: MetricKind::Counter, rows: vec![(Vec::new(), value)] }
+    }
+}
+
 /// What a metric's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {

@@ -4,13 +4,14 @@
 //! ends with the configuration that named it, after what was still in the queue. Configurations that say the same share
 //! it, so a reload loses nothing.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_engine::figures::{self, MetricFamily, MetricKind};
+use weir_engine::figures::{self, MetricFamily};
 use weir_engine::log::{self, LogLevel};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
 use weir_upstream::discovery::source::SourceUrl;
@@ -177,28 +178,23 @@ fn note(settings: &ExporterSettings, count: u64, result: Result<Vec<u8>, String>
     };
     DROPPED.fetch_add(lost, Relaxed);
     SENT.fetch_add(count - lost, Relaxed);
-    match why {
-        Some(why) if !*failing => {
-            log::cycle(
-                LogLevel::Error,
-                &format_args!("otel_exporter {endpoint}: {lost} spans are lost: {why}"),
-            );
-        }
-        None if *failing => {
-            log::cycle(LogLevel::Notice, &format_args!("otel_exporter {endpoint} takes spans again"));
-        }
+    let lost = why.map(|why| format!("{lost} spans are lost: {why}"));
+    log_outcome(&format_args!("otel_exporter {endpoint}"), "spans", lost, failing);
+}
+
+/// Logs what became of a message of `what`, for the `line` of the configuration: the first of several that were `lost`, and that they
+/// are over.
+pub(super) fn log_outcome(line: &dyn Display, what: &str, lost: Option<String>, failing: &mut bool) {
+    match &lost {
+        Some(lost) if !*failing => log::cycle(LogLevel::Error, &format_args!("{line}: {lost}")),
+        None if *failing => log::cycle(LogLevel::Notice, &format_args!("{line} takes {what} again")),
         _ => {}
     }
-    *failing = lost > 0;
+    *failing = lost.is_some();
 }
 
 fn measure() -> Vec<MetricFamily> {
-    let metric = |name, help, value: &AtomicU64| MetricFamily {
-        name,
-        help,
-        kind: MetricKind::Counter,
-        rows: vec![(Vec::new(), value.load(Relaxed))],
-    };
+    let metric = |name, help, value: &AtomicU64| MetricFamily::counter(name, help, value.load(Relaxed));
     vec![
         metric("weir_otel_spans_sent", "Spans that a collector took.", &SENT),
         metric(

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_engine::Configuration;
-use weir_engine::figures::{self, MetricFamily, MetricKind};
+use weir_engine::figures::{self, MetricFamily};
 use weir_engine::log::{self, LogLevel};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
 use weir_upstream::discovery::source::SourceUrl;
@@ -138,25 +138,12 @@ fn note(settings: &MetricsSettings, result: Result<Vec<u8>, String>, failing: &m
         Err(why) => Some(why),
     };
     if why.is_none() { &SENT } else { &FAILED }.fetch_add(1, Relaxed);
-    match &why {
-        Some(why) if !*failing => {
-            log::cycle(LogLevel::Error, &format_args!("otel_metrics {endpoint}: metrics are lost: {why}"));
-        }
-        None if *failing => {
-            log::cycle(LogLevel::Notice, &format_args!("otel_metrics {endpoint} takes metrics again"));
-        }
-        _ => {}
-    }
-    *failing = why.is_some();
+    let lost = why.map(|why| format!("metrics are lost: {why}"));
+    exporter::log_outcome(&format_args!("otel_metrics {endpoint}"), "metrics", lost, failing);
 }
 
 fn measure() -> Vec<MetricFamily> {
-    let metric = |name, help, value: &AtomicU64| MetricFamily {
-        name,
-        help,
-        kind: MetricKind::Counter,
-        rows: vec![(Vec::new(), value.load(Relaxed))],
-    };
+    let metric = |name, help, value: &AtomicU64| MetricFamily::counter(name, help, value.load(Relaxed));
     vec![
         metric("weir_otel_metrics_sent", "Messages with metrics that a collector took.", &SENT),
         metric("weir_otel_metrics_failed", "Messages with metrics that no collector took whole.", &FAILED),
