@@ -11,6 +11,7 @@ use weir::modules::MODULES;
 use weir_test::{Backend, BackendVisit, Client, Response, Server, both_drivers, wait_for};
 
 use crate::support::inside::Running;
+use crate::support::repeated;
 
 /// Locations that pass requests on, a path to ask for, and whether the second request with the same head is passed on at sight.
 const LOCATIONS: &[(&str, &str, bool)] = &[
@@ -62,7 +63,7 @@ const LOCATIONS: &[(&str, &str, bool)] = &[
     ("location /27/ { proxy_pass http://u; access_log off; proxy_limit_rate 1m; }", "/27/", true),
     ("location /28/ { proxy_pass http://u; access_log off; limit_rate 10m; }", "/28/", true),
     (
-        "location /29/ { proxy_pass http://u; access_log off; proxy_store stored; proxy_store_access user:rw; }",
+        "location /29/ { proxy_pass http://u; access_log off; proxy_store %%DIR%%/stored; proxy_store_access user:rw; }",
         "/29/s",
         true,
     ),
@@ -185,28 +186,13 @@ fn settled(response: &Response) -> (Vec<String>, String) {
 
 /// Requests for `path`, all with one head, or each with another one.
 fn ask(server: &Server, path: &str, alike: bool, times: usize) -> Vec<Seen> {
-    let mut client = server.client();
-    let one = |number: usize| {
-        let number = if alike { 0 } else { number % 9 + 1 };
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-N: {number}\r\n\r\n"));
-        let response = client.try_response().ok();
-        if response.as_ref().is_none_or(|response| !response.keeps_alive()) {
-            client = server.client();
-        }
-        response.map(|response| settled(&response))
-    };
-    (0..times).map(one).collect()
+    repeated::ask(server, path, repeated::numbers(alike, times), settled)
 }
 
 /// The lines of the access log once there are so many for this path, those of requests with one head first, without `X-N` and
 /// times, which must be some.
 fn log_lines(server: &Server, path: &str, count: usize) -> Vec<String> {
-    let lines = wait_for("log lines", || {
-        let text = fs::read_to_string(server.dir().path().join("access.log")).unwrap_or_default();
-        let of = |line: &&str| line.contains(&format!("|GET {path} HTTP"));
-        let lines: Vec<String> = text.lines().filter(of).map(str::to_owned).collect();
-        (lines.len() >= count).then_some(lines)
-    });
+    let lines = repeated::log_lines(server, "access.log", &format!("|GET {path} HTTP"), count);
     let settled = |line: &String| {
         let (line, times) = line.split_once(';').expect("times follow");
         let is_time = |time: &str| time == "-" || time.parse::<f64>().is_ok_and(|seconds| seconds < 60.0);
@@ -261,18 +247,12 @@ both_drivers! {
         let place = |name: &str| files.path().join(name).display().to_string();
         let text = text.replace("access_log access.log f;", "").replace("cache_path cache", &format!("cache_path {}", place("cache")));
         let text = text.replace("error_log error.log", &format!("error_log {}", place("error.log")));
-        let text = text.replace("proxy_store stored", &format!("proxy_store {}", place("stored")));
+        let text = text.replace("proxy_store %%DIR%%/stored", &format!("proxy_store {}", place("stored")));
         let (_, http) = text.split_once('{').expect("a block");
         let running = Running::start(driver, MODULES, "", http.rsplit_once('}').expect("it ends").0);
         for (location, path, expected) in LOCATIONS.iter().filter(|(text, ..)| usable(text)) {
-            running.on_worker(|worker| worker.trim_exchanges());
-            let mut client = running.client();
-            for _ in 0..TIMES {
-                if !client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).keeps_alive() {
-                    client = running.client();
-                }
-            }
-            let known = running.on_worker(|worker| worker.known_passes()) > 0;
+            let ask = |client: &mut Client| client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).keeps_alive();
+            let known = repeated::comes_at_sight(&running, TIMES, ask);
             if known != *expected {
                 wrong.push(format!("{location} known: {known}"));
             }

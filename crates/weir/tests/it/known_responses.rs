@@ -9,6 +9,7 @@ use weir_test::{Client, Response, Server, TempDir, both_drivers, wait_for};
 
 use crate::http2::client::{Answer, Client as Http2Client};
 use crate::support::inside::Running;
+use crate::support::repeated;
 use crate::support::tls::{TlsClient, authority, client, own};
 
 /// Locations, each `/N/...` or what it says itself, with a path to ask for.
@@ -142,17 +143,7 @@ const TIMES: usize = 5;
 
 /// Requests for `path` on a connection of their own, all with one head, or each with another one.
 fn ask(server: &Server, path: &str, alike: bool) -> Vec<Option<(Vec<String>, Vec<u8>)>> {
-    let mut client = server.client();
-    let one = |number: usize| {
-        let number = if alike { 0 } else { number };
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-N: {number}\r\n\r\n"));
-        let response = client.try_response().ok();
-        if response.as_ref().is_none_or(|response| !response.keeps_alive()) {
-            client = server.client();
-        }
-        response.map(|response| settled(&response))
-    };
-    (0..TIMES).map(one).collect()
+    repeated::ask(server, path, (0..TIMES).map(|number| if alike { 0 } else { number }), settled)
 }
 
 /// A response by HTTP/2: status, fields, body, and whether its stream was reset.
@@ -181,12 +172,7 @@ fn ask_http2(server: &Server, path: &str, alike: bool) -> Vec<StreamResponse> {
 
 /// The lines of the access log once there are so many for this path.
 fn log_lines(server: &Server, path: &str, count: usize) -> Vec<String> {
-    wait_for("log lines", || {
-        let text = fs::read_to_string(server.dir().path().join("access.log")).unwrap_or_default();
-        let of = |line: &&str| line.contains(&format!("|GET {path} HTTP"));
-        let lines: Vec<String> = text.lines().filter(of).map(str::to_owned).collect();
-        (lines.len() >= count).then_some(lines)
-    })
+    repeated::log_lines(server, "access.log", &format!("|GET {path} HTTP"), count)
 }
 
 fn replace(directory: &Path, name: &str, text: &str) {

@@ -1,12 +1,11 @@
 //! Requests that come to their script at the sight of their heads, and scripts that are polled while they wait: clients get and logs say
 //! the same of heads that repeat and of heads that do not, whatever the scripts do.
 
-use std::fs;
-
 use weir::modules::MODULES;
-use weir_test::{Backend, BackendVisit, Response, Server, both_drivers, wait_for};
+use weir_test::{Backend, BackendVisit, Client, Response, Server, both_drivers, wait_for};
 
 use crate::support::inside::Running;
+use crate::support::repeated;
 
 /// What locations have, which are `/0/`, `/1/` and so on: and whether the second request with the same head comes to the script at
 /// sight: a connection that ends has no second one. `PORT` is that of a server that echoes lines.
@@ -128,27 +127,12 @@ fn settled(response: &Response) -> (Vec<String>, String) {
 
 /// Requests for `path`, all with one head, or each with another one.
 fn ask(server: &Server, path: &str, alike: bool) -> Vec<Seen> {
-    let mut client = server.client();
-    let one = |number: usize| {
-        let number = if alike { 0 } else { number % 9 + 1 };
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-N: {number}\r\n\r\n"));
-        let response = client.try_response().ok();
-        if response.as_ref().is_none_or(|response| !response.keeps_alive()) {
-            client = server.client();
-        }
-        response.map(|response| settled(&response))
-    };
-    (0..TIMES).map(one).collect()
+    repeated::ask(server, path, repeated::numbers(alike, TIMES), settled)
 }
 
 /// Lines of a log that speak of requests for `path`, once there are so many.
 fn lines_of(server: &Server, log: &str, path: &str, count: usize) -> Vec<String> {
-    wait_for("log lines", || {
-        let text = fs::read_to_string(server.dir().path().join(log)).unwrap_or_default();
-        let of = |line: &&str| line.contains(&format!("GET {path} HTTP"));
-        let lines: Vec<String> = text.lines().filter(of).map(str::to_owned).collect();
-        (lines.len() >= count).then_some(lines)
-    })
+    repeated::log_lines(server, log, &format!("GET {path} HTTP"), count)
 }
 
 /// Says each line again; `wait` it keeps for itself.
@@ -226,15 +210,11 @@ both_drivers! {
         let running = Running::start(driver, MODULES, "", http.rsplit_once('}').expect("it ends").0);
         let mut wrong = Vec::new();
         for (number, (text, expected)) in LOCATIONS.iter().enumerate() {
-            running.on_worker(|worker| worker.trim_exchanges());
-            let mut client = running.client();
-            for _ in 0..TIMES {
+            let ask = |client: &mut Client| {
                 client.send(format!("GET /{number}/ HTTP/1.1\r\nHost: a\r\n\r\n"));
-                if !client.try_response().is_ok_and(|response| response.keeps_alive()) {
-                    client = running.client();
-                }
-            }
-            let known = running.on_worker(|worker| worker.known_passes()) > 0;
+                client.try_response().is_ok_and(|response| response.keeps_alive())
+            };
+            let known = repeated::comes_at_sight(&running, TIMES, ask);
             if known != *expected {
                 wrong.push(format!("{text} known: {known}"));
             }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_test::{Backend, BackendVisit, Server, both_drivers, wait_for};
 use weir_trace::protobuf::{self, ProtobufField};
 
+use crate::support::otlp::{self, Fields, all, fields, text};
+
 /// A span as a collector reads it.
 #[derive(Clone, Debug, Default)]
 struct Span {
@@ -20,21 +22,6 @@ struct Span {
     attributes: HashMap<String, String>,
     /// `Status.code`
     status: u64,
-}
-
-type Fields<'m> = Vec<(u64, ProtobufField<'m>)>;
-
-fn fields(field: ProtobufField<'_>) -> Fields<'_> {
-    field.fields().expect("a message")
-}
-
-fn all<'m>(fields: &Fields<'m>, number: u64) -> Vec<ProtobufField<'m>> {
-    fields.iter().filter(|(field, _)| *field == number).map(|(_, value)| *value).collect()
-}
-
-fn text(fields: &Fields<'_>, number: u64) -> String {
-    let bytes = all(fields, number).first().and_then(|field| field.bytes());
-    String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("text")
 }
 
 fn hex(fields: &Fields<'_>, number: u64) -> String {
@@ -93,10 +80,7 @@ impl Collector {
         let said = Arc::new(Mutex::new((Vec::new(), Vec::new())));
         let taking = said.clone();
         let backend = Backend::start(move |visit: &mut BackendVisit| {
-            let Some(head) = visit.head() else { return };
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let length = length.and_then(|length| length.parse().ok()).expect("a length");
-            let Some(body) = visit.bytes(length) else { return };
+            let Some((head, body)) = otlp::request(visit) else { return };
             if visit.number <= refused {
                 visit.send("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
                 return;

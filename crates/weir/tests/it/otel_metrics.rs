@@ -4,22 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_test::{Backend, BackendVisit, Driver, Server, both_drivers, wait_for};
-use weir_trace::protobuf::{self, ProtobufField};
+use weir_trace::protobuf;
 
-type Fields<'m> = Vec<(u64, ProtobufField<'m>)>;
-
-fn fields(field: ProtobufField<'_>) -> Fields<'_> {
-    field.fields().expect("a message")
-}
-
-fn all<'m>(fields: &Fields<'m>, number: u64) -> Vec<ProtobufField<'m>> {
-    fields.iter().filter(|(field, _)| *field == number).map(|(_, value)| *value).collect()
-}
-
-fn text(fields: &Fields<'_>, number: u64) -> String {
-    let bytes = all(fields, number).first().and_then(|field| field.bytes());
-    String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("text")
-}
+use crate::support::otlp::{self, all, fields, text};
 
 /// What a message says: the service, and of each metric the sum of its whole numbers, or of its histograms' counts.
 #[derive(Clone, Debug, Default)]
@@ -57,10 +44,7 @@ impl Collector {
         let said = Arc::new(Mutex::new(Vec::new()));
         let taking = said.clone();
         let backend = Backend::start(move |visit: &mut BackendVisit| {
-            let Some(head) = visit.head() else { return };
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let length = length.and_then(|length| length.parse().ok()).expect("a length");
-            let Some(body) = visit.bytes(length) else { return };
+            let Some((head, body)) = otlp::request(visit) else { return };
             taking.lock().unwrap_or_else(PoisonError::into_inner).push(message(head, &body));
             visit.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         });

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::browser::Browser;
-use crate::support::faults::{FaultLoad, slow_files};
+use crate::support::faults::{FaultLoad, resetting_backend, slow_files};
 use crate::support::page::{DESK, keep, opened};
 
 use weir_test::{Backend, Client, Server, TestServerBuilder};
@@ -204,16 +204,7 @@ fn workers_whose_shares_are_uneven() {
 #[test]
 fn a_peer_that_breaks_off() {
     let well = Backend::answering("well");
-    let broken = Backend::start(|visit| {
-        let mut count = 0;
-        while visit.head().is_some() {
-            count += 1;
-            if count == 5 {
-                return visit.reset();
-            }
-            visit.answer("well");
-        }
-    });
+    let broken = resetting_backend();
     let server = builder(&conf(2, &[well.port(), broken.port()]), REPORT).start();
     let _load = loaded(&server);
     let Some(mut look) = Look::at(&server) else { return };

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::faults::{FaultLoad, slow_files, weir};
+use crate::support::faults::{FaultLoad, resetting_backend, slow_files, weir};
 use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Server, both_drivers, require_program, wait_for};
 
@@ -141,16 +141,7 @@ both_drivers! {
     /// Requests are repeated, so that no client sees anything.
     fn a_peer_that_resets_every_fifth_request(driver) {
         let well = Backend::answering("well");
-        let broken = Backend::start(|visit| {
-            let mut count = 0;
-            while visit.head().is_some() {
-                count += 1;
-                if count == 5 {
-                    return visit.reset();
-                }
-                visit.answer("well");
-            }
-        });
+        let broken = resetting_backend();
         let server = started(&upstream(&[well.port(), broken.port()]), &[], |builder| builder.allow("recv() failed").allow("prematurely closed"));
         let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         let peer = format!("127.0.0.1:{}", broken.port());

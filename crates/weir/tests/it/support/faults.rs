@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weir_test::{Server, require_program};
+use weir_test::{Backend, Server, require_program};
 
 /// What the program prints, asking that server.
 pub(crate) fn weir(server: &Server, words: &[&str]) -> String {
@@ -50,6 +50,20 @@ impl FaultLoad {
             })
         })
     }
+}
+
+/// A server that resets its connection instead of a fifth response.
+pub(crate) fn resetting_backend() -> Backend {
+    Backend::start(|visit| {
+        let mut count = 0;
+        while visit.head().is_some() {
+            count += 1;
+            if count == 5 {
+                return visit.reset();
+            }
+            visit.answer("well");
+        }
+    })
 }
 
 impl Drop for FaultLoad {

@@ -4,7 +4,9 @@
 pub(crate) mod browser;
 pub(crate) mod faults;
 pub(crate) mod inside;
+pub(crate) mod otlp;
 pub(crate) mod page;
+pub(crate) mod repeated;
 pub(crate) mod says;
 pub(crate) mod softhsm;
 pub(crate) mod tls;
