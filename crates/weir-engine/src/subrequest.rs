@@ -170,7 +170,6 @@ impl<'x> ChildRun<'x> {
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.recorded.set(parent.shared.is_on());
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
-        x.common = Some(parent.common.get_or_insert_default().clone());
         ChildRun { parent, exchange: Some(x), own, variables, body }
     }
 
@@ -186,7 +185,6 @@ impl Drop for ChildRun<'_> {
         let (Some(mut x), Some(own)) = (self.exchange.take(), self.own.take()) else { return };
         let parent = &mut *self.parent;
         std::mem::swap(&mut x.arena, &mut parent.arena);
-        x.swap_lasting(parent);
         if self.variables {
             std::mem::swap(&mut x.variables, &mut parent.variables);
         }
@@ -216,6 +214,8 @@ struct SubrequestTarget<'t> {
 enum ParentShare {
     /// It holds the parent's own while it runs, and the parent waits.
     Over,
+    /// It has copies, and in common with its parent and others that run beside it what lasts for their request.
+    Beside,
     /// It has copies.
     Copies,
 }
@@ -236,9 +236,11 @@ fn child(
     match taking {
         ParentShare::Over => {
             std::mem::swap(&mut x.arena, &mut parent.arena);
-            x.swap_lasting(parent);
         }
-        ParentShare::Copies => x.arena.copy_from(&parent.arena),
+        ParentShare::Beside | ParentShare::Copies => x.arena.copy_from(&parent.arena),
+    }
+    if taking != ParentShare::Copies {
+        x.common = Some(parent.family_state().clone());
     }
     match options.share {
         VariableShare::Nothing => {}
@@ -265,7 +267,7 @@ fn child(
     request(&mut x, &parent.request, target, options.method);
     x.request.main_method = parent.main_method();
     let holds = match (taking, &options.body) {
-        (ParentShare::Copies, SubrequestBody::Parent) => {
+        (ParentShare::Beside | ParentShare::Copies, SubrequestBody::Parent) => {
             let mut copy = parent.body.copy();
             body(&mut x, &mut copy, options.body)
         }

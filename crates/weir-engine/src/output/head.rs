@@ -160,8 +160,7 @@ pub async fn send_head(x: &mut Exchange) -> bool {
 
 /// Before the filters: what the status and method imply.
 pub(super) fn prepare(x: &mut Exchange) {
-    // A reload or the end of the server may have come since the head was read.
-    if x.keep_alive && !keepalive::possible(x) && !x.is_subrequest() {
+    if x.keep_alive && !x.is_subrequest() && !keepalive::lasts(x) {
         x.keep_alive = false;
     }
     if x.response.err_status != 0 {

@@ -121,17 +121,17 @@ struct RehearsalMark {
 impl Exchange {
     /// Whether nothing is to happen because of it, see [`HandlerRehearsal`].
     pub fn is_rehearsed(&self) -> bool {
-        self.lasting_if::<RehearsalMark>().is_some()
+        self.lasting_if(|_: &RehearsalMark| ()).is_some()
     }
 
     /// Notes that `what` was left out, which is known only when it runs.
     pub fn leave_out(&mut self, what: impl Into<String>) {
-        self.lasting::<RehearsalMark>().skipped.push(what.into());
+        self.lasting(|mark: &mut RehearsalMark| mark.skipped.push(what.into()));
     }
 
     /// Makes it a rehearsed one.
     pub(crate) fn mark_rehearsed(&mut self) {
-        self.lasting::<RehearsalMark>();
+        self.lasting(|_: &mut RehearsalMark| ());
     }
 }
 
@@ -197,7 +197,7 @@ impl RehearsalNotes {
 
     /// What a handler has left out of itself.
     fn skip_all(&mut self, x: &mut Exchange, phase: Phase) {
-        for module in std::mem::take(&mut x.lasting::<RehearsalMark>().skipped) {
+        for module in x.lasting(|mark: &mut RehearsalMark| std::mem::take(&mut mark.skipped)) {
             self.skip(Some(phase), module);
         }
     }

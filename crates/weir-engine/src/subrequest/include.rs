@@ -98,14 +98,13 @@ impl Exchange {
         if self.is_nested_too_deep(uri) {
             return None;
         }
-        let common: Rc<FamilyState> = self.common.get_or_insert_default().clone();
+        let common: Rc<FamilyState> = self.family_state().clone();
         let Some(alive) = AliveCount::new(&common, turn) else {
             let uri = String::from_utf8_lossy(uri);
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
         };
-        let (mut x, _) = child(self, SubrequestTarget { uri, args }, options, ParentShare::Copies);
-        x.common = Some(common);
+        let (x, _) = child(self, SubrequestTarget { uri, args }, options, ParentShare::Beside);
         x.shared.become_branch(&self.shared);
         x.recorded.set(x.shared.is_on());
         Some((x, alive))

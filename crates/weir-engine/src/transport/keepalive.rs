@@ -25,6 +25,14 @@ pub fn possible(x: &Exchange) -> bool {
     x.worker.keeps_connections() && !x.connection.is_retired()
 }
 
+/// Whether the connection may be kept alive as things are when the head of the response is made: a reload or the end of the server
+/// may have come since the request's head was read. What is responded before a location is found has no other settings to end by
+/// ([`update`]) than that a connection with no time to wait in does not wait, as in nginx; which says that it is kept, though.
+#[inline]
+pub(crate) fn lasts(x: &Exchange) -> bool {
+    possible(x) && x.plan.core.keepalive_timeout > 0
+}
+
 /// Notes and logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is logged
 /// where the server itself ends it.
 #[cold]

@@ -49,11 +49,11 @@ impl ScriptHome {
         if self.cached {
             return Ok(self.vm.clone());
         }
-        if let Some(vm) = &x.lasting::<OwnVm>().0 {
-            return Ok(vm.clone());
+        if let Some(vm) = x.lasting(|own: &mut OwnVm| own.0.clone()) {
+            return Ok(vm);
         }
         let vm = self.vm.again()?;
-        x.lasting::<OwnVm>().0 = Some(vm.clone());
+        x.lasting(|own: &mut OwnVm| own.0 = Some(vm.clone()));
         Ok(vm)
     }
 }

@@ -212,6 +212,36 @@ struct ClientState {
     is_reset: bool,
 }
 
+impl ClientState {
+    /// The number that came is sent once more if its cookie lacks the `mark`.
+    fn remark(&mut self, mark: Option<u8>) {
+        let is_marked = |mark| self.cookie.get(DIGITS..).is_some_and(|end| end.starts_with(&[mark, b'=']));
+        if mark.is_some_and(|mark| !is_marked(mark)) {
+            self.set = self.got;
+        }
+    }
+
+    /// The cookie to send, but for its attributes; `None`: there is no number to send.
+    fn cookie(&self, conf: &UserIdConf) -> Option<Vec<u8>> {
+        if !is_set(&self.set) {
+            return None;
+        }
+        let mut value = conf.name().to_vec();
+        value.push(b'=');
+        if is_set(&self.got) && !self.is_reset {
+            value.extend_from_slice(&self.cookie[..DIGITS]);
+            value.extend(conf.mark().into_iter().chain([b'=']));
+        } else {
+            base64::encode(&self.set, &mut value);
+            if let Some(mark) = conf.mark() {
+                let at = value.len() - 2;
+                value[at] = mark;
+            }
+        }
+        Some(value)
+    }
+}
+
 /// The settings that hold for `x`, from [`UserIdState::Log`] or from `least` on.
 fn settings(x: &Exchange, least: UserIdState) -> Option<UserIdConf> {
     x.plan.kept::<UserIdConf>().filter(|conf| conf.enable.unwrap_or_default() >= least).cloned()
@@ -221,7 +251,7 @@ fn settings(x: &Exchange, least: UserIdState) -> Option<UserIdConf> {
 fn got(x: &mut Exchange) -> Option<Text> {
     let conf = settings(x, UserIdState::Log)?;
     look(x, &conf);
-    let got = x.lasting::<ClientState>().got;
+    let got = x.lasting(|client: &mut ClientState| client.got);
     is_set(&got).then(|| text(x, &conf, &got))
 }
 
@@ -230,7 +260,7 @@ fn set(x: &mut Exchange) -> Option<Text> {
     let conf = settings(x, UserIdState::V1)?;
     look(x, &conf);
     create(x, &conf);
-    let set = x.lasting::<ClientState>().set;
+    let set = x.lasting(|client: &mut ClientState| client.set);
     is_set(&set).then(|| text(x, &conf, &set))
 }
 
@@ -251,7 +281,7 @@ fn shown(conf: &UserIdConf, id: &ClientId) -> Vec<u8> {
 
 /// Looks for the cookie, once.
 fn look(x: &mut Exchange, conf: &UserIdConf) {
-    if std::mem::replace(&mut x.lasting::<ClientState>().looked, true) {
+    if x.lasting(|client: &mut ClientState| std::mem::replace(&mut client.looked, true)) {
         return;
     }
     let fields = x.request.head.fields.iter().filter(|field| field.known == KnownField::Cookie);
@@ -268,8 +298,7 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
         complain(x, how);
         ClientId::default()
     });
-    let client = x.lasting::<ClientState>();
-    (client.cookie, client.got) = (value, got);
+    x.lasting(|client: &mut ClientState| (client.cookie, client.got) = (value, got));
 }
 
 /// The number in a cookie's value, or what is wrong with it.
@@ -284,32 +313,28 @@ pub(crate) fn in_cookie(value: &[u8]) -> std::result::Result<[u8; 16], &'static 
 
 /// Decides once which number is sent, if any.
 fn create(x: &mut Exchange, conf: &UserIdConf) {
-    if is_set(&x.lasting::<ClientState>().set) {
+    let (got, set) = x.lasting(|client: &mut ClientState| (client.got, client.set));
+    if is_set(&set) {
         return;
     }
-    if is_set(&x.lasting::<ClientState>().got) {
+    if is_set(&got) {
         // Only for clients that are known, so by name.
         let reset = x.variable_by_name("uid_reset").unwrap_or(Text::EMPTY);
         let wants_reset = !matches!(x.text(&reset), b"" | b"0");
         let log_reset = x.text(&reset) == b"log";
-        let client = x.lasting::<ClientState>();
         if !wants_reset {
-            let is_marked =
-                |mark| client.cookie.get(DIGITS..).is_some_and(|end| end.starts_with(&[mark, b'=']));
-            if conf.mark().is_some_and(|mark| !is_marked(mark)) {
-                client.set = client.got;
-            }
+            x.lasting(|client: &mut ClientState| client.remark(conf.mark()));
             return;
         }
-        client.is_reset = true;
+        x.lasting(|client: &mut ClientState| client.is_reset = true);
         if log_reset {
-            let shown = shown(conf, &client.got);
+            let shown = shown(conf, &got);
             let shown = String::from_utf8_lossy(&shown);
             x.log(LogLevel::Notice, &format_args!("userid cookie \"{shown}\" was reset"));
         }
     }
     let id = number(x, conf);
-    x.lasting::<ClientState>().set = id;
+    x.lasting(|client: &mut ClientState| client.set = id);
 }
 
 /// A new number.
@@ -379,22 +404,7 @@ impl HeaderFilter for SetCookie {
 
 /// Adds the fields, if there is a number to send.
 fn send(x: &mut Exchange, conf: &UserIdConf) {
-    let client = x.lasting::<ClientState>();
-    if !is_set(&client.set) {
-        return;
-    }
-    let mut value = conf.name().to_vec();
-    value.push(b'=');
-    if is_set(&client.got) && !client.is_reset {
-        value.extend_from_slice(&client.cookie[..DIGITS]);
-        value.extend(conf.mark().into_iter().chain([b'=']));
-    } else {
-        base64::encode(&client.set, &mut value);
-        if let Some(mark) = conf.mark() {
-            let at = value.len() - 2;
-            value[at] = mark;
-        }
-    }
+    let Some(mut value) = x.lasting(|client: &mut ClientState| client.cookie(conf)) else { return };
     attributes(&mut value, conf);
     let value = x.arena.push(&value);
     x.response.add(KnownField::SetCookie, value);

@@ -47,7 +47,7 @@ impl Handler for BeginSpan {
     }
 
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !x.is_subrequest() && x.lasting_if::<OtelState>().is_none() {
+        if !x.is_subrequest() && known(x).is_none() {
             self.0.begin(x);
         }
         Verdict::Declined
@@ -64,7 +64,7 @@ impl Handler for EndSpan {
 
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest()
-            && let Some(state) = x.lasting_if::<OtelState>().copied()
+            && let Some(state) = known(x)
             && state.on
         {
             self.0.end(x, state);
@@ -84,7 +84,7 @@ impl OtelLocation {
         // A request has its caller's number; a trace that is not the caller's has one of its own.
         let trace = if said.is_some() && parent.is_none() { x.other_id() } else { x.id() };
         let state = OtelState { trace: trace.0, span: x.span(), parent, on };
-        *x.lasting() = state;
+        x.lasting(|known| *known = state);
         if self.context.injects() {
             let ours = TraceParent { trace: state.trace, span: state.span, sampled: on };
             x.set_request_field(b"traceparent", ours.to_string().as_bytes());
@@ -158,6 +158,11 @@ fn attributes(x: &Exchange) -> Vec<(Vec<u8>, AttributeValue)> {
     found.into_iter().filter_map(|(key, value)| Some((key.as_bytes().to_vec(), value?))).collect()
 }
 
+/// What is known of the request's trace, once that is decided.
+fn known(x: &Exchange) -> Option<OtelState> {
+    x.lasting_if(|state: &OtelState| *state)
+}
+
 /// What the caller said of its trace.
 fn caller(x: &Exchange) -> Option<TraceParent> {
     TraceParent::parse(x.request_field(b"traceparent")?)
@@ -165,7 +170,7 @@ fn caller(x: &Exchange) -> Option<TraceParent> {
 
 /// The caller's trace, where it goes on here: also before that is decided.
 fn parent(x: &Exchange) -> Option<TraceParent> {
-    match x.lasting_if::<OtelState>() {
+    match known(x) {
         Some(state) => state.parent,
         None => caller(x)
             .filter(|_| x.plan.kept::<Arc<OtelLocation>>().is_some_and(|here| here.context.extracts())),
@@ -174,12 +179,12 @@ fn parent(x: &Exchange) -> Option<TraceParent> {
 
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("otel_trace_id", |x| {
-        let state = *x.lasting_if::<OtelState>()?;
+        let state = known(x)?;
         write(x, format!("{:032x}", state.trace))
     })
     .volatile(),
     Variable::new("otel_span_id", |x| {
-        let state = *x.lasting_if::<OtelState>()?;
+        let state = known(x)?;
         write(x, format!("{:016x}", state.span))
     })
     .volatile(),

@@ -210,12 +210,12 @@ impl Drop for ConnPermit {
 
 /// Whether limits have counted the request.
 pub(crate) fn is_counted(x: &Exchange) -> bool {
-    x.lasting_if::<ConnLimitState>().is_some_and(|state| state.status.is_some())
+    x.lasting_if(|state: &ConnLimitState| state.status.is_some()) == Some(true)
 }
 
 /// The request is taken as counted.
 pub(crate) fn count_no_more(x: &mut Exchange) {
-    x.lasting::<ConnLimitState>().status = Some("PASSED");
+    x.lasting(|state: &mut ConnLimitState| state.status = Some("PASSED"));
 }
 
 impl Handler for ConnLimits {
@@ -226,11 +226,10 @@ impl Handler for ConnLimits {
         for limit in &self.limits {
             let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
             match limit.enter(x.text(&key)) {
-                Ok(place) => {
-                    let state = x.lasting::<ConnLimitState>();
+                Ok(place) => x.lasting(|state: &mut ConnLimitState| {
                     state.status = Some("PASSED");
                     state.keep(place);
-                }
+                }),
                 Err(ConnRefusal::Many) => return self.refuse(x, Some(limit)),
                 Err(ConnRefusal::Full) => return self.refuse(x, None),
             }
@@ -246,14 +245,13 @@ impl ConnLimits {
             let dry = if self.dry_run { ", dry run," } else { "" };
             x.log(self.level, &format_args!("limiting connections{dry} by zone \"{}\"", limit.zone.name));
         }
-        let state = x.lasting::<ConnLimitState>();
-        state.place = None;
-        state.places.clear();
+        let status = if self.dry_run { "REJECTED_DRY_RUN" } else { "REJECTED" };
+        x.lasting(|state: &mut ConnLimitState| {
+            *state = ConnLimitState { status: Some(status), ..Default::default() }
+        });
         if self.dry_run {
-            state.status = Some("REJECTED_DRY_RUN");
             return Verdict::Declined;
         }
-        state.status = Some("REJECTED");
         x.because(Cause::Limit);
         Verdict::Status(self.status)
     }
@@ -285,7 +283,7 @@ impl ConnLimit {
 
 /// `$limit_conn_status`
 fn status(x: &mut Exchange) -> Option<Text> {
-    x.lasting_if::<ConnLimitState>()?.status.map(Text::from)
+    x.lasting_if(|state: &ConnLimitState| state.status)?.map(Text::from)
 }
 
 /// The directive that declares zones.

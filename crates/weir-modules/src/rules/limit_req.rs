@@ -230,12 +230,21 @@ struct RateDecided {
 
 /// Whether limits have counted the request.
 pub(crate) fn is_counted(x: &Exchange) -> bool {
-    x.lasting_if::<RatePassed>().is_some() || x.lasting_if::<RateDecided>().is_some()
+    has_passed(x) || x.lasting_if(|_: &RateDecided| ()).is_some()
 }
 
 /// The request is taken as counted.
 pub(crate) fn count_no_more(x: &mut Exchange) {
-    x.lasting::<RatePassed>();
+    x.lasting(|_: &mut RatePassed| ());
+}
+
+fn has_passed(x: &Exchange) -> bool {
+    x.lasting_if(|_: &RatePassed| ()).is_some()
+}
+
+/// Notes what else was decided of the request.
+fn decided(x: &mut Exchange, status: &'static str, delay_ms: u64) {
+    x.lasting(|decided| *decided = RateDecided { status: Some(status), delay_ms });
 }
 
 impl Handler for RateLimits {
@@ -246,7 +255,7 @@ impl Handler for RateLimits {
         match decide(x, &self.limits, weir_rt::now_ms()) {
             RateDecision::Unlimited => Verdict::Declined,
             RateDecision::Pass => {
-                x.lasting::<RatePassed>();
+                count_no_more(x);
                 Verdict::Declined
             }
             RateDecision::Delay { ms, excess, limit } => self.delay(x, ms, excess, limit),
@@ -260,7 +269,7 @@ impl Handler for RateLimits {
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        let ms = x.lasting::<RateDecided>().delay_ms;
+        let ms = x.lasting(|decided: &mut RateDecided| decided.delay_ms);
         Box::pin(wait(x, ms))
     }
 }
@@ -268,10 +277,10 @@ impl Handler for RateLimits {
 impl RateLimits {
     fn refuse(&self, x: &mut Exchange) -> Verdict {
         if self.dry_run {
-            x.lasting::<RateDecided>().status = Some("REJECTED_DRY_RUN");
+            decided(x, "REJECTED_DRY_RUN", 0);
             return Verdict::Declined;
         }
-        x.lasting::<RateDecided>().status = Some("REJECTED");
+        decided(x, "REJECTED", 0);
         x.because(Cause::Limit);
         Verdict::Status(self.status)
     }
@@ -279,10 +288,10 @@ impl RateLimits {
     fn delay(&self, x: &mut Exchange, ms: u64, excess: u64, limit: &RateLimit) -> Verdict {
         self.log(x, self.delay_level, "delaying request", ", by", excess, limit);
         if self.dry_run {
-            x.lasting::<RateDecided>().status = Some("DELAYED_DRY_RUN");
+            decided(x, "DELAYED_DRY_RUN", 0);
             return Verdict::Declined;
         }
-        *x.lasting() = RateDecided { status: Some("DELAYED"), delay_ms: ms };
+        decided(x, "DELAYED", ms);
         Verdict::Wait
     }
 
@@ -322,10 +331,10 @@ fn below(level: LogLevel) -> LogLevel {
 
 /// `$limit_req_status`
 fn status(x: &mut Exchange) -> Option<Text> {
-    if x.lasting_if::<RatePassed>().is_some() {
+    if has_passed(x) {
         return Some(Text::from("PASSED"));
     }
-    x.lasting_if::<RateDecided>()?.status.map(Text::from)
+    x.lasting_if(|decided: &RateDecided| decided.status)?.map(Text::from)
 }
 
 /// The directive that declares zones.

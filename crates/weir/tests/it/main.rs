@@ -5,9 +5,9 @@
 //! | the program: options, commands, signals, start, `-t` | `program`, `commands`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
 //! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `diff_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
-//! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
+//! | clients: keep-alive, slow ones, wrong requests, bodies | `before_locations`, `client_*`, `request_malformed`, `request_bodies` |
 //! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
-//! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `response_broken_off` |
+//! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
 //! | `upstream` | `upstream_*`: `balancing`, `heads`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
@@ -26,6 +26,7 @@
 //! Tests that run a server inside of themselves are programs beside this one: `embed`, `phase_waits`, `trace_accuracy*`, `see_accuracy`,
 //! `see_stuck`.
 
+mod before_locations;
 mod cache;
 mod cache_concurrent;
 mod client_faults;
@@ -137,6 +138,7 @@ mod small_files;
 mod ssi;
 mod static_freshness;
 mod static_heads;
+mod subrequests_share;
 mod support;
 mod system_faults;
 mod tls;

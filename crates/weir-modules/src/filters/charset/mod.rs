@@ -198,7 +198,7 @@ impl HeaderFilter for CharsetFilter {
 
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
-            let to = x.lasting_if::<OfClient>().and_then(|charset| charset.0.clone());
+            let to = x.lasting_if(|charset: &OfClient| charset.0.clone()).flatten();
             if let Some(to) = to {
                 return verdict(self.recode(x, Text::Shared(to)));
             }
@@ -207,7 +207,7 @@ impl HeaderFilter for CharsetFilter {
         let recodes = self.destination(x).is_some_and(|to| self.recode(x, to));
         let charset = x.response.charset.clone().map(|charset| Rc::from(x.text(&charset)));
         if charset.is_some() {
-            x.lasting::<OfClient>().0 = charset;
+            x.lasting(|of: &mut OfClient| of.0 = charset);
         }
         verdict(recodes)
     }
