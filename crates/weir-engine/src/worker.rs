@@ -3,6 +3,7 @@
 
 pub mod configuration;
 pub mod generation;
+pub mod memory;
 mod part;
 
 use std::cell::{Cell, RefCell};

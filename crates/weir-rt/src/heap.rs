@@ -13,6 +13,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
+use crate::held::HeldMemory;
+
 /// The allocator: `#[global_allocator] static HEAP: Heap = Heap;`. Without that line nothing is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Heap;
@@ -151,6 +153,21 @@ impl Drop for HeapKeeping {
     }
 }
 
+/// The freed blocks that this thread stores.
+pub(crate) fn stored() -> HeldMemory {
+    STORE.with(|store| {
+        let mut held = HeldMemory::default();
+        if store.keepers.get() == 0 {
+            return held;
+        }
+        for (class, blocks) in store.classes.iter().enumerate() {
+            let count = most(class).saturating_sub(blocks.room.get());
+            held += HeldMemory::new(usize::from(count), usize::from(count) * size_of_class(class));
+        }
+        held
+    })
+}
+
 /// A stored block of the class; its content is undefined.
 #[inline]
 fn take(class: usize) -> Option<*mut u8> {
@@ -287,6 +304,8 @@ mod tests {
         assert_eq!(round(), 0, "nobody keeps");
         let one = HeapKeeping::begin();
         assert_eq!(round(), many - 3);
+        let each = size_of_class(class_of(layout).expect("small"));
+        assert_eq!(stored(), HeldMemory::new(many - 3, (many - 3) * each));
         assert_eq!(round(), many - 3);
         let other = HeapKeeping::begin();
         drop(one);

@@ -25,6 +25,9 @@ pub trait StreamLayer {
 
     /// Appends to `out` the end of data for the peer (TLS: close_notify).
     fn close(&mut self, out: &mut Vec<u8>);
+
+    /// Bytes of memory that the layer takes, itself and what it owns.
+    fn held_bytes(&self) -> usize;
 }
 
 /// What [`StreamLayer::open`] came to.
@@ -122,6 +125,12 @@ impl SocketLayer {
             self.layer.close(out);
         }
         (end, before - self.unsealed)
+    }
+
+    /// Bytes of memory that it takes, files and shared chunks not among them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let queue = self.plain.capacity() * size_of::<OutputChunk>();
+        size_of::<SocketLayer>() + self.layer.held_bytes() + queue + self.early.capacity()
     }
 
     /// The file range that is waited for.

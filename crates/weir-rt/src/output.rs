@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::file::FileHandle;
+use crate::held::HeldMemory;
 use crate::sys;
 
 /// A piece of output: bytes or a part of a file.
@@ -299,6 +300,16 @@ impl OutputQueue {
         true
     }
 
+    /// Bytes of memory that it takes; of what it is to send those that are its own.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let own = |chunk: &OutputChunk| match chunk {
+            OutputChunk::Bytes(bytes) => bytes.capacity(),
+            _ => 0,
+        };
+        let chunks = self.queue.capacity() * size_of::<OutputChunk>();
+        size_of::<OutputQueue>() + chunks + self.queue.iter().map(own).sum::<usize>()
+    }
+
     /// Empties the queue (nothing may be in flight), for an error or a close.
     pub(crate) fn clear(&mut self, spares: &mut SpareVectors) {
         debug_assert!(self.flight == 0);
@@ -347,6 +358,15 @@ const SEALS: usize = 4;
 const SPARE_CHUNKS: usize = 64;
 
 impl SpareVectors {
+    /// How many vectors and queues there are, and the bytes that they take.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let long = self.long.iter().chain(&self.sealed);
+        let bytes = self.room + long.clone().map(Vec::capacity).sum::<usize>();
+        let queues = self.outputs.iter().map(|queue| queue.held_bytes()).sum::<usize>();
+        let count = self.vectors.len() + long.count() + self.outputs.len();
+        HeldMemory::new(count, bytes + queues)
+    }
+
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let vector = self.vectors.pop().unwrap_or_default();
         self.room -= vector.capacity();

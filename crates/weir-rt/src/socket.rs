@@ -6,6 +6,7 @@
 use std::os::fd::RawFd;
 use std::task::Waker;
 
+use crate::held::HeldMemory;
 use crate::layer::SocketLayer;
 use crate::net::RawAddr;
 use crate::output::SendError;
@@ -160,6 +161,14 @@ impl SocketSlot {
         }
     }
 
+    /// Bytes of memory that the socket takes, this slot among them. Received buffers are the pool's.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<SocketSlot>()
+            + self.output.as_ref().map_or(0, |output| output.held_bytes())
+            + self.layer.as_ref().map_or(0, |layer| layer.held_bytes())
+            + self.connecting.as_ref().map_or(0, |address| size_of_val(&**address))
+    }
+
     pub(crate) fn unsent(&self) -> u64 {
         let unsealed = self.layer.as_ref().map_or(0, |layered| layered.unsealed);
         u64::from(self.flying) + self.output.as_ref().map_or(0, |o| o.unsent()) + unsealed
@@ -203,6 +212,13 @@ impl SocketTable {
             yielded: Vec::new(),
             closed_one: false,
         }
+    }
+
+    /// The slots that no socket has now.
+    pub(crate) fn unused(&self) -> HeldMemory {
+        let used = self.slots.len() - self.free.len();
+        let bytes = (self.slots.capacity() - used) * size_of::<SocketSlot>();
+        HeldMemory::new(self.slots.capacity() - used, bytes + self.free.capacity() * size_of::<u32>())
     }
 
     /// Puts a descriptor into a slot, which owns it from now on.

@@ -231,6 +231,12 @@ impl Stream {
         })
     }
 
+    /// Bytes of memory that the socket takes in this process, its layer and its own output among them; not the kernel's
+    /// buffers of it.
+    pub fn held_bytes(&self) -> usize {
+        self.slot(|s| s.held_bytes())
+    }
+
     /// Bytes handed to the kernel so far (nginx's `$bytes_sent` of the connection).
     pub fn sent(&self) -> u64 {
         self.slot(|s| s.sent)

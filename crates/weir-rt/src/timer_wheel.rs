@@ -8,6 +8,8 @@
 //! Promises: an entry never fires before its deadline, and it fires at the first [`TimerWheel::advance`] at or after
 //! the next multiple of 4 ms following the later of its deadline and the moment it was armed.
 
+use crate::held::HeldMemory;
+
 /// Milliseconds per slot.
 const TICK_MS: u64 = 4;
 /// Slots of the ring: 64 words of 64, so that the next occupied slot is found through two levels of bits.
@@ -64,6 +66,16 @@ impl TimerWheel {
             next_due: u64::MAX,
             due: Vec::new(),
         }
+    }
+
+    /// How many entries there are, and the bytes of the wheel with all its places.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let entries = self.entries.capacity() * size_of::<WheelEntry>();
+        let due = self.due.capacity() * size_of::<(u64, u32)>();
+        HeldMemory::new(
+            self.live as usize,
+            size_of::<[u32; SLOTS]>() + size_of::<TimerWheel>() + entries + due,
+        )
     }
 
     /// Arms a new entry; `token` comes back through [`TimerWheel::advance`].

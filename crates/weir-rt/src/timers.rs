@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use crate::executor::RunQueue;
+use crate::held::HeldMemory;
 use crate::local::LoopLocal;
 use crate::stats::LoopStats;
 use crate::timer_wheel::TimerWheel;
@@ -32,6 +33,15 @@ impl WorkerTimers {
                 sched.notify(&mut waiters[i as usize]);
             });
         });
+    }
+
+    /// The timers that there are, armed or not, and the bytes of the wheel with all its places.
+    pub(crate) fn held(&self) -> HeldMemory {
+        self.0.with(|t| {
+            let wheel = t.wheel.held();
+            let waiters = t.waiters.capacity() * size_of::<Option<Waker>>();
+            HeldMemory { bytes: wheel.bytes + waiters as u64, ..wheel }
+        })
     }
 
     /// Milliseconds until something may be due; `None` if nothing is armed.

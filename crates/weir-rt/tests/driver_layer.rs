@@ -41,6 +41,10 @@ impl StreamLayer for Turned {
     fn close(&mut self, out: &mut Vec<u8>) {
         out.extend([0, 0]);
     }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Turned>() + self.rest.capacity()
+    }
 }
 
 fn record(plain: &[u8]) -> Vec<u8> {

@@ -21,6 +21,7 @@ mod history;
 mod http;
 mod interrupted;
 mod location_series;
+mod memory;
 mod metrics;
 pub mod raw_stacks;
 pub mod remains;

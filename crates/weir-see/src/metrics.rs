@@ -3,6 +3,7 @@
 
 mod closes;
 mod dealing;
+mod memory;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -57,6 +58,7 @@ pub(crate) fn of_server(source: &ServerSource) -> String {
     workers(&mut out, source);
     blocked(&mut out);
     process(&mut out, source);
+    memory::write(&mut out, source);
     modules(&mut out);
     out.text
 }
@@ -78,6 +80,7 @@ pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> Stri
     workers(&mut out, source);
     blocked(&mut out);
     process(&mut out, source);
+    memory::write(&mut out, source);
     out.gauge(
         "weir_metrics_locations_folded",
         "Locations that are counted together, as the location \"other\".",

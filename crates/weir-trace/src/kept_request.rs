@@ -37,6 +37,12 @@ impl KeptRequest {
         self.folded = trace.is_folded().then(|| trace.tree());
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let tree = self.folded.as_ref().map_or(0, TraceTree::held_bytes);
+        size_of::<KeptRequest>() + self.events.capacity() * size_of::<TraceEvent>() + tree
+    }
+
     /// The first reason it was retained for.
     #[must_use]
     pub fn why(&self) -> KeepReason {

@@ -39,6 +39,16 @@ impl<T> RecordRing<T> {
         self.items.get_mut(at)
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Bytes of memory that it takes, without what each item owns.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.items.capacity() * size_of::<T>()
+    }
+
     pub(crate) fn newest(&self) -> Option<&T> {
         match self.next {
             0 => self.items.last(),

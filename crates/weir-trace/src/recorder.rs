@@ -85,6 +85,18 @@ impl Recorder {
         self.draw();
     }
 
+    /// How many trees are retained, and the bytes of memory that they take.
+    #[must_use]
+    pub fn held_requests(&self) -> (usize, usize) {
+        self.kept.iter().fold((0, 0), |(count, bytes), kept| (count + 1, bytes + kept.held_bytes()))
+    }
+
+    /// How many records of the last requests there are, and the bytes that they take.
+    #[must_use]
+    pub fn held_records(&self) -> (usize, usize) {
+        (self.records.len(), self.records.held_bytes())
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> &RecorderSettings {

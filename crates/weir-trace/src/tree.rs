@@ -81,6 +81,11 @@ pub struct NodeWait {
 }
 
 impl TraceTree {
+    /// Bytes of memory that it owns.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<TreeNode>() + self.waits.capacity() * size_of::<NodeWait>()
+    }
+
     /// A tree of no time at all, to be [merged](TraceTree::merge) into.
     #[must_use]
     pub fn new() -> TraceTree {

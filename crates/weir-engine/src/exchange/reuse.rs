@@ -3,11 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_rt::HeldMemory;
+
 use super::known_heads::KnownHeads;
 use super::{Exchange, MediaTypeCache, SectionResponses};
 use crate::plan::server::VirtualServer;
 use crate::transport::ClientConnection;
 use crate::transport::heads::HeadCache;
+use crate::worker::memory::{MemoryKind, WorkerMemory};
 use crate::worker::{Worker, WorkerPart, WorkerSlot};
 
 /// What requests leave on their worker for those after them. Each virtual server has it, so that no request looks it up.
@@ -47,6 +50,12 @@ impl WorkerPart for WorkerRequests {
         self.0.sections.clear();
         self.0.heads.borrow_mut().clear();
         self.0.kinds.borrow_mut().clear();
+    }
+
+    fn memory(&self, _worker: &Worker, memory: &mut WorkerMemory) {
+        let free = self.0.free.borrow();
+        let places = free.capacity() * size_of::<Box<Exchange>>();
+        memory.add(MemoryKind::Exchanges, HeldMemory::new(free.len(), free.len() * EXCHANGE_BYTES + places));
     }
 
     fn left(&self) {
@@ -116,6 +125,8 @@ impl Worker {
     }
 }
 
+/// What an exchange takes with its texts and lists after ordinary requests.
+const EXCHANGE_BYTES: usize = size_of::<Exchange>() + 1536;
 /// Number of exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200
 /// instructions for each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
 const FREE_EXCHANGES: usize = 1024;

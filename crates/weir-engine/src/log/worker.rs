@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_rt::HeldMemory;
 use weir_rt::notify::{Notify, either};
 
 use super::LogLevel;
@@ -73,6 +74,14 @@ impl WorkerLogs {
             }
             WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(),
         }
+    }
+
+    /// The buffers with lines, and the emptied ones.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let (pending, spare) = (self.0.pending.borrow(), self.0.spare.borrow());
+        let bytes = pending.iter().map(|batch| &batch.bytes).chain(&*spare).map(Vec::capacity);
+        let lists = pending.capacity() * size_of::<LineBatch>() + spare.capacity() * size_of::<Vec<u8>>();
+        HeldMemory::new(pending.len() + spare.len(), bytes.sum::<usize>() + lists)
     }
 
     /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: a client that reads

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
+use weir_rt::HeldMemory;
 use weir_rt::file::{FileMeta, SymlinkPolicy};
 
 use super::hash::hash;
@@ -23,6 +24,9 @@ pub struct FileCache {
     /// True when errors of opening files are cached, too (`open_file_cache_errors`).
     pub errors: bool,
 }
+
+/// What an entry takes besides its place: a path, and its file with the counts of references.
+const ENTRY_BYTES: usize = 64 + size_of::<super::OpenFile>() + size_of::<weir_rt::FileHandle>() + 32;
 
 /// The files of one `open_file_cache`, on one worker.
 ///
@@ -62,6 +66,15 @@ impl OpenFileCache {
             oldest: NONE,
             max: max.max(1),
         }
+    }
+
+    /// The entries, with the file that each may have open, and their paths as long as paths are.
+    pub(super) fn held(&self) -> HeldMemory {
+        let entries = self.entries.len() - self.free.len();
+        let index = self.index.capacity() * (size_of::<(u64, u32)>() + 1);
+        let table =
+            self.entries.capacity() * size_of::<OpenFileEntry>() + self.free.capacity() * size_of::<u32>();
+        HeldMemory::new(entries, index + table + entries * ENTRY_BYTES)
     }
 
     /// What is at `path`, as known or as it is `now`.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_rt::HeldMemory;
 use weir_rt::file::SymlinkPolicy;
 
 use super::FoundPath;
@@ -17,6 +18,13 @@ pub struct FileStore {
 }
 
 impl FileStore {
+    /// The entries of all `open_file_cache`.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let mut held = HeldMemory::default();
+        self.caches.borrow().iter().for_each(|(_, cache)| held += cache.held());
+        held
+    }
+
     /// Opens `path`, or finds it opened: in `cache`, or else in this turn.
     pub(crate) fn lookup(
         &self,

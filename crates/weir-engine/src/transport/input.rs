@@ -24,6 +24,11 @@ impl WireInput {
         all.get(self.at..).unwrap_or_default()
     }
 
+    /// Bytes of its own; a buffer of the loop's pool is the loop's.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+
     /// Whether all that was received is used.
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()

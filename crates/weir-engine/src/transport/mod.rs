@@ -5,6 +5,7 @@ pub mod closing;
 pub(crate) mod encode;
 pub mod h2;
 pub(crate) mod heads;
+mod held;
 pub mod input;
 pub mod keepalive;
 mod nobody;
@@ -17,7 +18,7 @@ pub mod write;
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use weir_rt::net::SockAddr;
@@ -75,6 +76,16 @@ pub struct ClientConnection {
     pub(crate) local: OnceCell<SockAddr>,
     /// What modules keep for it.
     pub states: OnceCell<Box<ModuleStates>>,
+    /// Bytes of the futures that its task is made of, as far as they are there from its beginning to its end.
+    pub task_bytes: Cell<u32>,
+    /// What its protocol knows of it, for a look at its memory; HTTP/1 has nothing.
+    pub(crate) protocol: OnceCell<Weak<dyn ProtocolState>>,
+}
+
+/// What a protocol knows of a connection.
+pub(crate) trait ProtocolState {
+    /// Bytes of memory that it takes, itself among it.
+    fn held_bytes(&self) -> usize;
 }
 
 /// Modules' states, by their types.
@@ -120,6 +131,8 @@ impl ClientConnection {
             end: ConnectionEnd::default(),
             local: OnceCell::new(),
             states: OnceCell::new(),
+            task_bytes: Cell::new(0),
+            protocol: OnceCell::new(),
         }
     }
 

@@ -3,17 +3,24 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
+use weir_rt::HeldMemory;
+
 use super::ClientConnection;
 use super::slots::IndexSlots;
 use super::wire::ClientWire;
 use crate::descriptors::ConnectionLimit;
+use crate::exchange::Exchange;
+use crate::worker::memory::{MemoryKind, WorkerMemory};
 use crate::worker::{CloseReason, REUSED_AFTER_MS, Worker, WorkerPart, WorkerSlot};
 
 /// The part that connections have of a worker: those that are open.
 #[derive(Default)]
 struct WorkerConnections {
-    wires: RefCell<IndexSlots<(Weak<ClientWire>, Rc<ClientConnection>)>>,
+    wires: RefCell<IndexSlots<OpenConnection>>,
 }
+
+/// An open connection, as its worker knows it.
+pub(super) type OpenConnection = (Weak<ClientWire>, Rc<ClientConnection>);
 
 impl WorkerConnections {
     fn of(worker: &Worker) -> &WorkerConnections {
@@ -81,6 +88,17 @@ impl WorkerPart for WorkerConnections {
                 wire.stream.abort();
             }
         }
+    }
+
+    fn memory(&self, worker: &Worker, memory: &mut WorkerMemory) {
+        let wires = self.wires.borrow();
+        memory.add_sampled(wires.len(), wires.iter(), |(wire, connection)| {
+            let wire = wire.upgrade()?;
+            Some((connection.memory_kind(&wire), connection.held_bytes() + wire.held_bytes()))
+        });
+        memory.add(MemoryKind::UnusedPlaces, wires.unused());
+        let requests = usize::try_from(worker.counters.writing.get()).unwrap_or(0);
+        memory.add(MemoryKind::Request, HeldMemory::new(requests, requests * REQUEST_BYTES));
     }
 
     /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
@@ -163,3 +181,7 @@ impl Drop for ConnectionEntry {
         self.worker.notify_closed();
     }
 }
+
+/// What a request takes while it waits: its exchange with texts and lists, the futures that wait, its trace. Measured: 500
+/// requests that waited for a server took 8.9 KB each beside their connections (release build, epoll).
+const REQUEST_BYTES: usize = size_of::<Exchange>() + 7680;

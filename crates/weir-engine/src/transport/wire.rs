@@ -99,6 +99,11 @@ impl ClientWire {
         }
     }
 
+    /// Bytes of its own buffers: what was received and not used, and what was composed and not handed over.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.input.borrow().held_bytes() + self.out.borrow().capacity()
+    }
+
     /// Hands over what was composed.
     pub fn flush(&self) {
         let mut out = self.out.borrow_mut();

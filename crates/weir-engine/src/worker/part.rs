@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::OnceCell;
 
 use super::Worker;
+use super::memory::WorkerMemory;
 use crate::descriptors::ConnectionLimit;
 
 /// A storey's part of a worker: what a protocol does with its connections when the worker says so.
@@ -22,6 +23,9 @@ pub trait WorkerPart: Any {
 
     /// Connections end whose request, or whose waiting for the first one, began before generation `serial`.
     fn end_before(&self, _serial: u64) {}
+
+    /// Adds to `memory` what the part holds.
+    fn memory(&self, _worker: &Worker, _memory: &mut WorkerMemory) {}
 
     /// Closes some of the connections that wait for a request, those first that wait longest: there is no room under
     /// `limit` for one that has come. How many; `None` if none waits.

@@ -102,6 +102,20 @@ pub(super) enum ConnectionEnding {
 }
 
 impl H2Connection {
+    /// Bytes of memory that it owns: tables, buffers and places of streams, themselves not counted.
+    pub fn held_bytes(&self) -> usize {
+        let lists = (self.reset.capacity() + self.ended.capacity()) * size_of::<u32>()
+            + self.early.capacity() * size_of::<(u32, Priority)>();
+        self.decoder.held_bytes()
+            + self.encoder.held_bytes()
+            + self.section.held_bytes()
+            + self.read.held_bytes()
+            + self.store.held_bytes()
+            + self.queue.held_bytes()
+            + self.block.as_ref().map_or(0, HeaderBlock::held_bytes)
+            + lists
+    }
+
     /// The server's side of a connection. Settings and the window of the connection are appended to `out`.
     pub fn server(config: &H2Config, out: &mut Vec<u8>) -> H2Connection {
         let settings = H2Settings {

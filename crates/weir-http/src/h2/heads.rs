@@ -34,6 +34,20 @@ pub(super) struct ReadBlock {
     version: u64,
 }
 
+impl HeaderBlock {
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+impl ReadBlock {
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
 impl H2Connection {
     /// The number of what the last header section says: two of one number say the same.
     pub fn section_number(&self) -> u64 {

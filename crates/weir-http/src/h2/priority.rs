@@ -58,6 +58,14 @@ struct UrgencyLevel {
 }
 
 impl SendQueue {
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        let level = |level: &UrgencyLevel| {
+            level.ordered.capacity() * size_of::<(u32, u32)>() + level.turns.capacity() * size_of::<u32>()
+        };
+        self.levels.iter().map(level).sum()
+    }
+
     /// Puts in the stream `id` at `place`, which is not in.
     pub(super) fn push(&mut self, priority: Priority, id: u32, place: u32) {
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };

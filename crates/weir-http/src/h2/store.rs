@@ -55,6 +55,13 @@ pub(super) struct StreamStore {
 }
 
 impl StreamStore {
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Option<StreamRecord>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.ids.capacity() * size_of::<(u32, u32)>()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }

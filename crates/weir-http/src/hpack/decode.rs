@@ -55,6 +55,11 @@ pub struct SectionLimits {
 }
 
 impl DecodedSection {
+    /// Bytes of memory that it owns.
+    pub fn held_bytes(&self) -> usize {
+        self.text.capacity() + self.items.capacity() * size_of::<SectionField>()
+    }
+
     /// Forgets everything but the memory.
     pub fn clear(&mut self) {
         self.text.clear();
@@ -102,6 +107,11 @@ impl DecodedSection {
 }
 
 impl HpackDecoder {
+    /// Bytes of memory that it owns.
+    pub fn held_bytes(&self) -> usize {
+        self.table.held_bytes()
+    }
+
     /// A decoder whose table may have `limit` bytes.
     pub fn new(limit: usize) -> HpackDecoder {
         HpackDecoder { table: DynamicTable::new(limit), limit, lenient: false, resizes: 0 }

@@ -52,6 +52,11 @@ impl HpackEncoder {
         }
     }
 
+    /// Bytes of memory that it owns.
+    pub fn held_bytes(&self) -> usize {
+        self.table.held_bytes() + size_of_val(&*self.seen) + self.scratch.capacity()
+    }
+
     /// A number that changes, wrapping around, with each entry of the table and each field that was not seen before. A
     /// block that was written without a change may be sent again as it is until there is one.
     #[inline]

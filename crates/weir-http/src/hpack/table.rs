@@ -48,6 +48,11 @@ pub(super) struct TableField<'t> {
 }
 
 impl DynamicTable {
+    /// Bytes of memory that its text and entries take.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<TableEntry>()
+    }
+
     /// An empty table of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> DynamicTable {
         DynamicTable { limit, ..DynamicTable::default() }

@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 
 mod waker;
 
+use crate::held::HeldMemory;
 use crate::local::LoopLocal;
 use crate::task::{self, TaskId};
 
@@ -21,7 +22,7 @@ pub(crate) const MAIN: u32 = 0;
 
 type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
-struct TaskEntry {
+pub(crate) struct TaskEntry {
     /// Taken out while it is polled, so that a poll may spawn.
     future: Option<BoxedTask>,
     generation: u32,
@@ -140,6 +141,15 @@ impl RunQueue {
     /// Tasks spawned and not finished.
     pub(crate) fn live(&self) -> u64 {
         self.tasks.with(|t| t.live)
+    }
+
+    /// The places that no task has now.
+    pub(crate) fn unused(&self) -> HeldMemory {
+        self.tasks.with(|t| {
+            let unused = t.entries.capacity() - t.live as usize;
+            let lists = (t.free.capacity() + t.queue.capacity()) * size_of::<u32>();
+            HeldMemory::new(unused, unused * size_of::<TaskEntry>() + lists)
+        })
     }
 
     /// Takes the next task off the queue.

@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 
 use bufring::BufRing;
 
+use crate::held::HeldMemory;
+
 pub(crate) mod bufring;
 
 /// Bytes of one pool buffer. One page: a request head fits, and a queue of four is what a socket may hold.
@@ -81,6 +83,17 @@ impl BufferPool {
             pool.give(id);
         }
         pool
+    }
+
+    /// All buffers, and the bytes that they and the tables of them take. The kernel gives a block of the pool memory when
+    /// it is used first.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let heap = self.heap.iter().flatten().count();
+        let count = usize::from(self.blocks.count) + heap;
+        let tables = self.links.capacity() * size_of::<BufferLink>()
+            + self.heap.capacity() * size_of::<Option<Box<HeapBlock>>>()
+            + self.heap_free.capacity() * size_of::<u32>();
+        HeldMemory::new(count, count * BUFFER_SIZE + tables)
     }
 
     /// Gives a buffer back.

@@ -107,7 +107,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
             "[TABLE]",
             "Shows what the server does now, once a second. The table has the figures of the last interval; CPU and \
              waiting times are per request. TABLE is routes (the default), phases, modules, lines, workers, \
-             upstreams, keys or closes; with --hosts also hosts.",
+             upstreams, keys, closes or memory; with --hosts also hosts.",
             top::CHOICES,
             &[
                 CommandExample::new("weir top", "by location, until Ctrl-C"),
@@ -116,6 +116,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
                 CommandExample::new("weir top keys", "by tenant or host, see profile_key"),
                 CommandExample::new("weir top --hosts a:9180,b:9180", "two servers as if they were one"),
                 CommandExample::new("weir top closes", "why connections end, and who closes first"),
+                CommandExample::new("weir top memory -d 0", "what memory is held for, each connection and all"),
             ],
         )
         .asking_server(),

@@ -19,6 +19,7 @@ pub(crate) use workers::WorkerReading;
 use workers::WorkerTable;
 pub(crate) use write::HistoryWish;
 
+use weir_rt::HeldMemory;
 use weir_trace::{Site, SiteTally};
 
 /// What is remembered of a server.
@@ -52,6 +53,14 @@ impl Default for ServerHistory {
 }
 
 impl ServerHistory {
+    /// The series of all kinds, and about how many bytes they take.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let mut held = self.locations.held();
+        held += self.upstreams.held();
+        held += self.workers.held();
+        held
+    }
+
     /// Whether this is the first call.
     pub(crate) fn begin_once(&mut self) -> bool {
         !std::mem::replace(&mut self.begun, true)

@@ -129,6 +129,11 @@ impl<P: Clone + Default> PointRing<P> {
         PointRing { points: vec![P::default(); span.points()].into() }
     }
 
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of_val(&*self.points)
+    }
+
     pub(super) fn put(&mut self, number: PointNumber, point: P) {
         let at = self.place(number);
         self.points[at] = point;

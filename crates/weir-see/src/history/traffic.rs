@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_rt::HeldMemory;
 use weir_trace::{Histogram, Site, SiteTally};
 
 use super::points::{HistorySpan, PointNumber, PointRing};
@@ -82,6 +83,11 @@ impl TrafficSeries {
     }
 }
 
+/// A name's text, its sites and its places in both maps.
+const NAME_BYTES: usize = 128;
+/// The histograms of two moments that a series has, with some tens of buckets.
+const HISTOGRAM_BYTES: usize = 4096;
+
 /// All names of one kind.
 pub(super) struct TrafficTable {
     most: usize,
@@ -105,6 +111,16 @@ impl TrafficTable {
             folded: HistorySpan::ALL.map(PointRing::new),
             next: [PointNumber(0); 2],
         }
+    }
+
+    /// The series, and what they and the names take; the histograms of two moments as large as they usually are.
+    pub(super) fn held(&self) -> HeldMemory {
+        let names = self.names.capacity() * (size_of::<KnownName>() + NAME_BYTES);
+        let series =
+            self.series.iter().flat_map(|series| &series.points).map(PointRing::held_bytes).sum::<usize>();
+        let own = self.series.capacity() * size_of::<TrafficSeries>() + self.series.len() * HISTOGRAM_BYTES;
+        let folded = self.folded.iter().map(PointRing::held_bytes).sum::<usize>();
+        HeldMemory::new(self.series.len(), names + series + own + folded)
     }
 
     /// The series with their names.

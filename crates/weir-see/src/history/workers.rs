@@ -1,5 +1,7 @@
 //! What workers did over time.
 
+use weir_rt::HeldMemory;
+
 use super::points::{HistorySpan, PointNumber, PointRing};
 
 /// What is read of a worker at one moment; counts and times are since it began.
@@ -68,6 +70,13 @@ pub(super) struct WorkerTable {
 }
 
 impl WorkerTable {
+    /// The workers, and what their points take.
+    pub(super) fn held(&self) -> HeldMemory {
+        let points =
+            self.series.iter().flat_map(|series| &series.points).map(PointRing::held_bytes).sum::<usize>();
+        HeldMemory::new(self.series.len(), points + self.series.capacity() * size_of::<WorkerSeries>())
+    }
+
     pub(super) fn begin(&mut self, readings: &[WorkerReading]) {
         for reading in readings {
             let _ = self.of(reading);

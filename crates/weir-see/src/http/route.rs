@@ -467,6 +467,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /slow?n=20                          the slowest kept requests; order=latest, match=status=5xx, brief=1 for no trees
 /req/ID                             the tree of a kept request; /req/ID/spans when each step began and ended
 /top/routes                         also phases, modules, workers, upstreams, keys, closes; every=1s for the next second
+/top/memory                         what memory is held for: each kind of connection, buffers, caches, traces
 /top/lines                          what the lines of the configuration cost in the next second
 /totals                             all that is counted, as JSON with whole histograms (weir top --hosts)
 /reqs                               requests in flight

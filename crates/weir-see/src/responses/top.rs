@@ -3,6 +3,7 @@
 mod closes;
 mod keys;
 mod lines;
+mod memory;
 mod sites;
 mod totals;
 pub(crate) mod window;
@@ -18,6 +19,7 @@ use crate::source::ServerSource;
 use crate::table::TableReport;
 
 use lines::LineTables;
+use memory::MemoryTables;
 use window::{TopSnapshot, TopWindow};
 
 /// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time; so is one
@@ -33,6 +35,9 @@ pub(super) fn respond(
     let json = question.has("json");
     if of == "lines" {
         return lines::respond(source, &LineTables { every, count, json }, reply);
+    }
+    if of == "memory" {
+        return memory::respond(source, &MemoryTables { every, count, json }, reply);
     }
     let view = TopView::of(of)?;
     if every.is_zero() {
@@ -98,7 +103,8 @@ impl TopView {
             "keys" => Ok(TopView::Keys),
             "closes" => Ok(TopView::Closes),
             _ => Err(format!(
-                "\"{name}\" is no table: routes, phases, modules, lines, upstreams, workers, keys and closes are"
+                "\"{name}\" is no table: routes, phases, modules, lines, upstreams, workers, keys, \
+                 closes and memory are"
             )),
         }
     }

@@ -111,8 +111,8 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     request_log::debug::accepted(&connection);
     let wire = Rc::new(ClientWire::new(stream));
     let open = worker.open(&wire, &connection);
-    let worker = worker.clone();
-    weir_rt::spawn(async move {
+    let (worker, owner) = (worker.clone(), connection.clone());
+    let task = async move {
         if !proxy_protocol || proxy::read(&connection, &wire).await {
             // Boxed: most connections have none of it.
             let alpn = match expects_tls {
@@ -124,7 +124,9 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
             }
         }
         drop(open);
-    });
+    };
+    owner.task_bytes.set(size_of_val(&task) as u32);
+    weir_rt::spawn(task);
 }
 
 /// Accepting is tried every 50 ms when descriptors run out; a log line each time would fill the disk as well. nginx

@@ -26,7 +26,11 @@ pub(crate) async fn serve(
         },
     };
     if two {
-        Box::pin(h2::run(worker, connection, wire)).await;
+        let owner = connection.clone();
+        let task = Box::pin(h2::run(worker, connection, wire));
+        owner.task_bytes.set(owner.task_bytes.get() + size_of_val(&*task) as u32);
+        drop(owner);
+        task.await;
     } else {
         let idle = connection.server().settings.client_header_timeout;
         h1::run(worker, connection, wire, idle).await;

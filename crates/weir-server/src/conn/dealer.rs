@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use weir_rt::HeldMemory;
+
 use super::parked::{self, ParkedConnection};
+use weir_engine::worker::memory::{MemoryKind, WorkerMemory};
 use weir_engine::worker::{CloseReason, Worker, WorkerPart, WorkerSlot};
 
 /// Deals connections to workers.
@@ -25,7 +28,12 @@ struct ServerWorker {
     dealer: RefCell<Option<Arc<dyn ConnectionDealer>>>,
 }
 
-impl WorkerPart for ServerWorker {}
+impl WorkerPart for ServerWorker {
+    fn memory(&self, worker: &Worker, memory: &mut WorkerMemory) {
+        let parked = usize::try_from(worker.counters.dealing.parked.get()).unwrap_or(0);
+        memory.add(MemoryKind::Parked, HeldMemory::new(parked, parked * ParkedConnection::BYTES));
+    }
+}
 
 fn part(worker: &Worker) -> &ServerWorker {
     worker.part(WorkerSlot::Server)

@@ -46,6 +46,10 @@ struct ConnectionRecord {
 }
 
 impl ParkedConnection {
+    /// What one takes: itself, and its places in the two ordered lists of those that are parked.
+    pub(crate) const BYTES: usize =
+        size_of::<ParkedConnection>() + size_of::<(u64, Box<ParkedConnection>)>() + size_of::<(u64, u64)>();
+
     /// Whether its client has asked already: what came while it was given up wakes no poller.
     pub(crate) fn has_asked(&self) -> bool {
         !self.unread.is_empty()
@@ -149,11 +153,13 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let until = if worker.is_stopping() { record.kept_until } else { deadline };
     let idle = until.saturating_sub(weir_rt::now_ms());
     let open = worker.reopen(&wire, &connection);
-    let worker = worker.clone();
-    weir_rt::spawn(async move {
+    let (worker, owner) = (worker.clone(), connection.clone());
+    let task = async move {
         h1::run(worker, connection, wire, idle).await;
         drop(open);
-    });
+    };
+    owner.task_bytes.set(size_of_val(&task) as u32);
+    weir_rt::spawn(task);
 }
 
 /// How long a connection waits for a request before it is parked. Most that ask again do so sooner, and pay nothing.

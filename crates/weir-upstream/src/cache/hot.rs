@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::{Field, KnownField, Span};
+use weir_rt::HeldMemory;
 use weir_rt::file::FileMeta;
 
 use super::body;
@@ -32,6 +33,7 @@ pub(crate) struct HotCache {
     young: RefCell<HotTable>,
     old: RefCell<HotTable>,
     bytes: Cell<usize>,
+    old_bytes: Cell<usize>,
     /// The large file that was opened last: requests of one turn share it.
     opened: RefCell<Option<OpenedBody>>,
 }
@@ -122,7 +124,7 @@ impl HotCache {
         let mut young = self.young.borrow_mut();
         if self.bytes.get() + weight > BYTES {
             self.old.replace(std::mem::take(&mut *young));
-            self.bytes.set(0);
+            self.old_bytes.set(self.bytes.replace(0));
         }
         self.bytes.set(self.bytes.get() + weight);
         young.insert(text, response);
@@ -359,6 +361,16 @@ impl HotCaches {
         let hot = Rc::new(HotCache::default());
         all.push((cache.clone(), hot.clone()));
         hot
+    }
+
+    /// The responses, and their bytes as they are counted against the limit.
+    pub(crate) fn held(&self) -> HeldMemory {
+        let mut held = HeldMemory::default();
+        for (_, hot) in &*self.0.borrow() {
+            let count = hot.young.borrow().len() + hot.old.borrow().len();
+            held += HeldMemory::new(count, hot.bytes.get() + hot.old_bytes.get());
+        }
+        held
     }
 
     /// Lets go of caches that no configuration has any more.

@@ -134,6 +134,11 @@ impl UpstreamConnection {
         }))
     }
 
+    /// Bytes of memory that it takes, its socket and its layer among them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<UpstreamConnection>() + self.stream.held_bytes()
+    }
+
     /// A request begins.
     pub(crate) fn begin(&mut self) {
         self.sent_before = self.stream.sent();

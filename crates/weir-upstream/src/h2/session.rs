@@ -146,6 +146,14 @@ impl SessionSlot {
 }
 
 impl UpstreamSession {
+    /// Bytes of memory that it takes, its connection's among them; its task's future is as large as a few of its fields.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let itself = size_of::<UpstreamSession>() - size_of::<UpstreamConnection>();
+        let buffers = self.input.borrow().capacity() + self.out.borrow().capacity();
+        let slots = self.slots.borrow().capacity() * size_of::<SessionSlot>();
+        itself + self.connection.held_bytes() + self.h2.borrow().held_bytes() + slots + buffers
+    }
+
     /// Begins to speak HTTP/2 on a fresh connection; the task that does so runs until the connection is over.
     pub(crate) fn begin(
         connection: UpstreamConnection,

@@ -16,6 +16,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_rt::HeldMemory;
+
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::connection::parked::ParkedSocket;
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -25,6 +27,7 @@ use crate::peer::idle_time::LOOK;
 use crate::pool::shared_idle::{OwnPlace, SharedIdle};
 use crate::tls_client::SecureUpstream;
 use weir_engine::worker::Worker;
+use weir_engine::worker::memory::{COUNTED, MemoryKind, WorkerMemory};
 
 /// A worker's side of the idle connections of one upstream.
 pub(crate) struct WorkerPool {
@@ -101,6 +104,31 @@ impl WorkerPool {
     /// The worker's own idle connections.
     pub(crate) fn idle(&self) -> u64 {
         self.idle.borrow().len() as u64
+    }
+
+    /// Adds what its connections take.
+    pub(crate) fn memory(&self, memory: &mut WorkerMemory) {
+        let idle = self.idle.borrow();
+        memory.add_sampled(idle.len(), idle.iter(), |idle| {
+            let kind = match idle.connection.stream.has_layer() {
+                false => MemoryKind::UpstreamIdle,
+                true => MemoryKind::UpstreamIdleTls,
+            };
+            Some((kind, size_of::<IdleConnection>() + idle.connection.held_bytes()))
+        });
+        let sessions = self.sessions.borrow();
+        memory.add_sampled(sessions.len(), sessions.iter(), |session| {
+            Some((
+                MemoryKind::UpstreamHttp2,
+                size_of::<Rc<UpstreamSession>>() + COUNTED + session.held_bytes(),
+            ))
+        });
+    }
+
+    /// Adds what the connections take that are all workers'.
+    pub(crate) fn shared_memory(&self, memory: &mut WorkerMemory) {
+        let count = self.common.count();
+        memory.add(MemoryKind::UpstreamShared, HeldMemory::new(count, count * size_of::<ParkedSocket>()));
     }
 
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without

@@ -4,22 +4,24 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::Timer;
+use weir_rt::{HeldMemory, Timer};
 use weir_trace::WaitKind;
 
 use crate::location::upstream_location::UpstreamLocation;
 use crate::request::attempt_records::AttemptRecords;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::worker_side::worker_part;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::output;
 use weir_engine::phase::Verdict;
 use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
-use weir_engine::worker::CloseReason;
+use weir_engine::worker::{CloseReason, Worker};
 
 /// Passes the response's head on, then bytes both ways.
 pub(crate) async fn run(
@@ -48,7 +50,11 @@ pub(crate) async fn run(
     let tunnel = UpgradeTunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
     tunnel.begin(rest);
     let shared = x.shared.clone();
-    let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
+    let task = Box::pin(tunnel.run());
+    let held = tunnel.server.held_bytes() + size_of_val(&*task);
+    let entry = TunnelEntry::new(&x.worker, HeldMemory::new(1, held));
+    let end = shared.waiting_for(WaitKind::UpstreamBody, task).await;
+    drop(entry);
     tunnel.end_client();
     match &tunnel.server {
         UpstreamLink::Own(connection) => records.count(connection.stream.sent(), connection.sent(), 0),
@@ -64,6 +70,27 @@ pub(crate) async fn run(
         x.log(LogLevel::Info, &TIMED_OUT);
     }
     Verdict::Done
+}
+
+/// A tunnel's entry with its worker: it is counted as long as it is open.
+struct TunnelEntry(Rc<Worker>, HeldMemory);
+
+impl TunnelEntry {
+    fn new(worker: &Rc<Worker>, held: HeldMemory) -> TunnelEntry {
+        let open = &worker_part::of_worker(worker).tunnels;
+        let mut all = open.get();
+        all += held;
+        open.set(all);
+        TunnelEntry(worker.clone(), held)
+    }
+}
+
+impl Drop for TunnelEntry {
+    fn drop(&mut self) {
+        let open = &worker_part::of_worker(&self.0).tunnels;
+        let (all, this) = (open.get(), self.1);
+        open.set(HeldMemory { things: all.things - this.things, bytes: all.bytes - this.bytes });
+    }
 }
 
 enum TunnelEnd {
@@ -93,6 +120,15 @@ struct TunnelEnds {
 
 /// The server's side: a connection, or a stream of one.
 impl UpstreamLink {
+    /// Bytes of memory that it takes.
+    fn held_bytes(&self) -> usize {
+        match self {
+            UpstreamLink::Own(connection) => connection.held_bytes(),
+            // The connection is counted by itself.
+            UpstreamLink::Talk(_) => 0,
+        }
+    }
+
     fn timer(&self) -> &Timer {
         match self {
             UpstreamLink::Own(connection) => &connection.timer,

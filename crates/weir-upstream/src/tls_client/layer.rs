@@ -30,6 +30,11 @@ impl TlsLayer {
 }
 
 impl StreamLayer for TlsLayer {
+    fn held_bytes(&self) -> usize {
+        // The count of references to the flag, and the flag.
+        size_of::<TlsLayer>() + self.session.held_bytes() + 3 * size_of::<usize>()
+    }
+
     fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         let opened = match self.session.open(received, plain, out) {
             Ok(SessionStep::More) => OpenOutcome::More,

@@ -25,6 +25,8 @@ use crate::pool::worker_pool::WorkerPool;
 use crate::worker_side::guided_choice::HookedBalancer;
 use weir_engine::exchange::Exchange;
 use weir_engine::resolver::{DnsAnswer, Resolver};
+use weir_engine::worker::Worker;
+use weir_engine::worker::memory::WorkerMemory;
 
 /// The upstreams that a worker uses.
 #[derive(Default)]
@@ -74,6 +76,17 @@ impl WorkerUpstreams {
     pub fn idle(&self) -> u64 {
         let upstreams = self.upstreams.borrow();
         upstreams.values().filter_map(Weak::upgrade).map(|upstream| upstream.pool.idle()).sum()
+    }
+
+    /// Adds what connections take that are kept alive, and those that speak HTTP/2. Those of all workers are counted by
+    /// the first.
+    pub(crate) fn memory(&self, worker: &Worker, memory: &mut WorkerMemory) {
+        for upstream in self.upstreams.borrow().values().filter_map(Weak::upgrade) {
+            upstream.pool.memory(memory);
+            if worker.id == 0 {
+                upstream.pool.shared_memory(memory);
+            }
+        }
     }
 
     /// Another configuration is in force from now on. Requests of the one before hold what they use.

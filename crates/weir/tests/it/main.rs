@@ -124,6 +124,7 @@ mod see_history;
 mod see_hostile_socket;
 mod see_keys;
 mod see_lines;
+mod see_memory;
 mod see_names;
 mod see_off;
 mod see_page;

@@ -36,6 +36,11 @@ pub(super) struct UnsentFrame {
 }
 
 impl FrameLedger {
+    /// Bytes of memory that it owns.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<FrameMark>()
+    }
+
     /// Notes the frame of `bytes` bytes, `content` of them content, which ends at `end`. `sent` returns up to where the
     /// kernel has taken the output, and is called when the list is full.
     #[inline]

@@ -3,6 +3,7 @@
 mod deadlines;
 mod encode;
 mod file;
+mod held;
 mod ledger;
 pub mod mux;
 mod pump;

@@ -1,7 +1,7 @@
 //! What a connection and its streams share: the protocol's state, and what each stream has to send and was sent.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamEnd, StreamKey};
@@ -91,7 +91,7 @@ impl H2Mux {
         let h2 = RefCell::new(h2.expect("made in the line above"));
         wire.multiplexed.set(true);
         connection.speaks(CloseProtocol::Http2);
-        Rc::new(H2Mux {
+        let mux = Rc::new(H2Mux {
             wire: wire.clone(),
             connection: connection.clone(),
             worker: worker.clone(),
@@ -115,7 +115,11 @@ impl H2Mux {
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
             widened: Cell::new(0),
             uploads: Cell::new(false),
-        })
+        });
+        let known: Weak<H2Mux> = Rc::downgrade(&mux);
+        // There is one for a connection, so the cell is empty.
+        let _first = connection.protocol.set(known);
+        mux
     }
 
     /// Begins a turn: what came is taken, request by request ([`H2Mux::next_head`]), until the turn ends.
