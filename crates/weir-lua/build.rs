@@ -1,8 +1,10 @@
 //! Builds LuaJIT from source with the C compiler and make, as a static library; and the walk over its stacks.
 //!
-//! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and some of the files are
-//! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C
-//! (`src/vm/limit` says what for), and where its heap, its tables and its compiler are made faster.
+//! It is built as OpenResty builds it, with what Lua 5.2 has ([`walk::LUA52`]): `;` as a statement, `__pairs`, `__len` of tables,
+//! `table.pack`, `package.searchers`, three results of `os.execute`. Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a
+//! tight loop costs the same), and some of the files are compiled once more with [`CHECKS`] in them: at the places where
+//! LuaJIT can spend any time, or any stack, in C (`src/vm/limit` says what for), and where its heap, its tables and its
+//! compiler are made faster.
 
 #[path = "build/walk.rs"]
 mod walk;
@@ -33,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // Without the API checks of a debug build: what they would catch are errors of this crate, which its tests run
     // into; and programs that embed Weir would pay for them in their own debug builds.
-    let library = luajit_src::Build::new().debug(false).build();
+    let library = luajit_src::Build::new().debug(false).lua52compat(true).build();
     let source = out.join("luajit-build/src");
     let objects = insert_checks(&source)?;
     compile(&source, &objects)?;
@@ -116,7 +118,8 @@ const INCLUDED: [(&str, &str); 2] =
 /// As luajit-src has compiled them.
 fn compile(source: &Path, objects: &[String]) -> Result<(), Box<dyn Error>> {
     let mut make = Command::new("make");
-    make.arg("-e").args(objects).current_dir(source).env("BUILDMODE", "static").env("XCFLAGS", "-fPIC");
+    make.arg("-e").args(objects).current_dir(source).env("BUILDMODE", "static");
+    make.env("XCFLAGS", format!("-fPIC -D{}", walk::LUA52));
     if env::var("TARGET").is_ok_and(|target| target.contains("linux")) {
         make.env("TARGET_SYS", "Linux");
     }

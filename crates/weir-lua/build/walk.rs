@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::{env, fs};
 
+/// LuaJIT has what Lua 5.2 has, as in OpenResty's builds. Its headers depend on it: the places in the state of metamethods'
+/// names and of what follows them.
+pub(crate) const LUA52: &str = "LUAJIT_ENABLE_LUA52COMPAT";
+
 /// Before LuaJIT is built: make takes its optimisation from here. Its own is without frame pointers, which the sampler
 /// needs to find from LuaJIT's C functions to their callers.
 pub(crate) fn keep_frame_pointers() {
@@ -28,6 +32,7 @@ pub(crate) fn compile(luajit: &Path) {
         .file("src/inspect/census.c")
         .include(luajit)
         .define("LUAJIT_UNWIND_EXTERNAL", None)
+        .define(LUA52, None)
         .opt_level(2)
         .flag("-fno-omit-frame-pointer")
         .flag("-fno-strict-aliasing")

@@ -16,6 +16,7 @@ pub(crate) mod json;
 pub(crate) mod library;
 pub(crate) mod location;
 pub(crate) mod log;
+pub(crate) mod openssl;
 pub(crate) mod output;
 pub(crate) mod pipe;
 pub(crate) mod prelude;
@@ -83,6 +84,7 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     ffi::TABLE,
     json::TABLE,
     library::TABLE,
+    openssl::TABLE,
     pipe::TABLE,
     resolver::TABLE,
     ssl::TABLES[0],

@@ -30,6 +30,7 @@ pub(crate) const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/socket", include_str!("socket/prelude.lua")),
     ("=ngx/udp", include_str!("socket/udp/prelude.lua")),
     ("=ngx/semaphore", include_str!("semaphore/prelude.lua")),
+    ("=ngx/openssl", include_str!("openssl/prelude.lua")),
     ("=ngx/nginx_symbols", include_str!("nginx_symbols/prelude.lua")),
     ("=ngx/resty", include_str!("resty/prelude.lua")),
     ("=ngx/library", include_str!("library/prelude.lua")),

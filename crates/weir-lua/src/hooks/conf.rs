@@ -15,7 +15,7 @@ use crate::hooks::tls::clients::HandshakeSources;
 use crate::run::settings::ScriptSettings;
 use crate::vm::chunk::{self, ScriptCode, ScriptSource};
 use crate::vm::phase::ScriptPhase;
-use crate::vm::settings::VmSettings;
+use crate::vm::settings::{OpensslPlace, VmSettings};
 
 /// The settings of one block.
 #[derive(Default)]
@@ -45,6 +45,10 @@ pub struct LuaConf {
     load_resty_core: Option<bool>,
     /// As if it was always on: workers learn of signals without handlers that interrupt calls.
     sa_restart: Option<bool>,
+}
+
+fn is_libcrypto(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"libcrypto")
 }
 
 /// Whether the alert about `lua_code_cache off` was given.
@@ -116,6 +120,24 @@ impl LuaConf {
             line.warn("lua_sa_restart off has no effect, signals never interrupt system calls of scripts");
         }
         Ok(())
+    }
+
+    /// `weir_openssl system|off|path`
+    pub(crate) fn openssl(&mut self, line: &mut LineCx<'_>) -> Result {
+        let place = match line.arg(0) {
+            "system" => OpensslPlace::System,
+            "off" => OpensslPlace::Off,
+            path if Path::new(path).file_name().is_some_and(is_libcrypto) => {
+                OpensslPlace::File(path.to_owned())
+            }
+            path => {
+                let why = format!(
+                    "invalid value \"{path}\" in \"weir_openssl\" directive, it must be \"system\", \"off\" or the path of a libcrypto"
+                );
+                return Err(line.fail_arg(0, why));
+            }
+        };
+        line.once(&mut self.main.openssl, place)
     }
 
     /// `lua_capture_error_log size`

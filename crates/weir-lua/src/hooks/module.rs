@@ -105,6 +105,16 @@ macro_rules! scripts {
                     "Search path of modules in C (`package.cpath`); `;;` means the \
                      default path, `$prefix` for the server's prefix.",
                 ),
+            LuaRow::new("weir_openssl", HTTP, ONE, LuaConf::openssl)
+                .syntax("weir_openssl system | off | path")
+                .default("system")
+                .doc(
+                    "The OpenSSL that scripts get who look for its functions by `ffi.C`, as they find it in \
+                     OpenResty: the system's libcrypto and libssl, loaded when the first of their names is looked \
+                     for; none; or the libcrypto of this path with the libssl beside it. Weir's own TLS does not use \
+                     it. Weir's own.",
+                )
+                .example("weir_openssl /opt/openssl/lib/libcrypto.so.3;"),
             LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
                 .syntax("lua_shared_dict name size")
                 .doc(
@@ -453,6 +463,7 @@ impl Module for Lua {
             parent,
             package_path,
             package_cpath,
+            openssl,
             init,
             init_worker,
             exit_worker,

@@ -10,6 +10,42 @@ uintptr_t ngx_escape_uri(unsigned char *to, unsigned char *from, size_t size, ui
     return weir_lua_escape_uri(to, from, size, kind);
 }
 
+intptr_t weir_lua_number(const unsigned char *line, size_t length, uint32_t radix);
+intptr_t weir_lua_parse_time(const unsigned char *line, size_t length, uintptr_t seconds);
+
+/* Each byte as two lower-case digits; where they end. */
+unsigned char *ngx_hex_dump(unsigned char *to, unsigned char *from, size_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+    while (size--) {
+        *to++ = digits[*from >> 4];
+        *to++ = digits[*from++ & 15];
+    }
+    return to;
+}
+
+/* The number that a text of digits is; -1 for any other text, and where it is too large. */
+intptr_t ngx_atoi(unsigned char *line, size_t length)
+{
+    return weir_lua_number(line, length, 10);
+}
+
+intptr_t ngx_hextoi(unsigned char *line, size_t length)
+{
+    return weir_lua_number(line, length, 16);
+}
+
+struct text {
+    size_t length;
+    unsigned char *bytes;
+};
+
+/* A time as in configurations, in milliseconds or seconds; -1 for any other text. */
+intptr_t ngx_parse_time(struct text *line, uintptr_t seconds)
+{
+    return weir_lua_parse_time(line->bytes, line->length, seconds);
+}
+
 /* The program's arguments, as the C library gives them to constructors; libraries want the path of the server. */
 int ngx_argc;
 char **ngx_argv;

@@ -7,11 +7,24 @@ use weir_engine::zone::SharedZone;
 
 use crate::vm::chunk::ScriptSource;
 
+/// `weir_openssl`: the library of scripts that look for OpenSSL's names by `ffi.C`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OpensslPlace {
+    /// The system's.
+    System,
+    /// None: such names are unknown.
+    Off,
+    /// The libcrypto of this path; libssl is beside it.
+    File(String),
+}
+
 /// Settings of the `http` block: those of a VM.
 #[derive(Clone, Default)]
 pub(crate) struct VmSettings {
     pub(crate) package_path: Option<String>,
     pub(crate) package_cpath: Option<String>,
+    /// `weir_openssl`
+    pub(crate) openssl: Option<OpensslPlace>,
     pub(crate) init: Option<ScriptSource>,
     pub(crate) init_worker: Option<ScriptSource>,
     pub(crate) exit_worker: Option<ScriptSource>,

@@ -67,6 +67,7 @@ mod lua_init_worker;
 mod lua_known_passes;
 mod lua_libraries;
 mod lua_limits;
+mod lua_openresty_names;
 mod lua_phases;
 mod lua_pipe;
 mod lua_profile;

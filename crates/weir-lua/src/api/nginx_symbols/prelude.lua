@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local ssl, balancer = ngx._ssl, ngx._balancer
 local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string, ffi.typeof
 local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type, rawset
+local pcall, error, load_openssl = pcall, error, ngx._openssl.load
 local OK, ERROR = 0, -1
 ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
 
@@ -65,11 +66,31 @@ end
 local request_ssl = cast("void *", 1)
 ssl.of_request = request_ssl
 
--- OpenSSL's own functions where they are given that; elsewhere the library's, if one is loaded.
+local function of_library(name) return ffi_C[name] end
+
+-- What the C library, the program and OpenSSL have.
+local function found(name)
+    local ok, value = pcall(of_library, name)
+    if ok then return value end
+    local why = tostring(value):gsub("^[^:]*:%d+: ", "")
+    if type(name) == "string" and why:find("undefined symbol", 1, true) then
+        local loaded, reason = load_openssl(name)
+        if loaded then
+            ok, value = pcall(of_library, name)
+            if ok then return value end
+        elseif reason then
+            why = why .. ": " .. reason
+        end
+    end
+    -- Of the caller, as if LuaJIT itself had looked.
+    error(why, 3)
+end
+
+-- OpenSSL's own functions where they are given that; elsewhere the library's.
 local openssl, shown, turn = {}, {}, 0
 local function answers(name, answer)
     openssl[name] = function(pointer, ...)
-        if pointer ~= request_ssl then return ffi_C[name](pointer, ...) end
+        if pointer ~= request_ssl then return found(name)(pointer, ...) end
         return answer(...)
     end
 end
@@ -138,15 +159,18 @@ local function counted(name)
     return at and counter((select(at, counts())))
 end
 
-local C, prefix = ffi_C, "^ngx_http_lua_ffi_(.+)$"
+local prefix = "^ngx_http_lua_ffi_(.+)$"
 local names = setmetatable({}, {
     __index = function(names, name)
         local value = type(name) == "string" and (own[name:match(prefix)] or openssl[name])
-        value = value or counted(name) or C[name]
-        -- Functions are looked up once, as LuaJIT does it; variables have new values.
-        if type(value) == "function" or tostring(typeof(value)):find("(", 1, true) then rawset(names, name, value) end
+        value = value or counted(name) or found(name)
+        -- Functions are looked up once, as LuaJIT does it; variables have new values, and constants are numbers as they are.
+        local kind = type(value)
+        if kind == "function" or kind == "cdata" and tostring(typeof(value)):find("(", 1, true) then
+            rawset(names, name, value)
+        end
         return value
     end,
-    __newindex = function(_, name, value) C[name] = value end,
+    __newindex = function(_, name, value) ffi_C[name] = value end,
 })
 ffi.C = names
