@@ -109,10 +109,9 @@ macro_rules! scripts {
                 .syntax("weir_openssl system | off | path")
                 .default("system")
                 .doc(
-                    "The OpenSSL that scripts get who look for its functions by `ffi.C`, as they find it in \
-                     OpenResty: the system's libcrypto and libssl, loaded when the first of their names is looked \
-                     for; none; or the libcrypto of this path with the libssl beside it. Weir's own TLS does not use \
-                     it. Weir's own.",
+                    "The OpenSSL of scripts that look for its functions by `ffi.C`. `system`: the system's libcrypto and \
+                     libssl, loaded when the first of their names is looked for; `off`: none. A path is that of a libcrypto \
+                     with the libssl beside it. Weir's own TLS does not use it. Weir's own.",
                 )
                 .example("weir_openssl /opt/openssl/lib/libcrypto.so.3;"),
             LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)

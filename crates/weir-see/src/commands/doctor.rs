@@ -9,6 +9,7 @@ use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 use weir_http::json::{JsonValue, JsonWriter};
+use weir_sys::library;
 
 pub(super) const CHOICES: &[CommandOption] = &[];
 
@@ -86,6 +87,33 @@ fn machine() -> Vec<DoctorFinding> {
     all
 }
 
+/// The OpenSSL of scripts that look for its names by `ffi.C`; `workers`: processes that may have loaded it.
+fn openssl(workers: impl Iterator<Item = u32>) -> DoctorFinding {
+    let what = "OpenSSL of scripts";
+    for pid in workers {
+        if let Some(path) = library::mapped(pid, "libcrypto.so") {
+            return good_finding(what, format!("{} is loaded", path.display()));
+        }
+    }
+    let names = ["libcrypto.so", "libcrypto.so.3", "libcrypto.so.1.1"];
+    match names.into_iter().find_map(|name| library::load(name).ok()) {
+        Some(path) => {
+            good_finding(what, format!("{}, once a script looks for its names by ffi.C", path.display()))
+        }
+        None => good_finding(
+            what,
+            "not installed (libssl3, openssl-libs): needed by scripts alone that call it by ffi.C, as lua-resty-openssl does",
+        ),
+    }
+}
+
+/// The server's process and those it has started, as far as this user may look.
+fn family(pid: u32) -> impl Iterator<Item = u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children: Vec<u32> = children.split_whitespace().filter_map(|child| child.parse().ok()).collect();
+    std::iter::once(pid).chain(children)
+}
+
 fn seccomp() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?.trim().parse().ok()
@@ -135,6 +163,7 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
     );
     let mut findings = vec![good_finding("server", running), samples, blocked];
     findings.extend(off);
+    findings.push(openssl(fact("pid").parse().into_iter().flat_map(family)));
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
     findings.extend(cores(&before, &facts, window));
