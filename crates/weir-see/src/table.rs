@@ -20,6 +20,10 @@ pub(crate) enum TableCell {
     None,
     Text(String),
     Count(u64),
+    /// A count of which the first digits are enough.
+    Many(u64),
+    /// How many of one for one of another.
+    Ratio(f64),
     /// This many in a second.
     Rate(f64),
     /// Nanoseconds.
@@ -45,6 +49,8 @@ impl TableCell {
             TableCell::None => "-".to_owned(),
             TableCell::Text(text) => text.clone(),
             TableCell::Count(count) => count.to_string(),
+            TableCell::Many(count) => many(*count),
+            TableCell::Ratio(ratio) => format!("{ratio:.2}"),
             TableCell::Rate(rate) if *rate < 10.0 => format!("{rate:.1}"),
             TableCell::Rate(rate) => format!("{rate:.0}"),
             TableCell::Time(ns) => time(*ns),
@@ -57,8 +63,13 @@ impl TableCell {
         match self {
             TableCell::None => json.raw("null"),
             TableCell::Text(text) => json.text(text),
-            TableCell::Count(number) | TableCell::Time(number) | TableCell::Bytes(number) => json.raw(number),
-            TableCell::Rate(number) | TableCell::Share(number) => json.raw(format_args!("{number:.6}")),
+            TableCell::Count(number)
+            | TableCell::Many(number)
+            | TableCell::Time(number)
+            | TableCell::Bytes(number) => json.raw(number),
+            TableCell::Rate(number) | TableCell::Share(number) | TableCell::Ratio(number) => {
+                json.raw(format_args!("{number:.6}"));
+            }
         }
     }
 }
@@ -137,6 +148,16 @@ pub(crate) fn time(ns: u64) -> String {
         1..1_000_000 => format!("{}.{} µs", ns / 1_000, ns % 1_000 / 100),
         1_000_000..1_000_000_000 => format!("{}.{} ms", ns / 1_000_000, ns % 1_000_000 / 100_000),
         _ => format!("{}.{:02} s", ns / 1_000_000_000, ns % 1_000_000_000 / 10_000_000),
+    }
+}
+
+/// A count in units of a thousand.
+fn many(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{:.1} k", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} M", count as f64 / 1e6),
+        _ => format!("{:.2} G", count as f64 / 1e9),
     }
 }
 

@@ -48,10 +48,7 @@ impl SwitchRecorder {
     /// # Errors
     /// EACCES or EPERM without the right to; `Unsupported` or ENOSYS of kernels that can't.
     pub fn new(tid: i32, number: u64) -> io::Result<SwitchRecorder> {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-        if !delivers(&release) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.18 is needed"));
-        }
+        require_delivery()?;
         let attributes = PerfAttributes {
             kind: SOFTWARE,
             size: size_of::<PerfAttributes>() as u32,
@@ -89,6 +86,15 @@ impl SwitchRecorder {
     }
 }
 
+/// That this kernel holds back a SIGTRAP of an event that is blocked.
+pub(crate) fn require_delivery() -> io::Result<()> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    match delivers(&release) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.18 is needed")),
+    }
+}
+
 /// Whether a kernel of that release holds back a SIGTRAP of an event that is blocked.
 fn delivers(release: &str) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
@@ -104,11 +110,11 @@ fn kind(header: u64) -> SwitchKind {
 }
 
 /// The type of events that the kernel counts itself, and the one of switches.
-const SOFTWARE: u32 = 1;
+pub(crate) const SOFTWARE: u32 = 1;
 const CONTEXT_SWITCHES: u64 = 3;
 /// Required with the next one.
-const REMOVE_ON_EXEC: u64 = 1 << 36;
-const SIGTRAP: u64 = 1 << 37;
+pub(crate) const REMOVE_ON_EXEC: u64 = 1 << 36;
+pub(crate) const SIGTRAP: u64 = 1 << 37;
 /// In the header's `misc`, its third 16 bits.
 const SWITCH_OUT_PREEMPT: u64 = 1 << (32 + 14);
 

@@ -12,6 +12,7 @@
 //! is not sampled ([`ThreadProbe::arm`] says so).
 
 mod alloc;
+mod counted;
 mod current;
 mod doze;
 mod frame;
@@ -30,6 +31,7 @@ mod unwind;
 mod walk;
 
 pub use alloc::{allocated, sample_allocations};
+pub use counted::{COUNTER_NUMBER, COUNTERS, CountedPlace, prepare_counters};
 pub use current::{CurrentWork, SitePlace};
 pub use doze::doze;
 pub(crate) use doze::rouse;

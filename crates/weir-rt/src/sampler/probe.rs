@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::counted::PlaceCounts;
 use super::current::CurrentWork;
 use super::handler;
 use super::ring::{SampleRing, SampleSource, StackSample};
@@ -43,6 +44,8 @@ pub struct ThreadProbe {
     asked_in: AtomicU32,
     faults: AtomicU32,
     ring: OnceLock<SampleRing>,
+    /// There is one once something was counted.
+    pub(super) counted: OnceLock<PlaceCounts>,
     /// Held while draining: the ring has one reader at a time.
     reading: Mutex<()>,
     /// Likewise for the long turns: one who drains samples may ask for those.
@@ -85,6 +88,7 @@ impl ThreadProbe {
             asked_in: AtomicU32::new(NO_CALL),
             faults: AtomicU32::new(0),
             ring: OnceLock::new(),
+            counted: OnceLock::new(),
             reading: Mutex::new(()),
             reading_turns: Mutex::new(()),
             control: Mutex::new(None),
@@ -262,6 +266,13 @@ impl ThreadProbe {
         Some(call)
     }
 
+    /// The handler's: a counter wants to be read.
+    pub(super) fn counter_due(&self, counter: usize) {
+        if let Some(counted) = self.counted.get() {
+            counted.due(counter, self.current.place().pack(), self.busy_since() == 0);
+        }
+    }
+
     /// The handler's; there is one once something was armed.
     pub(super) fn ring(&self) -> Option<&SampleRing> {
         self.ring.get()
@@ -381,6 +392,7 @@ impl Drop for AttachedThread {
         *self.probe.control() = None;
         MINE.set(&NOBODY);
         let probe = self.probe;
+        probe.forget_counters();
         probe.drain(|_| ());
         probe.long_turns(|_| ());
         probe.current.clear();

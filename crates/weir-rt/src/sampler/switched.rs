@@ -1,14 +1,15 @@
 //! A sample each time that the thread runs again after it slept or lost its processor: who records switches (`weir_sys::switches`)
-//! has the kernel send SIGTRAP then, which finds the thread where it slept.
+//! has the kernel send SIGTRAP then, which finds the thread where it slept. Counters ([`super::counted`]) send it, too.
 
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libc::{c_int, c_void};
 
+use super::counted::{COUNTER_NUMBER, COUNTERS};
 use super::guard;
 use super::handler::{self, SampleCause};
-use super::probe;
+use super::probe::{self, ThreadProbe};
 use super::resume::resume;
 use super::ring::SampleSource;
 
@@ -50,10 +51,26 @@ extern "C" fn switched(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel passes both, valid during the handler; its record has 128 bytes.
     let (info, context) =
         unsafe { (&*info.cast::<EventSignalInfo>(), &mut *context.cast::<libc::ucontext_t>()) };
-    if info.code != TRAP_PERF || info.data != SWITCH_NUMBER {
+    let counter = (info.data ^ COUNTER_NUMBER) as usize;
+    if info.code != TRAP_PERF || (info.data != SWITCH_NUMBER && counter >= COUNTERS) {
         return foreign(signal);
     }
     let probe = probe::mine();
+    if info.data == SWITCH_NUMBER {
+        switch(probe, context);
+    } else {
+        probe.counter_due(counter);
+    }
+    // It may be asked for its stack, too, and this signal come first.
+    if let Some(call) = probe.take_call() {
+        resume(call, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// The thread runs again.
+fn switch(probe: &ThreadProbe, context: &libc::ucontext_t) {
     // Where it waited for events nothing is asked about the stack.
     let registers = if probe.busy_since() == 0 { None } else { handler::registers(context) };
     handler::record(
@@ -62,12 +79,6 @@ extern "C" fn switched(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         SampleCause { source: SampleSource::Switched, weight_ns: 0 },
         registers,
     );
-    // It may be asked for its stack, too, and this signal come first.
-    if let Some(call) = probe.take_call() {
-        resume(call, context);
-    }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// A trap that is not ours: what was there before gets it, when it is raised again.

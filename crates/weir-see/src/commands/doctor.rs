@@ -164,6 +164,7 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
     let mut findings = vec![good_finding("server", running), samples, blocked];
     findings.extend(off);
     findings.push(openssl(fact("pid").parse().into_iter().flat_map(family)));
+    findings.extend(counters(&facts));
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
     findings.extend(cores(&before, &facts, window));
@@ -173,6 +174,35 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
         bad_finding("stuck worker", format!("{who}: `weir blocked` has its stack, `weir reqs` the request"))
     }));
     findings
+}
+
+/// What `weir perf` can count, and why not the rest: a finding for what it can, and one for each reason. None of a server that does
+/// not say.
+fn counters(facts: &str) -> Vec<DoctorFinding> {
+    let (mut counted, mut user_only) = (Vec::new(), false);
+    let mut refused: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (kind, says) in facts.lines().filter_map(|line| line.strip_prefix("counter ")?.split_once(": ")) {
+        match says.strip_prefix("refused: ") {
+            None => counted.push(kind),
+            Some(why) => match refused.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, kinds)) => kinds.push(kind),
+                None => refused.push((why, vec![kind])),
+            },
+        }
+        user_only |= says == "user";
+    }
+    let part = if user_only {
+        ", outside of the kernel only (kernel.perf_event_paranoid 1 or CAP_PERFMON: all)"
+    } else {
+        ""
+    };
+    let can = (!counted.is_empty()).then(|| {
+        good_finding("counters", format!("`weir perf` counts {} by location{part}", counted.join(", ")))
+    });
+    let not = |(why, kinds): (&str, Vec<&str>)| {
+        bad_finding("counters", format!("`weir perf` can't count {}: {why}", kinds.join(", ")))
+    };
+    can.into_iter().chain(refused.into_iter().map(not)).collect()
 }
 
 /// Whether each worker has about as many connections as the others. `None` with one worker, or of a server that does not say.
@@ -323,6 +353,27 @@ mod tests {
         for none in ["", "core\n", "core 0 1\n", "core 99999 1 1\n", "core 0 1 x\n", "core -1 0 0"] {
             assert!(cores(none, after, WINDOW).is_none() && cores(before, none, WINDOW).is_none(), "{none}");
         }
+    }
+
+    #[test]
+    fn counters_that_are_refused_have_their_reasons() {
+        let facts = "pid 1\ncounter CPU time: user\ncounter cycles: refused: no such counter: see KVM\n\
+                     counter instructions: refused: no such counter: see KVM\ncounter page faults: user\n\
+                     counter context switches: refused: paranoid\nshares 1\n";
+        let found = counters(facts);
+        let says: Vec<(bool, &str)> = found.iter().map(|finding| (finding.good, &*finding.says)).collect();
+        assert_eq!(says.len(), 3);
+        assert!(
+            says[0].0
+                && says[0].1.starts_with("`weir perf` counts CPU time, page faults by location, outside")
+        );
+        assert_eq!(
+            says[1],
+            (false, "`weir perf` can't count cycles, instructions: no such counter: see KVM")
+        );
+        assert_eq!(says[2], (false, "`weir perf` can't count context switches: paranoid"));
+        assert!(counters("pid 1\n").is_empty(), "a server of before");
+        assert_eq!(counters("counter cycles: all\n")[0].says, "`weir perf` counts cycles by location");
     }
 
     #[test]

@@ -175,6 +175,24 @@ pub(super) fn usage(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(),
     show(asked, locate, &options(asked, ControlQuestion::new("use"), &[("-t", "every")])).map(drop)
 }
 
+/// `weir perf`
+pub(super) const PERF: &[CommandOption] = &[
+    CommandOption::new("-t", "TIME", "how long to count (default: 5s)"),
+    CommandOption::new("--location", "NAME", "only that location"),
+];
+
+pub(super) fn perf(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let given = [("-t", "every"), ("--location", "location")];
+    let question = options(asked, ControlQuestion::new("perf"), &given);
+    let question = match (asked.words.first(), asked.value("--location")) {
+        (Some(_), Some(_)) => return Err("one location at a time".to_owned()),
+        (Some(location), None) => question.with("location", location),
+        (None, _) => question,
+    };
+    show(asked, locate, &question).map(drop)
+}
+
 /// `weir why`
 pub(super) const WHY: &[CommandOption] = &[
     CommandOption::new("-t", "TIME", "how long to look (default: 2s)"),

@@ -268,6 +268,22 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
     },
     SeeCommand {
         help: CommandHelp::new(
+            "perf",
+            "[LOCATION]",
+            "Counts events of the processor and the kernel by location, phase and module: cycles, instructions, \
+             mispredicted branches, cache misses, page faults and context switches. Where the kernel or a virtual \
+             machine refuses some of these, the table has the others, and the lines below it say why and what to do.",
+            questions::PERF,
+            &[
+                CommandExample::new("weir perf", "the next five seconds"),
+                CommandExample::new("weir perf /img/ -t 30s", "half a minute of one location"),
+            ],
+        )
+        .asking_server(),
+        run: questions::perf,
+    },
+    SeeCommand {
+        help: CommandHelp::new(
             "doctor",
             "",
             "Says which commands work fully here, and why not the rest. It tries the machine and the running server.",

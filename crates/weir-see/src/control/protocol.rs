@@ -169,7 +169,7 @@ pub(crate) fn unescape(word: &str) -> String {
 
 /// A query whose response comes when requests have come, or time has passed.
 const WAITING: &[&str] =
-    &["trace", "average", "compare", "blocked", "queue", "use", "flame", "record", "top"];
+    &["trace", "average", "compare", "blocked", "queue", "use", "perf", "flame", "record", "top"];
 /// Bytes of a frame at most.
 pub const LONGEST_FRAME: u64 = 1 << 30;
 /// Bytes of a question at most.

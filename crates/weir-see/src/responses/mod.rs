@@ -15,6 +15,7 @@ pub(crate) mod kept_requests;
 pub(crate) mod level;
 pub(crate) mod lines;
 mod log_lines;
+mod perf;
 pub(crate) mod queue;
 pub(crate) mod record;
 pub(crate) mod reply;
@@ -54,6 +55,7 @@ pub(crate) fn respond(
         "history" => text(reply, history::respond(source, question)?),
         "queue" => queue::respond(source, question, reply),
         "use" => usage::respond(source, question, reply),
+        "perf" => perf::respond(source, question, reply),
         "maps" => text(reply, flame::nothing().write()),
         "facts" => text(reply, usage::facts(source)),
         "flame" => flame::respond(source, question, reply),

@@ -343,12 +343,14 @@ pub(crate) fn facts(source: &ServerSource) -> String {
     let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());
     let switches = housekeeping.switches_refused().unwrap_or_else(|| "no".to_owned());
     let counter = if clock::ticks_are_counter() { "the CPU's counter" } else { "the kernel's clock" };
+    let counters = housekeeping.counters();
     format!(
-        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\nswitches refused: {switches}\n{}{}{}",
+        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\nswitches refused: {switches}\n{}{}{}{}",
         std::process::id(),
         workers.len(),
         source.uptime().as_secs(),
         settings.cpu_hz,
+        super::perf::facts(&counters),
         shares(&workers),
         cores(&workers),
         stuck(),

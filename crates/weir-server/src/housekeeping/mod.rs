@@ -7,6 +7,7 @@
 //! Its price: a look at a few words per worker every third [`HousekeepingSettings::blocked`] under load, and nothing while all
 //! loops sleep (their first turn wakes it).
 
+mod counters;
 mod stacks;
 mod switches;
 mod unwind;
@@ -26,6 +27,7 @@ use weir_engine::log::{self, LogLevel};
 use weir_engine::trace::TraceSettings;
 use weir_engine::worker::WorkerCounters;
 
+pub use counters::{CountedEvents, CounterRecording, CounterState};
 pub use stacks::{SampledStack, StackProfile, StackWeight};
 use stacks::{SampledStacks, StackTally};
 pub use switches::{OffCoreStack, SwitchRecording};

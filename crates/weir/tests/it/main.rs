@@ -131,6 +131,7 @@ mod see_off;
 mod see_page;
 mod see_page_faults;
 mod see_page_memory;
+mod see_perf;
 mod see_profile;
 mod see_trace;
 mod see_usdt;

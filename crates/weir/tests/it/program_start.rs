@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use weir_test::{Server, ServerSignal, TempDir, both_drivers, require_program};
+use weir_test::{Server, ServerSignal, TempDir, both_drivers};
 
 use crate::http2::client::Client as Http2Client;
 use crate::support;
@@ -23,26 +23,13 @@ fn tested(directory: &TempDir, text: &str) -> (String, bool) {
     (said.replace(&format!("{}/", directory.path().display()), ""), output.status.success())
 }
 
-/// Runs the server after it has forbidden itself io_uring_setup (system call 425), as container runtimes do: a filter that
-/// lets everything else pass.
-const WITHOUT_IO_URING: &str = r#"
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
-filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
-program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters))
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0):
-    sys.exit("prctl: %d" % ctypes.get_errno())
-os.execv(os.environ["WEIR_PROGRAM"], ["weir"] + sys.argv[1:])
-"#;
+/// The number of the system call.
+const IO_URING_SETUP: u32 = 425;
 
 #[test]
 fn a_server_without_io_uring_says_why() {
-    let Some(python) = require_program("python3") else { return };
     let directory = TempDir::new();
-    let script = format!("#!{}\n{WITHOUT_IO_URING}", python.display());
-    let program = directory.write("weir-without-io-uring", script);
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let Some(program) = support::restricted::without_call(&directory, IO_URING_SETUP) else { return };
     let start = |events: &str| {
         let conf = format!(
             "error_log error.log notice; events {{ {events} }} http {{ server {{ listen 127.0.0.1:%%PORT%%; }} }}"

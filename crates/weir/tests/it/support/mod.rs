@@ -7,6 +7,7 @@ pub(crate) mod inside;
 pub(crate) mod otlp;
 pub(crate) mod page;
 pub(crate) mod repeated;
+pub(crate) mod restricted;
 pub(crate) mod says;
 pub(crate) mod softhsm;
 pub(crate) mod tls;
