@@ -33,6 +33,8 @@ pub(crate) fn follow(x: &mut Exchange, redirect: InternalRedirect) -> Result<Pha
             x.request.args = args;
             x.valid_location = true;
             x.plan = x.server.plan.clone();
+            // The way leads through the server, whose settings count, too, as in nginx.
+            keepalive::update(x);
             Ok(Phase::ServerRewrite)
         }
         InternalRedirect::Named(name) => named(x, name),

@@ -11,8 +11,8 @@ use crate::log::LogLevel;
 use crate::settings::location::CoreSettings;
 use crate::worker::Worker;
 
-/// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
-/// location that ends keep-alive ends it for the ones that the request is redirected to.
+/// Applies the settings of the location that was just found, or of the server that an internal redirect begins again in: nothing of
+/// the server's own counts before, and a location that ends keep-alive ends it for the ones that the request is redirected to.
 pub(crate) fn update(x: &mut Exchange) {
     if x.keep_alive && !x.is_subrequest() && ends(x, &x.plan.core, x.connection.requests.get()) {
         x.keep_alive = false;

@@ -105,4 +105,33 @@ both_drivers! {
             client.expect_close();
         }
     }
+
+    /// A request that goes to another path inside begins again in the server, whose settings count then, too; one that goes to a
+    /// named location, or whose path is rewritten, does not.
+    fn an_internal_redirect_leads_through_the_server(driver) {
+        for (setting, last) in [("keepalive_requests 3;", 3), ("keepalive_timeout 0;", 1), ("", 9)] {
+            let text = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; {setting} root html;
+                location / {{ keepalive_requests 9; keepalive_timeout 60s;
+                    location = /page {{ error_page 404 =200 /end; return 404; }}
+                    location = /exec {{ content_by_lua_block {{ ngx.exec('/end') }} }}
+                    location = /tries {{ try_files /none /end; }}
+                    location = /dir/ {{ index end.html; }}
+                    location = /accel {{ proxy_pass http://127.0.0.1:%%PORT_1%%; }}
+                    location = /named {{ error_page 404 =200 @end; return 404; }}
+                    location = /rewritten {{ rewrite ^ /end; }}
+                    location = /end {{ return 200 end; }} }}
+                location @end {{ keepalive_requests 9; keepalive_timeout 60s; return 200 end; }} }}
+                server {{ listen 127.0.0.1:%%PORT_1%%; location / {{ add_header X-Accel-Redirect /end; return 204; }} }} }}");
+            let server = Server::builder(&text).driver(driver).file("html/dir/end.html", "end").start();
+            for path in ["/page", "/exec", "/tries", "/dir/", "/accel", "/named", "/rewritten"] {
+                let last = if matches!(path, "/named" | "/rewritten") { 9 } else { last };
+                let mut client = server.client();
+                for number in 1..=last {
+                    let said = client.request(get(path));
+                    assert_eq!((&*said.text(), said.keeps_alive()), ("end", number < last), "{setting} {path} {number}");
+                }
+                client.expect_close();
+            }
+        }
+    }
 }
