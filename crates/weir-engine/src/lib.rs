@@ -13,6 +13,7 @@
 pub mod agent;
 pub mod cidr;
 pub mod conf;
+pub mod configure_arguments;
 mod counters;
 pub mod deep_traces;
 pub mod descriptors;

@@ -24,8 +24,7 @@ pub(crate) fn long() -> ExitCode {
         Ok(()) => say!("event methods: io_uring epoll"),
         Err(error) => say!("event methods: epoll (io_uring can't be used here: {error})"),
     }
-    let with = WITH.iter().map(|module| format!(" --with-{module}"));
-    say!("configure arguments:{}", with.collect::<String>());
+    say!("configure arguments:{}", weir_engine::configure_arguments::text());
     ExitCode::SUCCESS
 }
 
@@ -33,23 +32,3 @@ pub(crate) fn long() -> ExitCode {
 pub(crate) fn product() -> String {
     format!("nginx version: nginx/{NGINX} (weir {})", env!("CARGO_PKG_VERSION"))
 }
-
-/// What is built in and no default of nginx's.
-const WITH: [&str; 16] = [
-    "debug",
-    "threads",
-    "file-aio",
-    "http_v2_module",
-    "http_realip_module",
-    "http_gunzip_module",
-    "http_gzip_static_module",
-    "http_random_index_module",
-    "http_auth_request_module",
-    "http_secure_link_module",
-    "http_stub_status_module",
-    "http_sub_module",
-    "http_addition_module",
-    "http_ssl_module",
-    "http_dav_module",
-    "http_slice_module",
-];

@@ -4,8 +4,10 @@ use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text};
 use weir_trace::SiteKind;
 
-pub(crate) const VARIABLES: &[Variable] =
-    &[Variable::new("lua_cpu_time", cpu_time).volatile(), Variable::new("lua_alloc", alloc).volatile()];
+pub(crate) const VARIABLES: &[Variable] = &[
+    Variable::new("lua_cpu_time", cpu_time).volatile().changeable(),
+    Variable::new("lua_alloc", alloc).volatile().changeable(),
+];
 
 /// Bytes that the scripts of a request have allocated so far; a subrequest has its own.
 #[derive(Default)]

@@ -55,7 +55,7 @@ impl Module for Referer {
              they need.",
         ),
     ];
-    const VARIABLES: &'static [Variable] = &[Variable::new("invalid_referer", invalid_referer)];
+    const VARIABLES: &'static [Variable] = &[Variable::new("invalid_referer", invalid_referer).changeable()];
 
     fn inherit(conf: &mut RefererConf, parent: &RefererConf) {
         inherit!(conf, parent, max_size, bucket_size);

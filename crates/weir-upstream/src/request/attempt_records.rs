@@ -285,7 +285,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
         .volatile(),
     Variable::new("upstream_status", |x| each(x, |t, out| optional(out, t.status.map(u64::from)))).volatile(),
     Variable::new("upstream_cause", |x| each(x, |t, out| out.extend_from_slice(t.cause().as_bytes())))
-        .volatile(),
+        .volatile()
+        .changeable(),
     Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
     Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
     Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),

@@ -225,3 +225,44 @@ fn constants_variables_and_functions_of_nginx_are_found() {
         "5\t6\t3\n00ff61\n120\t255\t-1\n3605\t1000\nfalse\tmain.lua:17: missing declaration for symbol 'undeclared'\n"
     );
 }
+
+/// Libraries look for these before they do anything.
+#[test]
+fn what_openresty_has_from_the_beginning_is_there() {
+    let said = lua(
+        "print(type(package.loaded['resty.core']), ngx.config.nginx_configure():find('--with-pcre-jit', 1, true) ~= nil)
+         local balancer = require 'ngx.balancer'
+         print(balancer.set_current_peer('127.0.0.1', 80))
+         print(balancer.set_more_tries(1))
+         print(balancer.get_last_failure())
+         print(balancer.set_timeouts(1, 1, 1))
+         print(balancer.enable_keepalive())
+         print(ngx._openssl)",
+    );
+    let wanted = "table\ttrue\nnil\tno upstream found\nnil\tno upstream found\nnil\tnil\tno upstream found\n\
+                  false\tno upstream found\nnil\tno upstream found\nnil\n";
+    assert_eq!(said, wanted);
+}
+
+/// Configurations of others have variables with names like Weir's own: `set` and `map` of them are theirs.
+#[test]
+fn names_of_weirs_own_variables_may_be_the_configurations() {
+    let names = [
+        "trace_id",
+        "traceparent",
+        "cause",
+        "trace_run",
+        "trace_total",
+        "upstream_cause",
+        "lua_alloc",
+        "invalid_referer",
+    ];
+    for name in names {
+        let http = format!("map $uri ${name} {{ default mapped; }}");
+        assert_eq!(say(&http, &format!("ngx.print(ngx.var.{name})")), "mapped", "{name}");
+        let conf = format!(
+            "events {{}}\nhttp {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ set ${name} own; return 200 ${name}; }} }} }}\n"
+        );
+        assert_eq!(Server::builder(&conf).start().client().get("/").text(), "own", "{name}");
+    }
+}

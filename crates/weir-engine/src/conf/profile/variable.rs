@@ -14,12 +14,12 @@ use crate::variable::core::request_id;
 
 /// The module's variables.
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::new("trace_id", request_id),
-    Variable::new("traceparent", traceparent),
-    Variable::new("cause", cause).volatile(),
-    Variable::new("trace_run", run).volatile(),
-    Variable::new("trace_wait", wait).volatile(),
-    Variable::new("trace_total", total).volatile(),
+    Variable::new("trace_id", request_id).changeable(),
+    Variable::new("traceparent", traceparent).changeable(),
+    Variable::new("cause", cause).volatile().changeable(),
+    Variable::new("trace_run", run).volatile().changeable(),
+    Variable::new("trace_wait", wait).volatile().changeable(),
+    Variable::new("trace_total", total).volatile().changeable(),
     Variable::prefix("trace_phase_", phase),
 ];
 

@@ -96,7 +96,7 @@ fn decide(l: LuaState, decide: impl FnOnce(&mut BalancerChoice<'_>) -> Result<()
 fn here<T>(
     use_it: impl FnOnce(&mut BalancerChoice<'_>) -> Result<T, String>,
 ) -> Result<Result<T, String>, LuaRaise> {
-    let asked = lend::exchange(|x| weir_upstream::has_asked_servers(x))?;
+    let asked = lend::any_exchange(|x| weir_upstream::has_asked_servers(x))?;
     let found = if lend::phase() == ScriptPhase::Balancer { current(use_it) } else { None };
     let why = if asked { "API disabled in the current context" } else { "no upstream found" };
     Ok(found.unwrap_or_else(|| Err(why.to_owned())))

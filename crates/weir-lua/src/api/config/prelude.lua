@@ -6,4 +6,3 @@ ngx.config.debug = ngx.config._debug()
 ngx.config._debug = nil
 ngx.config.nginx_version = 1031005
 ngx.config.ngx_lua_version = 10032
-ngx.config.nginx_configure = function() return "" end

@@ -21,7 +21,7 @@ for _, name in ipairs(ngx._library.names()) do
     if first or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl" } do
     ngx[name] = nil
 end
 

@@ -45,3 +45,6 @@ for _, name in ipairs {
         return module
     end
 end
+
+-- Loaded from the beginning, as in OpenResty: applications look for it without requiring it.
+require "resty.core"
