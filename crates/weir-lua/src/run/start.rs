@@ -1,7 +1,7 @@
 //! A VM from its first script to its last, and scripts that cannot wait.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use weir_engine::log::LogLevel;
 use weir_engine::worker::AGENT;
 use weir_engine::worker::generation::ConfigurationLink;
 use weir_engine::{Exchange, Text};
+use weir_rt::process::removed_variable;
 
 use crate::agent;
 use crate::dict::SharedDict;
@@ -82,8 +83,8 @@ impl LuaVm {
         let vm = Rc::new(vm);
         *vm.me.borrow_mut() = Rc::downgrade(&vm);
         (wiring.equip)(&vm)?;
-        vm.set_path(c"path", vm.main_conf.package_path.as_deref())?;
-        vm.set_path(c"cpath", vm.main_conf.package_cpath.as_deref())?;
+        vm.set_path(c"path", removed_variable("LUA_PATH".as_ref()), vm.main_conf.package_path.as_deref())?;
+        vm.set_path(c"cpath", removed_variable("LUA_CPATH".as_ref()), vm.main_conf.package_cpath.as_deref())?;
         vm.init()?;
         vm.started.set(true);
         Ok(vm)
@@ -148,17 +149,31 @@ impl LuaVm {
         })
     }
 
-    /// `lua_package_path`: `;;` is replaced by what was there before, `$prefix` by the prefix.
-    fn set_path(&self, field: &CStr, wanted: Option<&str>) -> Result<(), String> {
-        let Some(wanted) = wanted else { return Ok(()) };
+    /// `lua_package_path`: `;;` is replaced by what was there before, `$prefix` by the prefix. What was there is LuaJIT's own, or
+    /// that of the environment that the server was `started_with`, as OpenResty's master reads it.
+    fn set_path(
+        &self,
+        field: &CStr,
+        started_with: Option<&OsStr>,
+        wanted: Option<&str>,
+    ) -> Result<(), String> {
+        if started_with.is_none() && wanted.is_none() {
+            return Ok(());
+        }
         let l = self.main;
         l.field(sys::GLOBALS, c"package");
         l.field(-1, field);
-        let before = l.lossy(-1);
+        let mut path = l.lossy(-1);
         l.pop(1);
-        let prefix = self.main_conf.prefix.display().to_string();
-        let path = wanted.replace("$prefix", &prefix).replace("${prefix}", &prefix);
-        l.push_bytes(path.replace(";;", &format!(";{before};")).as_bytes());
+        if let Some(started_with) = started_with {
+            path = started_with.to_string_lossy().replace(";;", &format!(";{path};"));
+        }
+        if let Some(wanted) = wanted {
+            let prefix = self.main_conf.prefix.display().to_string();
+            let wanted = wanted.replace("$prefix", &prefix).replace("${prefix}", &prefix);
+            path = wanted.replace(";;", &format!(";{path};"));
+        }
+        l.push_bytes(path.as_bytes());
         l.set_field(-2, field);
         l.pop(1);
         Ok(())

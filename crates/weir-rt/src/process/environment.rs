@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::OnceLock;
 
 use super::thread_count;
 
@@ -18,10 +19,13 @@ pub fn set_environment(wanted: &[(OsString, Option<OsString>)]) -> io::Result<()
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let gone = std::env::vars_os().filter(|(name, _)| !wanted.iter().any(|(kept, _)| kept == name));
-    for (name, _) in gone.collect::<Vec<_>>() {
+    let gone: Vec<_> = gone.collect();
+    for (name, _) in &gone {
         // SAFETY: there is one thread, so nothing reads the environment meanwhile.
         unsafe { std::env::remove_var(name) };
     }
+    // Of a second call: what is gone is not in the environment any more, and stays known.
+    let _ = REMOVED.set(gone);
     for (name, value) in wanted {
         if let Some(value) = value {
             // SAFETY: there is one thread, so nothing reads the environment meanwhile.
@@ -29,6 +33,15 @@ pub fn set_environment(wanted: &[(OsString, Option<OsString>)]) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// What the first [`set_environment`] has taken out.
+static REMOVED: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
+
+/// The value that `name` had when the process began, if [`set_environment`] has taken it out.
+pub fn removed_variable(name: &OsStr) -> Option<&'static OsStr> {
+    let removed = REMOVED.get()?;
+    removed.iter().find_map(|(known, value)| (known == name).then_some(value.as_os_str()))
 }
 
 fn is_valid(name: &OsStr, value: Option<&OsStr>) -> bool {

@@ -266,3 +266,24 @@ fn names_of_weirs_own_variables_may_be_the_configurations() {
         assert_eq!(Server::builder(&conf).start().client().get("/").text(), "own", "{name}");
     }
 }
+
+both_drivers! {
+    /// As OpenResty's master has them: `init_by_lua` runs in it before `env` counts.
+    fn init_sees_the_environment_that_the_server_was_started_with(driver) {
+        let conf = "worker_processes 2; events {} http {
+            lua_package_path '/own/?.lua;;'; lua_package_cpath '/own/?.so;;';
+            init_by_lua_block { seen = os.getenv 'WEIR_TEST_GIVEN' none = os.getenv 'WEIR_TEST_NONE' }
+            server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
+                ngx.say(seen, ' ', none, ' ', os.getenv 'WEIR_TEST_GIVEN')
+                ngx.say(package.path) ngx.say(package.cpath)
+            } } } }";
+        let given = [("WEIR_TEST_GIVEN", "x"), ("LUA_PATH", "/given/?.lua;;"), ("LUA_CPATH", "/given/?.so")];
+        let builder = given.iter().fold(Server::builder(conf), |builder, (name, value)| builder.env(name, value));
+        let said = builder.start().client().get("/").text();
+        let mut lines = said.lines();
+        assert_eq!(lines.next(), Some("x nil nil"));
+        let path = lines.next().expect("the path");
+        assert!(path.starts_with("/own/?.lua;/given/?.lua;") && path.contains("./?.lua"), "{path}");
+        assert_eq!(lines.next(), Some("/own/?.so;/given/?.so;"));
+    }
+}

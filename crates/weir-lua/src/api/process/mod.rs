@@ -1,16 +1,32 @@
 //! What `ngx.process` is made of.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use weir_engine::worker::WorkerCounts;
-use weir_rt::process::parent;
+use weir_rt::process::{parent, removed_variable};
 use weir_rt::signal;
 use weir_server::with_worker;
 
 use crate::agent;
-use crate::run::function::{ApiFunction, CallDone, function};
+use crate::run::function::{ApiFunction, CallDone, expect_string, function};
 use crate::run::lend;
 use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
+    // Of the environment that the server was started with: in `init_by_lua` alone, which OpenResty's master runs.
+    function("_environment", 0, |l| {
+        let name = expect_string(&l, 1, "getenv")?;
+        match (lend::phase() == ScriptPhase::Init)
+            .then(|| removed_variable(OsStr::from_bytes(&name)))
+            .flatten()
+        {
+            Some(value) => l.push_bytes(value.as_bytes()),
+            None => l.push_nil(),
+        }
+        Ok(CallDone::Results(1))
+    }),
     function("_process.single", 0, |l| {
         l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
         Ok(CallDone::Results(1))

@@ -5,3 +5,12 @@ for _, name in ipairs { "pid", "id", "count" } do
     local value = ngx.worker[name]()
     ngx.worker[name] = function() return value end
 end
+
+-- Scripts of `init_by_lua` see the environment that the server was started with, later ones what `env` has left of it.
+local getenv, started_with = os.getenv, ngx._environment
+ngx._environment = nil
+os.getenv = function(name)
+    local value = getenv(name)
+    if value == nil then return started_with(name) end
+    return value
+end
