@@ -331,7 +331,8 @@ struct FilterRound {
     /// A filter is to be called again.
     again: bool,
     wait: Option<(Site, LocalFuture<'static, ()>)>,
-    include: Option<Box<IncludedRequest>>,
+    /// What filters want to include after what they have given, with the place of each.
+    includes: Vec<(usize, Box<IncludedRequest>)>,
 }
 
 /// Calls each filter once.
@@ -353,11 +354,11 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<FilterRoun
         }
         let step = step?;
         entry.full = !matches!(step, FilterStep::More);
-        round.again |= entry.full || !entry.unread.is_empty();
+        round.again |= entry.has_more();
         match step {
             FilterStep::More | FilterStep::Full => {}
             FilterStep::Wait(future) => round.wait = Some((entry.site, future)),
-            FilterStep::Include(include) => round.include = Some(include),
+            FilterStep::Include(include) => round.includes.push((at, include)),
         }
         match rest {
             Some(next) => next.give(&mut out),
@@ -395,19 +396,25 @@ async fn among(
         family.push(chain);
         again = false;
     }
+    // What was asked for and waits until the filters behind the one that asked have given all that came before it; those behind
+    // come last.
+    let mut held: Vec<(usize, Box<IncludedRequest>)> = Vec::new();
     while again {
-        let mut round = round(x, own).await?;
-        again = round.again;
+        let from = held.last().map_or(0, |(at, _)| at + 1);
+        let mut round = round(x, &mut own[from..]).await?;
         last |= round.output.last;
         family.push(round.output);
         wait(x, round.wait.take()).await;
-        if let Some(include) = round.include {
+        held.extend(round.includes.into_iter().map(|(at, include)| (from + at, include)));
+        while let Some((_, include)) = held.pop_if(|(at, _)| !own[*at + 1..].iter().any(BodyEntry::has_more))
+        {
             drain(x, family, rest, SubrequestFamily::has_room).await?;
             if let Some(waited) = x.begin_include(family, *include) {
                 drain(x, family, rest, |_| waited.is_done()).await?;
                 x.end_include(waited);
             }
         }
+        again = own.iter().any(BodyEntry::has_more);
         drain(x, family, rest, SubrequestFamily::has_room).await?;
     }
     if last {

@@ -158,4 +158,9 @@ impl BodyEntry {
         let waits = !self.unread.is_empty() || (chain.has_file() && self.filter.in_memory());
         if waits { self.unread.append(chain) } else { self.input.append(chain) }
     }
+
+    /// Whether it is to be called again, even without new input.
+    pub(crate) fn has_more(&self) -> bool {
+        self.full || !self.unread.is_empty()
+    }
 }

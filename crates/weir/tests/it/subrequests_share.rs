@@ -97,4 +97,21 @@ both_drivers! {
             assert_eq!(said.text(), "йй", "{name}");
         }
     }
+
+    /// What comes after a body comes after all that the body includes: it was lost where both were asked for at once.
+    fn additions_come_around_pages_with_includes(driver) {
+        let server = Server::builder("http { default_type text/html; server { listen 127.0.0.1:%%PORT%%; root html; ssi on;
+            location = /side { return 200 '[$uri]'; } location = /more { return 200 '(more)'; }
+            location / { add_after_body /more; }
+            location = /both.html { add_before_body /more; add_after_body /more; }
+            location = /nested.html { add_before_body /both.html; add_after_body /both.html; } } }")
+            .file("html/none.html", "<p>").file("html/one.html", "<<!--#include virtual=\"/side\" -->>")
+            .file("html/end.html", "<<!--#include virtual=\"/side\" -->")
+            .file("html/two.html", "<!--#include virtual=\"/side\" -->-<!--#include virtual=\"/side\" wait=\"yes\" -->")
+            .file("html/both.html", "<<!--#include virtual=\"/side\" -->>").file("html/nested.html", "=").driver(driver).start();
+        for (page, text) in [("none", "<p>(more)"), ("one", "<[/side]>(more)"), ("end", "<[/side](more)"),
+            ("two", "[/side]-[/side](more)"), ("both", "(more)<[/side]>(more)"), ("nested", "<[/side]>=<[/side]>")] {
+            assert_eq!(server.get(&format!("/{page}.html")).text(), text, "{page}");
+        }
+    }
 }
