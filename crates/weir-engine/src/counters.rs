@@ -1,6 +1,7 @@
 //! The counters of a worker, for status pages and other threads.
 
 mod closes;
+mod upstream_closes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use closes::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
 };
+pub use upstream_closes::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd};
 
 /// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write). In cache
 /// lines of its own (two, which x86 fetches together): allocators put those of several workers side by side.

@@ -30,7 +30,8 @@ use part::WorkerParts;
 
 pub use crate::counters::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, StreamCloseCounters,
-    StreamCloseSide, WorkerCounter, WorkerCounters, WorkerCounts,
+    StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd, WorkerCounter,
+    WorkerCounters, WorkerCounts,
 };
 pub use part::{WorkerPart, WorkerSlot};
 

@@ -1,9 +1,10 @@
-//! Why connections of clients and streams of HTTP/2 ended, all workers added up: for `/metrics` and `weir top closes`.
+//! Why connections of clients and to servers, and streams of HTTP/2, ended, all workers added up: for `/metrics` and `weir top closes`.
 
 use std::collections::BTreeMap;
 
 use weir_engine::worker::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
+    UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses,
 };
 use weir_http::h2::{ErrorCode, H2Abuse};
 
@@ -33,7 +34,17 @@ impl CloseCounts {
     pub(crate) fn of(workers: &[WorkerThread]) -> CloseCounts {
         let mut counts = CloseCounts::default();
         workers.iter().for_each(|worker| counts.add(worker));
+        counts.add_upstream(&UpstreamCloses::now());
         counts
+    }
+
+    /// Adds the connections to servers that have ended.
+    pub(crate) fn add_upstream(&mut self, counted: &UpstreamCloses) {
+        for protocol in UpstreamCloseProtocol::ALL {
+            for &reason in UpstreamCloseReason::ALL {
+                self.count(to_server(protocol, reason), counted.get(protocol, reason));
+            }
+        }
     }
 
     fn add(&mut self, worker: &WorkerThread) {
@@ -105,7 +116,10 @@ fn every_row() -> impl Iterator<Item = CloseRow> {
     let connections = CloseProtocol::ALL.into_iter().flat_map(of_protocol);
     let sides = [CloseSide::Client, CloseSide::Server].into_iter();
     let resets = sides.flat_map(|side| ErrorCode::ALL.into_iter().map(move |code| reset(side, code)));
-    connections.chain(resets).chain([CUT])
+    let to_servers = UpstreamCloseProtocol::ALL
+        .into_iter()
+        .flat_map(|protocol| UpstreamCloseReason::ALL.iter().map(move |&reason| to_server(protocol, reason)));
+    connections.chain(resets).chain([CUT]).chain(to_servers)
 }
 
 fn reset(side: CloseSide, code: ErrorCode) -> CloseRow {
@@ -124,6 +138,11 @@ const CUT: CloseRow = CloseRow {
     reason: "connection",
     says: "The stream was open when its connection ended.",
 };
+
+fn to_server(protocol: UpstreamCloseProtocol, reason: UpstreamCloseReason) -> CloseRow {
+    let (what, by) = (protocol.in_tables(), reason.side().as_str());
+    CloseRow { what, by, reason: reason.as_str(), says: reason.says() }
+}
 
 fn connection(protocol: CloseProtocol, reason: CloseReason) -> CloseRow {
     let (what, by) = (protocol.as_str(), reason.side().as_str());
@@ -150,7 +169,10 @@ mod tests {
         assert!(all.rows().all(|(_, count)| count == 1));
         assert_eq!(
             all.rows().count(),
-            CloseProtocol::ALL.len() * CloseReason::ALL.len() + 2 * ErrorCode::COUNT + 1
+            CloseProtocol::ALL.len() * CloseReason::ALL.len()
+                + 2 * ErrorCode::COUNT
+                + 1
+                + UpstreamCloseProtocol::ALL.len() * UpstreamCloseReason::ALL.len()
         );
     }
 }

@@ -13,11 +13,15 @@ use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 use weir_engine::text::Text;
 use weir_engine::variable::ValueBasis;
+use weir_engine::worker::UpstreamCloseProtocol;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
 pub trait UpstreamProtocol {
     /// What precedes an address in messages: `http://`.
     fn scheme(&self) -> &'static str;
+
+    /// What its connections are counted as when they end.
+    fn closes_as(&self) -> UpstreamCloseProtocol;
 
     /// The scheme of connections with TLS: `https://`.
     fn secure_scheme(&self) -> &'static str {

@@ -13,6 +13,8 @@ pub enum CloseSide {
     Server,
     /// Neither: what is between them.
     Network,
+    /// A server that this one asks.
+    Upstream,
 }
 
 impl CloseSide {
@@ -22,6 +24,7 @@ impl CloseSide {
             CloseSide::Client => "client",
             CloseSide::Server => "server",
             CloseSide::Network => "network",
+            CloseSide::Upstream => "upstream",
         }
     }
 }

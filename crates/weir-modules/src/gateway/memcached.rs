@@ -9,6 +9,7 @@ use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::VarIndex;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Module, Span, UnnamedBlock, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, MemcachedValue};
 use weir_http::{Field, KnownField, Method};
@@ -110,6 +111,10 @@ struct MemcachedProtocol {
 }
 
 impl UpstreamProtocol for MemcachedProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::Memcached
+    }
+
     fn scheme(&self) -> &'static str {
         "memcached://"
     }

@@ -6,6 +6,7 @@ use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
 use weir_conf::{ArgCount, Directive, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
@@ -124,6 +125,10 @@ struct ScgiProtocol {
 }
 
 impl UpstreamProtocol for ScgiProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::Scgi
+    }
+
     fn scheme(&self) -> &'static str {
         "scgi://"
     }

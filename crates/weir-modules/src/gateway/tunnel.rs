@@ -9,6 +9,7 @@ use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, SERVER};
 use weir_conf::{ArgCount, Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_http::Method;
 use weir_upstream::protocol::{HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
@@ -119,6 +120,10 @@ impl weir_upstream::PassTarget for ByConnect {
 struct TunnelProtocol;
 
 impl UpstreamProtocol for TunnelProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::Tunnel
+    }
+
     fn scheme(&self) -> &'static str {
         ""
     }

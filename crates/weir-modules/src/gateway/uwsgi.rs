@@ -7,6 +7,7 @@ use weir_conf::{ArgCount, Directive, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
@@ -170,6 +171,10 @@ struct UwsgiProtocol {
 }
 
 impl UpstreamProtocol for UwsgiProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::Uwsgi
+    }
+
     fn scheme(&self) -> &'static str {
         SCHEME
     }

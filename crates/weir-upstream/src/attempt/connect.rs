@@ -21,6 +21,7 @@ use crate::tls_client::connect::NoTls;
 use crate::tls_client::{SecureUpstream, ShownCertificate, UpstreamHandler, toward};
 use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::exchange::Exchange;
+use weir_engine::worker::UpstreamCloseReason;
 
 impl Attempt {
     pub(crate) async fn connect(
@@ -42,7 +43,12 @@ impl Attempt {
             sndbuf: settings.socket_sndbuf,
             nodelay: x.plan.core.tcp_nodelay,
         };
-        let connect = Box::pin(UpstreamConnection::open(&peer.addr, &how, settings.connect_timeout));
+        let connect = Box::pin(UpstreamConnection::open(
+            self.up.protocol.closes_as(),
+            &peer.addr,
+            &how,
+            settings.connect_timeout,
+        ));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => {
                 if let Some(timed) = lease.measured() {
@@ -75,21 +81,24 @@ impl Attempt {
         }
         let Some(secure) = &self.secure else { return Ok(connection) };
         let handshake = match toward::handler(&x.plan) {
-            Some(handler) => self.handshake_with(x, &connection, secure, &*handler).await?,
+            Some(handler) => self.handshake_with(x, &connection, secure, &*handler).await,
             None => {
                 let handshake = Box::pin(handshake::handshake(&connection, secure, settings.connect_timeout));
-                self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await?
+                self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await
             }
         };
+        let handshake = handshake.inspect_err(|failed| connection.end.ends(failed.closes()))?;
         match handshake {
             Ok(()) => {
                 connection.secure = Some(secure.clone());
                 Ok(connection)
             }
             Err(NoTls::TimedOut) => {
+                connection.end.ends(UpstreamCloseReason::HandshakeTimeout);
                 Err(AttemptFailure::Next(error_log::timed_out(x, Cause::ConnectTimeout, HANDSHAKING)))
             }
             Err(NoTls::Failed(message)) => {
+                connection.end.ends(UpstreamCloseReason::HandshakeFailed);
                 error_log::error(x, &format_args!("{message} while {HANDSHAKING}"));
                 Err(AttemptFailure::Next(AttemptFault {
                     reason: FailureReason::ERROR,

@@ -22,6 +22,7 @@ use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::{Phase, Verdict};
+use weir_engine::worker::UpstreamCloseReason;
 
 impl UpstreamLocation {
     /// A request was sent that was composed for `x`: the next one with the same head need not be, if it follows from that.
@@ -165,8 +166,12 @@ fn responded(x: &mut Exchange, head: &KnownHead, bytes: &[u8]) -> Verdict {
         }
         _ => ResponseBody::Empty,
     };
-    if head.keep_alive && request.keeps_alive() && up.settings.proxy_protocol.is_none() {
+    if !head.keep_alive {
+        connection.end.ends(UpstreamCloseReason::Asked);
+    } else if request.keeps_alive() && up.settings.proxy_protocol.is_none() {
         lease.upstream.pool.give(&x.worker, &lease.peer, connection);
+    } else {
+        connection.end.ends(UpstreamCloseReason::KeepaliveOff);
     }
     x.respond(body)
 }

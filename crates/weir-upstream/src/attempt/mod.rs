@@ -40,6 +40,7 @@ use crate::worker_side::queue_ticket::QueueTicket;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
+use weir_engine::worker::UpstreamCloseReason;
 
 impl UpstreamLocation {
     /// Asks a server of `group` for `x`'s response; `fetch`: what the cache has to do with it.
@@ -302,7 +303,11 @@ impl Attempt {
                 return Ok(self.open_tunnel(connection, lease));
             }
             connection.own = self.decided.keep;
-            match self.ask(x, &mut connection, &lease).await {
+            let asked = self.ask(x, &mut connection, &lease).await;
+            if let Err(failed) = &asked {
+                connection.end.ends(failed.closes_kept(reused && !self.body_begun));
+            }
+            match asked {
                 Ok((incoming, rest)) => {
                     let link = UpstreamLink::Own(connection);
                     return self.judge(x, ReceivedHead { incoming, link, lease, rest });
@@ -400,6 +405,7 @@ impl Attempt {
             return match self.stale(x, reason, FailureSource::Status) {
                 Some(verdict) => {
                     self.records.end(None);
+                    received_head.link.ends(UpstreamCloseReason::Unwanted);
                     Err(AttemptFailure::End(verdict))
                 }
                 None => Ok(received_head),
@@ -409,6 +415,7 @@ impl Attempt {
         let fault = AttemptFault { reason, cause: Cause::UpstreamStatus };
         self.records.failed(fault);
         received_head.lease.fail(x, fault, READING_HEAD);
+        received_head.link.ends(UpstreamCloseReason::NextServer);
         Err(AttemptFailure::Next(fault))
     }
 
@@ -447,7 +454,11 @@ impl Attempt {
         mut received_head: ReceivedHead,
     ) -> Result<Verdict, Box<ReceivedHead>> {
         received_head.lease.answered(x);
-        received_head.incoming.keep_alive &= self.keeps_connection();
+        let (said, keeps) = (received_head.incoming.keep_alive, self.keeps_connection());
+        if !(said && keeps) {
+            received_head.expects_close(keeps);
+        }
+        received_head.incoming.keep_alive = said && keeps;
         let judged =
             self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &received_head.incoming));
         if let Some(verdict) = headers::instead(x, &self.up, &received_head.incoming) {
@@ -504,12 +515,13 @@ impl Attempt {
         let keep_alive =
             received_head.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
         let ReceivedHead { incoming, link, lease, rest } = received_head;
-        if let UpstreamLink::Own(connection) = link
-            && keep_alive
-            && matches!(incoming.decoder, BodyDecoder::None)
-            && rest.is_empty()
-        {
+        let UpstreamLink::Own(connection) = link else { return };
+        if !matches!(incoming.decoder, BodyDecoder::None) || !rest.is_empty() {
+            connection.end.ends(UpstreamCloseReason::Unwanted);
+        } else if keep_alive {
             lease.upstream.pool.give(&x.worker, &lease.peer, connection);
+        } else {
+            connection.end.expects(UpstreamCloseReason::RequestUnsent);
         }
     }
 

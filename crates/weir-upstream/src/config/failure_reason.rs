@@ -3,6 +3,7 @@
 use weir_trace::Cause;
 
 use weir_engine::phase::Verdict;
+use weir_engine::worker::UpstreamCloseReason;
 
 /// What went wrong with a try.
 #[derive(Clone, Copy, Debug)]
@@ -102,4 +103,34 @@ pub(crate) enum AttemptFailure {
     Next(AttemptFault),
     /// No server is asked any more.
     End(Verdict),
+}
+
+impl AttemptFailure {
+    /// As [`AttemptFailure::closes`]; `unasked`: the connection was kept alive, and the server may have closed it before the
+    /// request came.
+    pub(crate) fn closes_kept(&self, unasked: bool) -> UpstreamCloseReason {
+        match self.closes() {
+            UpstreamCloseReason::BeforeResponse if unasked => UpstreamCloseReason::Idle,
+            UpstreamCloseReason::Reset if unasked => UpstreamCloseReason::ResetIdle,
+            reason => reason,
+        }
+    }
+
+    /// Why the connection ends on which this happened.
+    pub(crate) fn closes(&self) -> UpstreamCloseReason {
+        match self {
+            AttemptFailure::End(Verdict::Close(_)) => UpstreamCloseReason::ClientGone,
+            AttemptFailure::End(_) => UpstreamCloseReason::RequestFailed,
+            AttemptFailure::Next(fault) => match fault.cause {
+                Cause::ReadTimeout => UpstreamCloseReason::ReadTimeout,
+                Cause::SendTimeout => UpstreamCloseReason::SendTimeout,
+                Cause::ConnectTimeout => UpstreamCloseReason::HandshakeTimeout,
+                Cause::TlsFailed => UpstreamCloseReason::HandshakeFailed,
+                Cause::ClosedBeforeResponse => UpstreamCloseReason::BeforeResponse,
+                Cause::InvalidHeader | Cause::HeaderTooLarge => UpstreamCloseReason::BadResponse,
+                Cause::UpstreamStatus => UpstreamCloseReason::NextServer,
+                _ => UpstreamCloseReason::Reset,
+            },
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use crate::peer::PeerState;
+use weir_engine::worker::UpstreamEnd;
 
 /// A connection that no event loop watches.
 #[derive(Debug)]
@@ -21,4 +22,5 @@ pub(crate) struct ParkedSocket {
     /// Milliseconds of the loops' clock: when it was opened, and idle from.
     pub(crate) opened: u64,
     pub(crate) since: u64,
+    pub(crate) end: UpstreamEnd,
 }

@@ -11,6 +11,7 @@ use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 use weir_engine::descriptors::socket_when_free;
+use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
 
 /// A connection to a server, while it is used or kept alive.
 pub struct UpstreamConnection {
@@ -31,6 +32,8 @@ pub struct UpstreamConnection {
     pub(crate) secure: Option<SecureUpstream>,
     /// How it is kept alive, where that differs from its upstream's settings; `None` as those.
     pub(crate) own: Option<OwnKeepalive>,
+    /// Why it ends.
+    pub end: UpstreamEnd,
 }
 
 /// How a connection is kept alive that a chooser has decided about.
@@ -79,11 +82,16 @@ impl ConnectOptions<'_> {
 }
 
 impl UpstreamConnection {
-    /// Connects; the timer runs until the connection is established.
+    /// Connects, to speak `protocol`; the timer runs until the connection is established.
     ///
     /// # Errors
     /// The errno of the call that failed; `TimedOut` when the timer expired first.
-    pub async fn open(addr: &SockAddr, how: &ConnectOptions<'_>, ms: u64) -> io::Result<UpstreamConnection> {
+    pub async fn open(
+        protocol: UpstreamCloseProtocol,
+        addr: &SockAddr,
+        how: &ConnectOptions<'_>,
+        ms: u64,
+    ) -> io::Result<UpstreamConnection> {
         let timer = Timer::new();
         timer.arm(ms);
         let connect = async {
@@ -105,20 +113,28 @@ impl UpstreamConnection {
             sent_before: 0,
             secure: None,
             own: None,
+            end: UpstreamEnd::of(protocol),
         })
     }
 
     /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
     pub(crate) async fn park(self, peer: &Peer, since: u64) -> Option<ParkedSocket> {
-        let (requests, opened) = (self.requests, self.opened);
+        let UpstreamConnection { stream, requests, opened, end, .. } = self;
         let (addr, bind, state) = (peer.addr.clone(), peer.bind.clone(), peer.state.clone());
-        let (fd, unasked) = self.stream.into_fd().await.ok()?;
-        unasked.is_empty().then_some(ParkedSocket { fd, addr, bind, state, requests, opened, since })
+        let Ok((fd, unasked)) = stream.into_fd().await else {
+            end.ends(UpstreamCloseReason::ResetIdle);
+            return None;
+        };
+        if !unasked.is_empty() {
+            end.ends(UpstreamCloseReason::Spoke);
+            return None;
+        }
+        Some(ParkedSocket { fd, addr, bind, state, requests, opened, since, end })
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.
     pub(crate) fn unpark(parked: ParkedSocket) -> Option<Box<UpstreamConnection>> {
-        let ParkedSocket { fd, requests, opened, .. } = parked;
+        let ParkedSocket { fd, requests, opened, end, .. } = parked;
         let stream = Stream::from_fd(fd).ok()?;
         let sent_before = stream.sent();
         Some(Box::new(UpstreamConnection {
@@ -131,6 +147,7 @@ impl UpstreamConnection {
             sent_before,
             secure: None,
             own: None,
+            end,
         }))
     }
 
@@ -145,17 +162,36 @@ impl UpstreamConnection {
         self.requests += 1;
     }
 
-    /// Nothing has come since the last response, and the server has not closed it.
+    /// Nothing has come since the last response, and the server has not closed it; else why it ends is noted.
     pub(crate) fn is_good(&self) -> bool {
-        self.stream.error().is_none()
-            && !self.stream.is_eof()
-            && self.stream.unsent() == 0
-            && self.is_silent()
+        match self.fault() {
+            None => true,
+            Some(reason) => {
+                self.end.ends(reason);
+                false
+            }
+        }
     }
 
-    /// An unexpected byte makes the connection useless, and taking it away shows that.
-    fn is_silent(&self) -> bool {
-        !matches!(self.stream.try_recv(), Some(RecvOutcome::Data(_) | RecvOutcome::Eof | RecvOutcome::Err(_)))
+    /// Why it takes no further request. An unexpected byte makes it useless, and taking it away shows that.
+    #[inline]
+    fn fault(&self) -> Option<UpstreamCloseReason> {
+        let lost = |errno| UpstreamCloseReason::of_errno(errno, UpstreamCloseReason::ResetIdle);
+        if let Some(errno) = self.stream.error() {
+            return Some(lost(errno));
+        }
+        if self.stream.is_eof() {
+            return Some(UpstreamCloseReason::Idle);
+        }
+        if self.stream.unsent() > 0 {
+            return Some(UpstreamCloseReason::RequestUnsent);
+        }
+        match self.stream.try_recv() {
+            Some(RecvOutcome::Data(_)) => Some(UpstreamCloseReason::Spoke),
+            Some(RecvOutcome::Eof) => Some(UpstreamCloseReason::Idle),
+            Some(RecvOutcome::Err(errno)) => Some(lost(errno)),
+            Some(RecvOutcome::TimedOut) | None => None,
+        }
     }
 
     /// It stays on its worker: it has state that can't leave.

@@ -20,6 +20,7 @@ use crate::peer::Peer;
 use crate::protocol::{FieldSection, INTERIM, TOO_MANY};
 use crate::tls_client::SecureUpstream;
 use weir_engine::pieces;
+use weir_engine::worker::UpstreamCloseReason;
 use weir_engine::worker::Worker;
 
 /// Why a session, or a call of it, is no more.
@@ -270,10 +271,44 @@ impl UpstreamSession {
         self.calls.get() > 0
     }
 
-    /// Takes no further call, and ends with the last one.
-    pub(crate) fn retire(&self) {
-        self.retired.set(true);
+    /// Takes no further call, and ends with the last one, for `reason`.
+    pub(crate) fn retire(&self, reason: UpstreamCloseReason) {
+        if !self.retired.replace(true) {
+            self.connection.end.expects(reason);
+        }
         self.wake();
+    }
+
+    /// Notes why the connection ends: `received` says so where the server, or the way to it, is the cause.
+    fn ends(&self, received: Option<&RecvOutcome>) {
+        let idle = self.streams() == 0;
+        let (eof, reset) = match idle {
+            true => (UpstreamCloseReason::Idle, UpstreamCloseReason::ResetIdle),
+            false => (UpstreamCloseReason::InResponse, UpstreamCloseReason::Reset),
+        };
+        let end = &self.connection.end;
+        match received {
+            Some(RecvOutcome::Err(errno)) => end.ends(UpstreamCloseReason::of_errno(*errno, reset)),
+            Some(RecvOutcome::Data(_)) => end.ends(UpstreamCloseReason::BadResponse),
+            Some(_) if self.h2.borrow().is_ending() => end.ends(UpstreamCloseReason::GoAway),
+            Some(_) => end.ends(eof),
+            None if self.retired.get() => {}
+            None if self.h2.borrow().is_ending() => end.ends(UpstreamCloseReason::GoAway),
+            None => end.ends(UpstreamCloseReason::KeepaliveOff),
+        }
+    }
+
+    /// Why it ends that was idle for too long, unless it would take no further call either.
+    fn overdue(&self, worker: &Worker) -> UpstreamCloseReason {
+        if worker.is_stopping() {
+            UpstreamCloseReason::Shutdown
+        } else if self.calls.get() >= self.keep.requests {
+            UpstreamCloseReason::KeepaliveRequests
+        } else if self.connection.age() >= self.keep.time {
+            UpstreamCloseReason::KeepaliveTime
+        } else {
+            UpstreamCloseReason::KeepaliveTimeout
+        }
     }
 
     /// A call was given up, or has ended.
@@ -473,6 +508,7 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
     let lost = loop {
         session.pump();
         if session.is_over() {
+            session.ends(None);
             break SessionLoss::Closed;
         }
         if !timer.is_armed() {
@@ -484,20 +520,26 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
                 let idle = weir_rt::now_ms().saturating_sub(session.idle_since());
                 let old = idle >= session.keep.timeout || worker.is_stopping();
                 if session.streams() == 0 && old {
-                    session.retired.set(true);
+                    session.retire(session.overdue(&worker));
                     break SessionLoss::Closed;
                 }
             }
             SessionWake::Received(RecvOutcome::Data(bytes)) => {
                 if let Err(lost) = session.received(&bytes) {
+                    session.ends(Some(&RecvOutcome::Data(bytes)));
                     break lost;
                 }
                 if session.h2.borrow().is_settled() {
                     session.settled();
                 }
             }
-            SessionWake::Received(RecvOutcome::Err(errno)) => break SessionLoss::Failed(errno),
-            SessionWake::Received(RecvOutcome::Eof | RecvOutcome::TimedOut) => break SessionLoss::Closed,
+            SessionWake::Received(lost) => {
+                session.ends(Some(&lost));
+                break match lost {
+                    RecvOutcome::Err(errno) => SessionLoss::Failed(errno),
+                    _ => SessionLoss::Closed,
+                };
+            }
         }
     };
     session.end(lost);

@@ -19,6 +19,7 @@ use crate::health::http_check::{HttpCheckResult, timed_out};
 use crate::health::match_block::{MatchBlocks, MatchRules};
 use crate::peer::Peer;
 use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason};
 
 /// How a server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +140,16 @@ impl HealthCheck {
     /// Asks `peer` once.
     pub(crate) async fn ask(&self, upstream: &str, peer: &Peer) -> std::result::Result<(), String> {
         let how = ConnectOptions { local: peer.bind.as_ref(), ..ConnectOptions::default() };
-        let connection = UpstreamConnection::open(&peer.addr, &how, self.timeout).await.map_err(|error| {
-            match error.raw_os_error() {
-                Some(errno) => {
-                    format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
-                }
-                None => timed_out(),
-            }
-        })?;
+        let connection =
+            UpstreamConnection::open(UpstreamCloseProtocol::Check, &peer.addr, &how, self.timeout)
+                .await
+                .map_err(|error| match error.raw_os_error() {
+                    Some(errno) => {
+                        format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
+                    }
+                    None => timed_out(),
+                })?;
+        connection.end.expects(UpstreamCloseReason::Done);
         let host = self.host.as_deref().unwrap_or(upstream);
         match self.kind {
             HealthCheckKind::Tcp => Ok(()),

@@ -9,11 +9,12 @@
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weir_rt::net::{SockAddr, is_silent};
 
 use crate::connection::parked::ParkedSocket;
+use weir_engine::worker::UpstreamCloseReason;
 
 /// What becomes of the place that a connection had in its worker's own pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,9 @@ impl IdleList {
     /// Takes out those beyond the limit that have been idle for longest.
     fn excess(&mut self) -> Vec<ParkedSocket> {
         let excess = self.parked.len().saturating_sub(self.most + self.lent);
-        self.parked.drain(..excess).collect()
+        let excess: Vec<ParkedSocket> = self.parked.drain(..excess).collect();
+        excess.iter().for_each(|parked| parked.end.ends(UpstreamCloseReason::KeepaliveFull));
+        excess
     }
 }
 
@@ -71,13 +74,17 @@ impl SharedIdle {
     /// Adds one, which has left `place`. Beyond `most` and the places that are lent the oldest is closed. `false`: the one
     /// that was to be added is closed.
     pub(crate) fn push(&self, parked: ParkedSocket, most: usize, place: OwnPlace) -> bool {
-        self.change(|list| {
+        let mut parked = Some(parked);
+        let pushed = self.change(|list| {
             list.most = most;
             list.lent += usize::from(place == OwnPlace::Lent);
-            list.insert(parked);
+            parked.take().into_iter().for_each(|parked| list.insert(parked));
             list.excess()
-        })
-        .is_some()
+        });
+        if let Some(refused) = parked {
+            refused.end.ends(UpstreamCloseReason::KeepaliveFull);
+        }
+        pushed.is_some()
     }
 
     /// This many places are used by workers again; `false`: not yet.
@@ -99,13 +106,21 @@ impl SharedIdle {
             if is_silent(found.fd.as_raw_fd()) {
                 return Some(found);
             }
+            found.end.ends(UpstreamCloseReason::Idle);
         }
         None
     }
 
-    /// Closes those that do not `stay`.
-    pub(crate) fn keep_only(&self, stay: impl Fn(&ParkedSocket) -> bool) {
-        self.change(|list| list.parked.extract_if(.., |parked| !stay(parked)).collect::<Vec<_>>());
+    /// Closes those for which `why` has a reason.
+    pub(crate) fn close_where(&self, why: impl Fn(&ParkedSocket) -> Option<UpstreamCloseReason>) {
+        let goes = |parked: &mut ParkedSocket| match why(parked) {
+            Some(reason) => {
+                parked.end.ends(reason);
+                true
+            }
+            None => false,
+        };
+        self.change(|list| list.parked.extract_if(.., goes).collect::<Vec<_>>());
     }
 
     /// Whether this worker is to look for connections of no use: one of all does so, every `every` milliseconds.
@@ -128,12 +143,15 @@ impl SharedIdle {
             let (good, closed): (Vec<_>, Vec<_>) =
                 block.into_iter().partition(|parked| is_silent(parked.fd.as_raw_fd()));
             at += good.len();
+            closed.iter().for_each(|parked| parked.end.ends(UpstreamCloseReason::Idle));
             all_closed.extend(closed);
             // What can't be put back is closed like what can't be parked.
+            let mut good = good;
             self.change(|list| {
-                good.into_iter().for_each(|parked| list.insert(parked));
+                good.drain(..).for_each(|parked| list.insert(parked));
                 list.excess()
             });
+            good.iter().for_each(|parked| parked.end.ends(UpstreamCloseReason::KeepaliveFull));
         }
     }
 
@@ -159,6 +177,13 @@ impl SharedIdle {
     }
 }
 
+impl Drop for SharedIdle {
+    fn drop(&mut self) {
+        let list = self.list.get_mut().unwrap_or_else(PoisonError::into_inner);
+        list.parked.iter().for_each(|parked| parked.end.ends(UpstreamCloseReason::Reload));
+    }
+}
+
 /// How often the lock is tried: some microseconds, many times what a holder needs that runs.
 const TRIES: usize = 200;
 /// This many connections are looked at together: ten microseconds.
@@ -170,10 +195,13 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
+    use weir_engine::worker::{UpstreamCloseProtocol, UpstreamEnd};
+
     use super::*;
 
     fn parked_since(fd: OwnedFd, addr: SockAddr, since: u64) -> ParkedSocket {
-        ParkedSocket { fd, addr, bind: None, state: Arc::default(), requests: 1, opened: 0, since }
+        let end = UpstreamEnd::of(UpstreamCloseProtocol::Http1);
+        ParkedSocket { fd, addr, bind: None, state: Arc::default(), requests: 1, opened: 0, since, end }
     }
 
     fn parked(port: u16) -> (ParkedSocket, UnixStream) {
@@ -203,7 +231,7 @@ mod tests {
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
         assert!(common.push(one, 8, OwnPlace::Kept) && common.push(two, 8, OwnPlace::Kept));
-        common.keep_only(|parked| parked.addr == addr);
+        common.close_where(|parked| (parked.addr != addr).then_some(UpstreamCloseReason::Removed));
         assert_eq!(common.count(), 1);
     }
 

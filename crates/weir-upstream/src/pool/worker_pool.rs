@@ -26,8 +26,8 @@ use crate::peer::Peer;
 use crate::peer::idle_time::LOOK;
 use crate::pool::shared_idle::{OwnPlace, SharedIdle};
 use crate::tls_client::SecureUpstream;
-use weir_engine::worker::Worker;
 use weir_engine::worker::memory::{COUNTED, MemoryKind, WorkerMemory};
+use weir_engine::worker::{UpstreamCloseReason, Worker};
 
 /// A worker's side of the idle connections of one upstream.
 pub(crate) struct WorkerPool {
@@ -97,7 +97,7 @@ impl WorkerPool {
         if idle().count() > most
             && let Some(oldest) = idle().min_by_key(|session| session.idle_since())
         {
-            oldest.retire();
+            oldest.retire(UpstreamCloseReason::KeepaliveFull);
         }
     }
 
@@ -144,6 +144,8 @@ impl WorkerPool {
                 peer.state.idle.closed_after(connection.idle);
             } else if connection.idle < self.limit(&peer, &connection) {
                 return Some(connection);
+            } else {
+                connection.end.ends(self.overdue(&connection, connection.idle));
             }
         }
         if secure.is_some() || peer.lane.is_some() {
@@ -151,12 +153,16 @@ impl WorkerPool {
         }
         while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
             let idle = idle_for(parked.since);
-            let connection =
-                (idle < limit(peer, self.keep.timeout)).then(|| UpstreamConnection::unpark(parked)).flatten();
-            if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
+            if idle >= limit(peer, self.keep.timeout) {
+                parked.end.ends(overdue(idle, self.keep.timeout));
+                continue;
+            }
+            let Some(mut connection) = UpstreamConnection::unpark(parked) else { continue };
+            if connection.age() < self.keep.time {
                 connection.idle = idle;
                 return Some(connection);
             }
+            connection.end.ends(UpstreamCloseReason::KeepaliveTime);
         }
         None
     }
@@ -177,13 +183,10 @@ impl WorkerPool {
         connection: Box<UpstreamConnection>,
     ) {
         let keep = &self.keep;
-        let requests = connection.own.map_or(keep.requests, |own| own.requests);
-        if keep.connections == 0
-            || connection.requests >= requests
-            || connection.age() >= keep.time
-            || worker.is_stopping()
-            || !connection.is_good()
-        {
+        if let Some(reason) = self.refusal(worker, &connection) {
+            return connection.end.ends(reason);
+        }
+        if !connection.is_good() {
             return;
         }
         let share = PoolShare::of(keep.connections, worker.colleagues());
@@ -207,11 +210,32 @@ impl WorkerPool {
         }
     }
 
+    /// Why `connection`, which is good, is not kept alive.
+    #[inline]
+    fn refusal(&self, worker: &Worker, connection: &UpstreamConnection) -> Option<UpstreamCloseReason> {
+        let keep = &self.keep;
+        let requests = connection.own.map_or(keep.requests, |own| own.requests);
+        if keep.connections == 0 {
+            Some(UpstreamCloseReason::KeepaliveOff)
+        } else if connection.requests >= requests {
+            Some(UpstreamCloseReason::KeepaliveRequests)
+        } else if connection.age() >= keep.time {
+            Some(UpstreamCloseReason::KeepaliveTime)
+        } else {
+            worker.is_stopping().then_some(UpstreamCloseReason::Shutdown)
+        }
+    }
+
+    /// Why `connection` is closed that was `idle` for too many milliseconds.
+    fn overdue(&self, connection: &UpstreamConnection, idle: u64) -> UpstreamCloseReason {
+        overdue(idle, connection.own.map_or(self.keep.timeout, |own| own.timeout))
+    }
+
     /// Gives a connection to all workers, which may keep this many alive, and those whose places are lent; one that
     /// can't leave its worker is closed.
     fn park(&self, idle: IdleConnection, most: usize, place: OwnPlace) {
         if (most == 0 && place == OwnPlace::Kept) || !idle.can_leave() {
-            return;
+            return idle.connection.end.ends(UpstreamCloseReason::KeepaliveFull);
         }
         let (common, places) = (self.common.clone(), self.lent.clone());
         weir_rt::spawn(async move {
@@ -252,6 +276,7 @@ impl WorkerPool {
             .into_iter()
             .partition(|idle| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &idle.peer.state)));
         *self.idle.borrow_mut() = stay;
+        go.iter().for_each(|idle| idle.connection.end.ends(UpstreamCloseReason::Removed));
         drop(go);
         let is_member = |session: &UpstreamSession| {
             members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state))
@@ -259,12 +284,15 @@ impl WorkerPool {
         self.sessions.borrow_mut().retain(|session| {
             let stays = is_member(session);
             if !stays {
-                session.retire();
+                session.retire(UpstreamCloseReason::Removed);
             }
             stays
         });
         if !self.common.is_empty() {
-            self.common.keep_only(|parked| members.clone().any(|peer| peer.addr == parked.addr));
+            self.common.close_where(|parked| {
+                let stays = members.clone().any(|peer| peer.addr == parked.addr);
+                (!stays).then_some(UpstreamCloseReason::Removed)
+            });
         }
     }
 
@@ -283,7 +311,13 @@ impl WorkerPool {
             let learned = parked.state.idle.limit().unwrap_or(u64::MAX);
             learned.min(self.keep.timeout)
         };
-        common.keep_only(|parked| !stopping && idle_for(parked.since) < limit(parked));
+        common.close_where(|parked| {
+            let idle = idle_for(parked.since);
+            if stopping {
+                return Some(UpstreamCloseReason::Shutdown);
+            }
+            (idle >= limit(parked)).then(|| overdue(idle, self.keep.timeout))
+        });
         if let [one] = &common.sweep()[..] {
             one.state.idle.closed_after(idle_for(one.since));
         }
@@ -300,9 +334,19 @@ impl WorkerPool {
             let mut idle = self.idle.borrow_mut();
             let all = std::mem::take(&mut *idle);
             let good = |idle: &IdleConnection| {
-                !stopping
-                    && idle.connection.is_good()
-                    && idle_for(idle.since) < self.limit(&idle.peer, &idle.connection)
+                if stopping {
+                    idle.connection.end.ends(UpstreamCloseReason::Shutdown);
+                    return false;
+                }
+                if !idle.connection.is_good() {
+                    return false;
+                }
+                let since = idle_for(idle.since);
+                let stays = since < self.limit(&idle.peer, &idle.connection);
+                if !stays {
+                    idle.connection.end.ends(self.overdue(&idle.connection, since));
+                }
+                stays
             };
             let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(good);
             *idle = good;
@@ -331,6 +375,14 @@ fn limit(peer: &Peer, timeout: u64) -> u64 {
     peer.state.idle.limit().unwrap_or(u64::MAX).min(timeout)
 }
 
+/// Why a connection is closed that was `idle` for too many milliseconds, where `timeout` are allowed.
+fn overdue(idle: u64, timeout: u64) -> UpstreamCloseReason {
+    match idle >= timeout {
+        true => UpstreamCloseReason::KeepaliveTimeout,
+        false => UpstreamCloseReason::KeepaliveHabit,
+    }
+}
+
 /// Milliseconds since then.
 fn idle_for(since: u64) -> u64 {
     weir_rt::now_ms().saturating_sub(since)
@@ -341,8 +393,9 @@ impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.common.repay(self.lent.get());
         for session in self.sessions.get_mut() {
-            session.retire();
+            session.retire(UpstreamCloseReason::Reload);
         }
+        self.idle.get_mut().iter().for_each(|idle| idle.connection.end.ends(UpstreamCloseReason::Reload));
     }
 }
 

@@ -4,6 +4,8 @@
 use std::pin::pin;
 use std::task::{Context, Poll};
 
+use weir_engine::exchange::Exchange;
+use weir_engine::variable::ValueScript;
 use weir_rt::Timer;
 
 /// A limit in force for one response.
@@ -62,6 +64,21 @@ impl ReadPace {
 /// How many more bytes may be taken after this many milliseconds.
 fn allowed(per_second: u64, elapsed: u64, taken: u64) -> u64 {
     per_second.saturating_mul(elapsed / 1000 + 1).saturating_sub(taken)
+}
+
+/// The limit of `*_limit_rate` for the response of `x`, and what of `rest` is free of it. nginx limits what it reads
+/// ahead only.
+pub(super) fn paced(
+    x: &mut Exchange,
+    script: Option<&ValueScript>,
+    rest: Vec<u8>,
+) -> (Vec<u8>, Option<ReadPace>) {
+    let Some(script) = script else { return (rest, None) };
+    let value = script.value(x);
+    match weir_conf::parse_size(x.text(&value)) {
+        None | Some(0) => (rest, None),
+        Some(rate) => (Vec::new(), Some(ReadPace::new(rate, weir_rt::now_ms(), rest))),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use weir_rt::RecvOutcome;
-use weir_trace::{Site, WaitKind};
+use weir_trace::WaitKind;
 
 use super::cached_body::SavedBody;
 use crate::config::directives::UpstreamSettings;
@@ -18,18 +18,17 @@ use crate::request::exchange_part::part;
 use crate::response::cache_writer::{ResponseFile, ResponseFileWriter, WriteProgress as Progress};
 use crate::response::chunked_body;
 use crate::response::headers;
-use crate::response::limit_rate::ReadPace;
+use crate::response::limit_rate::{ReadPace, paced};
 use crate::response::read_ahead::{ReadAhead, ReadAheadRoom};
-use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::response::received_head::{ReceivedBody, ReceivedHead, UpstreamLink};
 use crate::response::upload::ConnectionUpload;
 use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::body::{BodyPiece, BodySource, ResponseBody};
 use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
-use weir_engine::exchange::{Exchange, SharedPart};
+use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
-use weir_engine::variable::ValueScript;
-use weir_engine::worker::Worker;
+use weir_engine::worker::{UpstreamCloseReason, Worker};
 
 /// A body that comes from a server.
 pub(crate) struct UpstreamBody {
@@ -49,6 +48,8 @@ pub(crate) struct UpstreamBody {
     pub(super) worker: Rc<Worker>,
     pub(super) records: AttemptRecords,
     keep: bool,
+    /// More has come than belongs to it.
+    spoke: bool,
     /// `*_limit_rate`
     pace: Option<ReadPace>,
     /// It becomes a file.
@@ -62,21 +63,6 @@ struct OpenBody {
     upload: Option<ConnectionUpload>,
     lease: PeerLease,
     received: ReceivedBody,
-}
-
-/// Bytes of a body, noted at the server's site when no more come.
-struct ReceivedBody {
-    shared: Rc<SharedPart>,
-    site: Site,
-    bytes: u64,
-}
-
-impl Drop for ReceivedBody {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.shared.bytes(self.site, self.bytes, 0);
-        }
-    }
 }
 
 impl UpstreamBody {
@@ -121,6 +107,7 @@ impl UpstreamBody {
             worker: x.worker.clone(),
             records,
             keep: incoming.keep_alive,
+            spoke: false,
             pace,
             saving: keep.map(|keep| ResponseFileWriter::new(keep, policy)),
         };
@@ -154,7 +141,8 @@ impl UpstreamBody {
     fn decode(&mut self, bytes: Vec<u8>) -> Result<bool, String> {
         match &mut self.decoder {
             BodyDecoder::None => {
-                self.keep &= bytes.is_empty();
+                self.spoke |= !bytes.is_empty();
+                self.keep &= !self.spoke;
                 Ok(true)
             }
             BodyDecoder::UntilClose => {
@@ -165,7 +153,7 @@ impl UpstreamBody {
                 let mut bytes = bytes;
                 if bytes.len() as u64 > *left {
                     // What follows belongs to no request.
-                    self.keep = false;
+                    (self.keep, self.spoke) = (false, true);
                     self.records.complain(
                         LogLevel::Warn,
                         "upstream sent more data than specified in \"Content-Length\" header while reading upstream"
@@ -182,7 +170,8 @@ impl UpstreamBody {
                 let mut body = bytes;
                 let len = body.len();
                 let (used, read) = chunked_body::unframe(decoder, &mut body);
-                self.keep &= read == Ok(false) || used == len;
+                self.spoke |= read != Ok(false) && used != len;
+                self.keep &= !self.spoke;
                 if read == Ok(true) {
                     self.records.note_trailers(decoder.trailers());
                 }
@@ -267,16 +256,27 @@ impl UpstreamBody {
         Poll::Ready(())
     }
 
+    /// The connection is closed in the middle of the body, for `reason`.
+    fn leaves(&mut self, reason: UpstreamCloseReason) {
+        if let Some(open) = self.open.take() {
+            open.link.ends(reason);
+        }
+    }
+
     /// The body is there whole: its connection is free for others.
     fn over(&mut self) {
         self.records.end(None);
         let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
-        if let Some(OpenBody { link: UpstreamLink::Own(connection), upload: None, lease, .. }) =
-            self.open.take()
-            && self.keep
-            && clean
-        {
+        let Some(OpenBody { link: UpstreamLink::Own(connection), upload, lease, .. }) = self.open.take()
+        else {
+            return;
+        };
+        if upload.is_some() {
+            connection.end.ends(UpstreamCloseReason::RequestUnsent);
+        } else if self.keep && clean {
             lease.upstream.pool.give(&self.worker, &lease.peer, connection);
+        } else if self.spoke || !clean {
+            connection.end.ends(UpstreamCloseReason::Spoke);
         }
     }
 
@@ -284,6 +284,12 @@ impl UpstreamBody {
         self.records.end(None);
         let error = EngineError { kind, side: FaultSide::Upstream, errno };
         if let Some(open) = self.open.take() {
+            open.link.ends(match (kind, errno) {
+                (EngineErrorKind::TimedOut, _) => UpstreamCloseReason::ReadTimeout,
+                (EngineErrorKind::Protocol, _) => UpstreamCloseReason::BadResponse,
+                (_, Some(errno)) => UpstreamCloseReason::of_errno(errno, UpstreamCloseReason::Reset),
+                _ => UpstreamCloseReason::InResponse,
+            });
             open.lease.peer.state.last.note(weir_engine::engine::cause(&error));
         }
         self.failed = Some(error);
@@ -415,7 +421,7 @@ impl UpstreamBody {
     /// The rest of the request can't be had: the server is notified.
     fn given_up(&mut self, error: EngineError) {
         self.records.end(None);
-        self.open = None;
+        self.leaves(UpstreamCloseReason::RequestFailed);
         self.failed = Some(error);
         self.records.complain(LogLevel::Error, "sending request body to upstream failed".to_owned());
     }
@@ -457,7 +463,7 @@ impl UpstreamBody {
             }
             Err(failed) => {
                 self.records.end(None);
-                self.open = None;
+                self.leaves(UpstreamCloseReason::Unwanted);
                 self.failed = Some(EngineError::file(failed.error.raw_os_error()));
                 self.records.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
                 Poll::Ready(false)
@@ -472,11 +478,12 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, records: &AttemptRecords, kee
     part(x).scratch.keep_fields(incoming.fields);
     records.count(rest.len() as u64, 0, 0);
     records.end(None);
-    if let UpstreamLink::Own(connection) = link
-        && incoming.keep_alive
-        && keep
-    {
-        lease.upstream.pool.give(&x.worker, &lease.peer, connection);
+    if let UpstreamLink::Own(connection) = link {
+        if !keep {
+            connection.end.ends(UpstreamCloseReason::RequestUnsent);
+        } else if incoming.keep_alive {
+            lease.upstream.pool.give(&x.worker, &lease.peer, connection);
+        }
     }
     x.respond(ResponseBody::Whole(rest.into()))
 }
@@ -499,22 +506,12 @@ const SHORT: usize = 4096;
 const CLOSED: &str = "upstream prematurely closed connection";
 const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
 
-/// The limit of `*_limit_rate` for the response of `x`, and what of `rest` is free of it. nginx limits what it reads
-/// ahead only.
-fn paced(x: &mut Exchange, script: Option<&ValueScript>, rest: Vec<u8>) -> (Vec<u8>, Option<ReadPace>) {
-    let Some(script) = script else { return (rest, None) };
-    let value = script.value(x);
-    match weir_conf::parse_size(x.text(&value)) {
-        None | Some(0) => (rest, None),
-        Some(rate) => (Vec::new(), Some(ReadPace::new(rate, weir_rt::now_ms(), rest))),
-    }
-}
-
 impl Drop for UpstreamBody {
     /// A body of which the client gets nothing (HEAD) is not waited for: the try ends here.
     fn drop(&mut self) {
         if self.open.is_some() {
             self.records.end(None);
+            self.leaves(UpstreamCloseReason::Unwanted);
         }
     }
 }
@@ -584,7 +581,7 @@ impl BodySource for UpstreamBody {
 
     fn client_left(&mut self) {
         self.records.end(None);
-        self.open = None;
+        self.leaves(UpstreamCloseReason::ClientGone);
         self.records.complain(LogLevel::Info, error_log::client_gone("reading upstream"));
     }
 

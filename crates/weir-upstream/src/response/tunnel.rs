@@ -21,7 +21,7 @@ use weir_engine::output;
 use weir_engine::phase::Verdict;
 use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
-use weir_engine::worker::{CloseReason, Worker};
+use weir_engine::worker::{CloseReason, UpstreamCloseReason, Worker};
 
 /// Passes the response's head on, then bytes both ways.
 pub(crate) async fn run(
@@ -36,6 +36,9 @@ pub(crate) async fn run(
     x.response.unframed = opened;
     headers::copy(x, up, &incoming, headers::HeaderOrigin::Server { keeps: false });
     x.keep_alive = false;
+    if let UpstreamLink::Own(connection) = &link {
+        connection.end.expects(UpstreamCloseReason::Tunnel);
+    }
     if x.transport.h1().is_some() {
         x.connection.ends(CloseReason::Tunnel);
     }

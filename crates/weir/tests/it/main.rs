@@ -134,6 +134,7 @@ mod see_page_memory;
 mod see_perf;
 mod see_profile;
 mod see_trace;
+mod see_upstream_closes;
 mod see_usdt;
 mod see_why;
 mod slice;

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientSide;
-use weir_rt::{Stream, Timer};
+use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
+use weir_rt::{RecvOutcome, Stream, Timer};
 
 use crate::api::socket::pool::{PoolSeat, SocketPool};
 use crate::api::socket::tls::SocketTlsSession;
@@ -35,6 +36,8 @@ pub(super) struct SocketConnection {
     pub(super) session: RefCell<Option<Rc<SocketTlsSession>>>,
     watched: Cell<bool>,
     watcher: RefCell<Option<Waker>>,
+    /// Why it ends; `None` for the client's, which is counted as such.
+    end: Option<UpstreamEnd>,
 }
 
 /// Whom a connection is to, as log lines name it.
@@ -70,7 +73,9 @@ pub(super) enum SocketStream {
 
 impl SocketConnection {
     pub(super) fn new(line: SocketStream, peer: Rc<SocketPeer>) -> SocketConnection {
+        let end = matches!(line, SocketStream::Own(_)).then(|| UpstreamEnd::of(UpstreamCloseProtocol::Lua));
         SocketConnection {
+            end,
             line,
             peer,
             input: RefCell::default(),
@@ -84,6 +89,24 @@ impl SocketConnection {
             watched: Cell::new(false),
             watcher: RefCell::default(),
             session: RefCell::default(),
+        }
+    }
+
+    /// Notes why it ends, unless that is known already.
+    pub(super) fn ends(&self, reason: UpstreamCloseReason) {
+        if let Some(end) = &self.end {
+            end.ends(reason);
+        }
+    }
+
+    /// Notes that it ends, where `received` says so.
+    pub(super) fn ends_by(&self, received: &RecvOutcome) {
+        match received {
+            RecvOutcome::Eof => self.ends(UpstreamCloseReason::Closed),
+            RecvOutcome::Err(errno) => {
+                self.ends(UpstreamCloseReason::of_errno(*errno, UpstreamCloseReason::Reset));
+            }
+            RecvOutcome::Data(_) | RecvOutcome::TimedOut => {}
         }
     }
 

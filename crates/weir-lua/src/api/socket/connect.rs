@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weir_engine::descriptors::socket_when_free;
 use weir_engine::log::LogLevel;
 use weir_engine::resolver;
+use weir_engine::worker::UpstreamCloseReason;
 use weir_rt::net::{self, SockAddr};
 use weir_rt::{Stream, Timer};
 
@@ -124,7 +125,7 @@ fn connect(l: LuaState) -> CallOutcome {
             not_busy!(l, socket, &[SocketDirection::Connect, SocketDirection::Read, SocketDirection::Write]);
             if socket.conn.borrow().is_some() {
                 lend::log_plain(LogLevel::Debug, &"lua tcp socket reconnect without shutting down");
-                socket.finalize();
+                socket.finalize(UpstreamCloseReason::Script);
             }
             lend::log_plain(LogLevel::Debug, &"lua reuse socket upstream ctx");
             socket

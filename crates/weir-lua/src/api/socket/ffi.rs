@@ -10,6 +10,8 @@ use std::rc::Rc;
 use weir_rt::SendError;
 
 use crate::api::ffi::{FOUND, FfiAnswer, REFUSED, guarded, slice};
+use weir_engine::worker::UpstreamCloseReason;
+
 use crate::api::socket::conn::SocketConnection;
 use crate::api::socket::connect::port_of;
 use crate::api::socket::host::is_unix;
@@ -150,7 +152,10 @@ pub(crate) unsafe extern "C" fn keep(place: *const c_void, ms: f64) -> i32 {
             if ms < 0.0 { settings().ok().map(|block| block.keepalive_timeout) } else { Some(ms as u64) };
         let (Some(pool), Some(timeout)) = (pool, timeout) else { return REFUSED };
         let reason = dubious(&conn);
-        socket.finalize();
+        if reason.is_some() {
+            conn.ends(UpstreamCloseReason::Refused);
+        }
+        socket.release();
         match reason {
             None => {
                 socket.is_spare.set(true);

@@ -12,6 +12,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
 use weir_engine::log::LogLevel;
+use weir_engine::worker::UpstreamCloseReason;
 use weir_rt::{RecvOutcome, Timer};
 
 use crate::api::socket::conn::{LossReason, SocketConnection};
@@ -151,6 +152,7 @@ impl Drop for SocketPools {
     fn drop(&mut self) {
         for (_, pool) in self.known.get_mut().drain() {
             let kept = pool.idle.take();
+            kept.iter().for_each(|conn| conn.ends(UpstreamCloseReason::Reload));
             drop(kept);
         }
     }
@@ -210,6 +212,9 @@ impl SocketPool {
             idle.push_front(conn.clone());
             if idle.len() > self.size { idle.pop_back() } else { None }
         };
+        if let Some(oldest) = &oldest {
+            oldest.ends(UpstreamCloseReason::KeepaliveFull);
+        }
         // Its place is that of the new one.
         if let Some(seat) = oldest.and_then(|oldest| oldest.seat.take()) {
             seat.leave();
@@ -220,10 +225,15 @@ impl SocketPool {
 
     /// A connection of the pool is of no use any more.
     pub(super) fn lose(&self, conn: &Rc<SocketConnection>, reason: LossReason) {
-        let what = match reason {
-            LossReason::IdleTooLong => "lua tcp socket keepalive max idle timeout",
-            LossReason::ClosedByPeer => "lua tcp socket keepalive close handler check stale events",
+        let (what, reason) = match reason {
+            LossReason::IdleTooLong => {
+                ("lua tcp socket keepalive max idle timeout", UpstreamCloseReason::KeepaliveTimeout)
+            }
+            LossReason::ClosedByPeer => {
+                ("lua tcp socket keepalive close handler check stale events", UpstreamCloseReason::Idle)
+            }
         };
+        conn.ends(reason);
         lend::log_plain(LogLevel::Debug, &what);
         let fd = conn.stream().fd();
         lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive close handler: fd:{fd}"));
@@ -331,7 +341,19 @@ impl Drop for QueuedConnect {
 
 /// The peer has not closed it, and has sent nothing unexpected.
 fn is_good(conn: &SocketConnection) -> bool {
-    conn.stream().error().is_none() && !conn.stream().is_eof() && conn.stream().try_recv().is_none()
+    let lost = |errno| UpstreamCloseReason::of_errno(errno, UpstreamCloseReason::ResetIdle);
+    let reason = match (conn.stream().error(), conn.stream().is_eof()) {
+        (Some(errno), _) => lost(errno),
+        (None, true) => UpstreamCloseReason::Idle,
+        (None, false) => match conn.stream().try_recv() {
+            None => return true,
+            Some(RecvOutcome::Data(_)) => UpstreamCloseReason::Spoke,
+            Some(RecvOutcome::Err(errno)) => lost(errno),
+            Some(RecvOutcome::Eof | RecvOutcome::TimedOut) => UpstreamCloseReason::Idle,
+        },
+    };
+    conn.ends(reason);
+    false
 }
 
 fn set_keepalive(l: LuaState) -> CallOutcome {
@@ -369,6 +391,7 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
         let message =
             format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
         lend::log_plain(LogLevel::Debug, &message);
+        conn.ends(UpstreamCloseReason::Shutdown);
         return Ok(finished(l, &socket));
     }
     lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
@@ -384,7 +407,7 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
         ms => lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
     if let Some(reason) = dubious(&conn) {
-        socket.finalize();
+        socket.finalize(UpstreamCloseReason::Refused);
         return fail(l, reason);
     }
     // One that was made before the pool was has no place yet.
@@ -412,7 +435,7 @@ pub(super) const DUBIOUS: &str = "connection in dubious state";
 
 /// The socket has no connection any more, as the script wanted it.
 fn finished(l: LuaState, socket: &TcpSocket) -> CallDone {
-    socket.finalize();
+    socket.finalize(UpstreamCloseReason::Script);
     l.push_number(1.0);
     CallDone::Results(1)
 }

@@ -311,7 +311,9 @@ fn at_once(conn: &SocketConnection, input: &mut SocketInput, reading: &mut Socke
         if let Some(ended) = reading.step(input) {
             return Some(ended);
         }
-        match conn.stream().try_recv()? {
+        let received = conn.stream().try_recv()?;
+        conn.ends_by(&received);
+        match received {
             RecvOutcome::Data(bytes) => input.add(&bytes),
             RecvOutcome::Eof => return Some(ReadEnd::Closed),
             RecvOutcome::TimedOut => return Some(ReadEnd::TimedOut),
@@ -360,6 +362,7 @@ fn poll(
             _ => conn.stream().poll_recv(cx, Some(&conn.read_timer)),
         };
         let Poll::Ready(received) = received else { return Poll::Pending };
+        conn.ends_by(&received);
         match received {
             RecvOutcome::Data(bytes) => {
                 let mut input = conn.input.borrow_mut();

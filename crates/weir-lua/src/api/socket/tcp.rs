@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_engine::log::LogLevel;
 use weir_engine::resolver::Resolver;
+use weir_engine::worker::UpstreamCloseReason;
 use weir_trace::WaitKind;
 
 use crate::api::socket::SocketSettings;
@@ -91,7 +92,7 @@ impl Drop for SocketOwner {
         for socket in std::iter::once(self.first.take()).chain(self.others.take()) {
             // One that was spare meanwhile may be another request's.
             if let Some(socket) = socket.upgrade().filter(|socket| socket.is_of_place(owner)) {
-                socket.finalize();
+                socket.finalize(UpstreamCloseReason::ScriptEnd);
             }
         }
     }
@@ -132,8 +133,16 @@ impl TcpSocket {
         if closed.get() { None } else { self.conn.borrow().clone() }
     }
 
-    /// Closes the connection.
-    pub(super) fn finalize(&self) {
+    /// Closes the connection, for `reason` if nothing has happened to it before.
+    pub(super) fn finalize(&self, reason: UpstreamCloseReason) {
+        if let Some(conn) = &*self.conn.borrow() {
+            conn.ends(reason);
+        }
+        self.release();
+    }
+
+    /// Lets go of the connection, which is closed unless another has it.
+    pub(super) fn release(&self) {
         lend::log_plain(LogLevel::Debug, &"lua finalize socket");
         self.read_closed.set(true);
         self.write_closed.set(true);
@@ -178,7 +187,7 @@ impl Drop for TcpSocket {
     fn drop(&mut self) {
         known::forget(self);
         if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
-            self.finalize();
+            self.finalize(UpstreamCloseReason::ScriptEnd);
         }
     }
 }
@@ -222,7 +231,7 @@ impl Drop for SocketBusy {
         self.socket.flag(self.direction).set(false);
         self.socket.dialing.set(false);
         if !self.over {
-            self.socket.finalize();
+            self.socket.finalize(UpstreamCloseReason::ScriptEnd);
         }
     }
 }
@@ -354,7 +363,7 @@ pub(super) fn close(l: LuaState) -> CallOutcome {
     if socket.conn.borrow().as_ref().is_some_and(|conn| conn.is_client()) {
         return fail(l, "attempt to close a request socket");
     }
-    socket.finalize();
+    socket.finalize(UpstreamCloseReason::Script);
     l.push_number(1.0);
     Ok(CallDone::Results(1))
 }

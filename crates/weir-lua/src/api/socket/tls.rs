@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_engine::log::LogLevel;
+use weir_engine::worker::UpstreamCloseReason;
 use weir_tls::chain::{self, CertificatePurpose};
 use weir_tls::{KeptSession, SessionFacts, TrustStore};
 use weir_upstream::tls_client::client::ClientTls;
@@ -185,7 +186,7 @@ async fn shaking(
             })
         }
         Err(reason) => {
-            socket.finalize();
+            socket.finalize(UpstreamCloseReason::HandshakeFailed);
             Box::new(move |l| {
                 l.push_nil();
                 l.push_bytes(reason.as_bytes());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_engine::log::LogLevel;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
 use weir_http::fastcgi::{self, FastcgiConnection, RecordEvent, RecordKind, RecordReader, RecordWriter};
@@ -36,6 +37,10 @@ struct ComingHead {
 }
 
 impl UpstreamProtocol for FastCgiProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::FastCgi
+    }
+
     fn scheme(&self) -> &'static str {
         "fastcgi://"
     }

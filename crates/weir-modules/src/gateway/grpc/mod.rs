@@ -11,6 +11,7 @@ use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE, TWO};
 use weir_conf::{Directive, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Module, Text, UnnamedBlock, Verdict, inherit};
 use weir_http::KnownField;
 use weir_upstream::protocol::{
@@ -129,6 +130,10 @@ struct GrpcProtocol {
 }
 
 impl UpstreamProtocol for GrpcProtocol {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        UpstreamCloseProtocol::Http2
+    }
+
     fn scheme(&self) -> &'static str {
         "grpc://"
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_engine::variable::{ValueBasis, ValueScript};
+use weir_engine::worker::UpstreamCloseProtocol;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
@@ -40,6 +41,13 @@ pub(super) struct HttpPass {
 }
 
 impl UpstreamProtocol for HttpPass {
+    fn closes_as(&self) -> UpstreamCloseProtocol {
+        match self.multiplexes() {
+            true => UpstreamCloseProtocol::Http2,
+            false => UpstreamCloseProtocol::Http1,
+        }
+    }
+
     fn scheme(&self) -> &'static str {
         "http://"
     }

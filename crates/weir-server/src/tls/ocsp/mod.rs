@@ -15,6 +15,7 @@ use weir_rt::net::SockAddr;
 
 use weir_conf::split_port;
 use weir_engine::resolver::{self, Resolver};
+use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason};
 use weir_upstream::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
 
 /// The responder for an issuer, as `http://host[:port]/path`.
@@ -93,10 +94,11 @@ impl OcspResponder {
         let failed =
             |call: &str, errno: i32| format!("{call} failed ({errno}: {})", weir_rt::file::errno_text(errno));
         const ETIMEDOUT: i32 = 110;
-        let UpstreamConnection { stream, timer, .. } =
-            UpstreamConnection::open(addr, &ConnectOptions::default(), TIMEOUT)
+        let UpstreamConnection { stream, timer, end, .. } =
+            UpstreamConnection::open(UpstreamCloseProtocol::Http1, addr, &ConnectOptions::default(), TIMEOUT)
                 .await
                 .map_err(|error| failed("connect()", error.raw_os_error().unwrap_or(ETIMEDOUT)))?;
+        end.expects(UpstreamCloseReason::Done);
         stream.send(self.request(id));
         timer.arm(TIMEOUT);
         let mut received = Vec::new();

@@ -17,6 +17,7 @@ use crate::connection::handshake;
 use crate::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
 use crate::tls_client::SecureUpstream;
 use crate::tls_client::connect::NoTls;
+use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason};
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +62,21 @@ impl SourceUrl {
         let found = weir_rt::blocking(look_up).await.map_err(|error| error.to_string())?;
         let mut why = format!("{} has no address", self.name);
         for addr in found {
-            match UpstreamConnection::open(&SockAddr::from(addr), &ConnectOptions::default(), timeout).await {
-                Ok(connection) => match self.secure(&connection, timeout).await {
-                    Ok(()) => return Ok(connection),
-                    Err(message) => why = message,
-                },
+            match UpstreamConnection::open(
+                UpstreamCloseProtocol::Http1,
+                &SockAddr::from(addr),
+                &ConnectOptions::default(),
+                timeout,
+            )
+            .await
+            {
+                Ok(connection) => {
+                    connection.end.expects(UpstreamCloseReason::Done);
+                    match self.secure(&connection, timeout).await {
+                        Ok(()) => return Ok(connection),
+                        Err(message) => why = message,
+                    }
+                }
                 Err(error) => {
                     why = match error.raw_os_error() {
                         Some(errno) => format!("connect() to {addr} failed ({errno}: {})", errno_text(errno)),
