@@ -15,6 +15,7 @@ use crate::error::{EngineError, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::family::SubrequestFamily;
 use crate::filter::{BodyEntry, FilterSlot, FilterStep};
+use crate::log::LogLevel;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::included::IncludedRequest;
 use crate::progress::Progress;
@@ -160,6 +161,7 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
         }
         _ => return false,
     }
+    close_after_other_length(x);
     true
 }
 
@@ -525,7 +527,29 @@ async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
     if let Some(stream) = x.transport.h2() {
         stream.clone().settle(x);
     }
+    close_after_other_length(x);
     drained(x).await
+}
+
+/// Where the head has announced another length than the body has, as a script that changes bodies may do, the end of the body
+/// is that of the connection: a client would wait for bytes that never come, or take what is too much for the next response.
+#[inline]
+fn close_after_other_length(x: &mut Exchange) {
+    if x.transport.h1().is_some() && !x.response.header_only && !x.response.chunked {
+        match x.response.content_length {
+            Some(announced) if announced != x.body_sent => other_length(x, announced),
+            _ => {}
+        }
+    }
+}
+
+#[cold]
+fn other_length(x: &mut Exchange, announced: u64) {
+    x.keep_alive = false;
+    let sent = x.body_sent;
+    let why =
+        format_args!("the body has {sent} bytes, Content-Length says {announced}: the connection is closed");
+    x.log(LogLevel::Warn, &why);
 }
 
 /// Waits until what was handed over has left.

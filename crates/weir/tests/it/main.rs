@@ -26,6 +26,7 @@
 //! Tests that run a server inside of themselves are programs beside this one: `embed`, `phase_waits`, `trace_accuracy*`, `see_accuracy`,
 //! `see_stuck`.
 
+mod announced_lengths;
 mod before_locations;
 mod cache;
 mod cache_concurrent;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_test::{Client, ReadError, Server, both_drivers, wait_for};
 
-use support::{Load, assert_serves, get, wait_refused};
+use support::{Load, StopAtEnd, assert_serves, get, wait_refused};
 
 const BIG: usize = 16 << 20;
 
@@ -28,6 +28,7 @@ both_drivers! {
             let load = Load { address: server.addr(0), stop: &stop, asked: &asked };
             let mut first = server.client();
             std::thread::scope(|scope| {
+                let _stops = StopAtEnd(&stop);
                 let threads: Vec<_> = (0..5).map(|n| scope.spawn(move || load.ask(n % 2 == 0))).collect();
                 for number in 1..=20 {
                     server.reload(&conf(number));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_test::{Client, Server, both_drivers, wait_for};
 
-use support::{Load, assert_serves, get};
+use support::{Load, StopAtEnd, assert_serves, get};
 
 const EXITED: &str = "exited with code 0";
 
@@ -55,6 +55,7 @@ both_drivers! {
             let load = Load { address: server.addr(0), stop: &stop, asked: &asked };
             let mut first = server.client();
             std::thread::scope(|scope| {
+                let _stops = StopAtEnd(&stop);
                 let clients: Vec<_> = (0..6).map(|n| scope.spawn(move || load.ask(n % 3 == 0))).collect();
                 for (number, workers) in [4, 1, 3, 2, 5, 1, 2, 4, 3, 1].into_iter().cycle().take(20).enumerate() {
                     let word = format!("v{}", number + 1);

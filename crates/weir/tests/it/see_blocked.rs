@@ -20,6 +20,8 @@ use weir_server::{Server, ServerOptions};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
 use weir_trace::SiteTable;
 
+use crate::support::StopAtEnd;
+
 static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
     with_core(&[ModuleDef::of::<Busy>(), ModuleDef::of::<Static>()]);
 
@@ -322,6 +324,7 @@ both_drivers! {
             housekeeping::handle().collect(SampleSource::Wall, 10_000, Duration::from_secs(600)).expect("a timer");
         let (stop, failed) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            let _stops = StopAtEnd(&stop);
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !stop.load(Relaxed) {

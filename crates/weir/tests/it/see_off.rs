@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use crate::support::StopAtEnd;
 use crate::support::faults::{FaultLoad, slow_files, weir};
 use weir_http::json::JsonValue;
 use weir_test::{Client, Server, both_drivers, wait_for};
@@ -174,6 +175,7 @@ both_drivers! {
         let Some(server) = started(1) else { return };
         let (mut client, stop, mut asked) = (server.client(), AtomicBool::new(false), 0);
         let (lines, time) = std::thread::scope(|scope| {
+            let _stops = StopAtEnd(&stop);
             let recording = scope.spawn(|| {
                 let begun = Instant::now();
                 let lines = recorded(&server, &["--route", "/usleep"]);

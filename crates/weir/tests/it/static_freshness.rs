@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_test::{Client, Server, both_drivers, wait_for};
 
-use support::{assert_serves, get};
+use support::{StopAtEnd, assert_serves, get};
 
 const CONF: &str = "http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%; root html; } }";
 
@@ -116,6 +116,7 @@ both_drivers! {
         let (done, seen, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let address = server.addr(0);
         std::thread::scope(|scope| {
+            let _stops = StopAtEnd(&stop);
             let reader = || {
                 let mut client = Client::connect(address);
                 while !stop.load(Ordering::Acquire) {

@@ -22,6 +22,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
 
+use support::StopAtEnd;
 use weir_test::{DEADLINE, Server, wait_for};
 
 /// A configuration with a master that responds with `word`.
@@ -141,17 +142,8 @@ fn under_load(server: SocketAddr, body: impl FnOnce(Load<'_>)) -> usize {
     let load = Load { address: server, stop: &stop, asked: &asked, failed: &failed };
     std::thread::scope(|scope| {
         load.start(scope, 4);
-        // The clients end when the body panics, too.
-        let _stop = Stop(&stop);
+        let _stops = StopAtEnd(&stop);
         body(load);
     });
     failed.load(Ordering::Relaxed)
-}
-
-struct Stop<'t>(&'t AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }

@@ -136,6 +136,15 @@ pub(crate) fn wait_taken(client: &Client) {
     });
 }
 
+/// Ends what looks at the flag when its scope ends, by a panic too: a scope waits for its threads, and would for ever.
+pub(crate) struct StopAtEnd<'t>(pub(crate) &'t AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Clients that ask all the time.
 #[derive(Clone, Copy)]
 pub(crate) struct Load<'t> {
