@@ -270,8 +270,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         help: CommandHelp::new(
             "perf",
             "[LOCATION]",
-            "Counts events of the processor and the kernel by location, phase and module: cycles, instructions, \
-             mispredicted branches, cache misses, page faults and context switches. Where the kernel or a virtual \
+            "Counts cycles, misses, faults and switches by location. These are events of the processor and the kernel, \
+             by location, phase and module: cycles, instructions, mispredicted branches, cache misses, page faults \
+             and context switches. Where the kernel or a virtual \
              machine refuses some of these, the table has the others, and the lines below it say why and what to do.",
             questions::PERF,
             &[
