@@ -63,7 +63,7 @@ both_drivers! {
             "events {{}}\nhttp {{ server {{ listen 127.0.0.1:%%PORT%%; default_type text/plain; {locations}
              location / {{ return 200 next; }} }} }}\n"
         );
-        let server = Server::builder(&conf).file("file", &"f".repeat(3000)).start();
+        let server = Server::builder(&conf).file("file", "f".repeat(3000)).start();
         for (n, (what, _, status)) in WAYS.iter().enumerate() {
             // Twice: what is known of the first may serve the second.
             for round in 0..2 {
