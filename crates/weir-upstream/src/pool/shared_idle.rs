@@ -71,20 +71,24 @@ impl SharedIdle {
         self.count.load(Relaxed)
     }
 
-    /// Adds one, which has left `place`. Beyond `most` and the places that are lent the oldest is closed. `false`: the one
-    /// that was to be added is closed.
-    pub(crate) fn push(&self, parked: ParkedSocket, most: usize, place: OwnPlace) -> bool {
+    /// Adds one, which has left `place`. Beyond `most` and the places that are lent the oldest is closed.
+    ///
+    /// # Errors
+    /// The one that was to be added: another thread holds the list.
+    pub(crate) fn push(
+        &self,
+        parked: ParkedSocket,
+        most: usize,
+        place: OwnPlace,
+    ) -> Result<(), ParkedSocket> {
         let mut parked = Some(parked);
-        let pushed = self.change(|list| {
+        self.change(|list| {
             list.most = most;
             list.lent += usize::from(place == OwnPlace::Lent);
             parked.take().into_iter().for_each(|parked| list.insert(parked));
             list.excess()
         });
-        if let Some(refused) = parked {
-            refused.end.ends(UpstreamCloseReason::KeepaliveFull);
-        }
-        pushed.is_some()
+        parked.map_or(Ok(()), Err)
     }
 
     /// This many places are used by workers again; `false`: not yet.
@@ -147,10 +151,15 @@ impl SharedIdle {
             all_closed.extend(closed);
             // What can't be put back is closed like what can't be parked.
             let mut good = good;
-            self.change(|list| {
-                good.drain(..).for_each(|parked| list.insert(parked));
-                list.excess()
-            });
+            for _ in 0..PUTS {
+                let put = self.change(|list| {
+                    good.drain(..).for_each(|parked| list.insert(parked));
+                    list.excess()
+                });
+                if put.is_some() {
+                    break;
+                }
+            }
             good.iter().for_each(|parked| parked.end.ends(UpstreamCloseReason::KeepaliveFull));
         }
     }
@@ -186,6 +195,8 @@ impl Drop for SharedIdle {
 
 /// How often the lock is tried: some microseconds, many times what a holder needs that runs.
 const TRIES: usize = 200;
+/// How often it is tried to put back what was looked at.
+const PUTS: usize = 20;
 /// This many connections are looked at together: ten microseconds.
 const BLOCK: usize = 32;
 
@@ -218,7 +229,9 @@ mod tests {
         let (three, _c) = parked(2);
         let addr = two.addr.clone();
         let newest = three.fd.as_raw_fd();
-        [one, two, three].into_iter().for_each(|parked| assert!(common.push(parked, 2, OwnPlace::Kept)));
+        [one, two, three]
+            .into_iter()
+            .for_each(|parked| assert!(common.push(parked, 2, OwnPlace::Kept).is_ok()));
         assert_eq!(common.count(), 2, "the oldest went");
         assert_eq!(common.take(&addr, None).map(|parked| parked.fd.as_raw_fd()), Some(newest));
         drop(b);
@@ -230,7 +243,7 @@ mod tests {
         let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
-        assert!(common.push(one, 8, OwnPlace::Kept) && common.push(two, 8, OwnPlace::Kept));
+        assert!(common.push(one, 8, OwnPlace::Kept).is_ok() && common.push(two, 8, OwnPlace::Kept).is_ok());
         common.close_where(|parked| (parked.addr != addr).then_some(UpstreamCloseReason::Removed));
         assert_eq!(common.count(), 1);
     }
@@ -245,7 +258,7 @@ mod tests {
         {
             let (one, end) = parked(u16::try_from(number).expect("a small number"));
             theirs.push(end);
-            assert!(common.push(one, 2, place));
+            assert!(common.push(one, 2, place).is_ok());
         }
         assert_eq!(common.count(), 4);
         assert!(common.repay(1));
@@ -262,7 +275,7 @@ mod tests {
             let (ours, end) = UnixStream::pair().expect("a pair");
             if since % 3 == 0 { &mut gone } else { &mut theirs }.push(end);
             let addr = "127.0.0.1:1".parse().expect("an address");
-            assert!(common.push(parked_since(ours.into(), addr, since), 100, OwnPlace::Kept));
+            assert!(common.push(parked_since(ours.into(), addr, since), 100, OwnPlace::Kept).is_ok());
         }
         drop(gone);
         assert_eq!(
@@ -279,10 +292,12 @@ mod tests {
         let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
-        assert!(common.push(one, 8, OwnPlace::Kept));
+        assert!(common.push(one, 8, OwnPlace::Kept).is_ok());
         let held = common.list();
         assert!(
-            common.take(&addr, None).is_none() && !common.push(two, 8, OwnPlace::Lent) && !common.repay(1)
+            common.take(&addr, None).is_none()
+                && common.push(two, 8, OwnPlace::Lent).is_err()
+                && !common.repay(1)
         );
         drop(held);
         assert!(common.take(&addr, None).is_some());

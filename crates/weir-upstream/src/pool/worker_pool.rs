@@ -240,12 +240,16 @@ impl WorkerPool {
         let (common, places) = (self.common.clone(), self.lent.clone());
         weir_rt::spawn(async move {
             let IdleConnection { connection, peer, since } = idle;
-            if let Some(parked) = connection.park(&peer, since).await
-                && common.push(parked, most, place)
-                && place == OwnPlace::Lent
-            {
-                places.set(places.get() + 1);
+            let Some(mut parked) = connection.park(&peer, since).await else { return };
+            for _ in 0..PARK_TRIES {
+                match common.push(parked, most, place) {
+                    Ok(()) => return places.set(places.get() + usize::from(place == OwnPlace::Lent)),
+                    Err(back) => parked = back,
+                }
+                // The worker that holds the list has no processor, perhaps.
+                weir_rt::sleep(Duration::from_millis(1)).await;
             }
+            parked.end.ends(UpstreamCloseReason::KeepaliveFull);
         });
     }
 
@@ -436,6 +440,8 @@ async fn sweep(pool: Rc<WorkerPool>, worker: Rc<Worker>) {
 /// For this many milliseconds a connection is its worker's that does not use it. One that is used more often pays
 /// nothing.
 const PARK_MS: u64 = 1000;
+/// How often a connection is offered to the list of all, a millisecond apart, while other threads hold it.
+const PARK_TRIES: usize = 20;
 
 #[cfg(test)]
 mod tests {
