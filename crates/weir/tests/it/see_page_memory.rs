@@ -43,16 +43,29 @@ fn after(browser: &mut Browser, looks: u64) -> PageMemory {
     memory(browser)
 }
 
-/// In a view nothing grows with the number of looks.
+impl PageMemory {
+    fn is_flat_since(&self, early: &PageMemory) -> bool {
+        self.heap <= early.heap * 1.04 + 20_000.0
+            && self.nodes <= early.nodes + 300.0
+            && self.listeners <= early.listeners + 60.0
+    }
+}
+
+/// In a view nothing grows with the number of looks. What grows once is no leak, such as code that the browser compiles at last: of
+/// three halves in a row one is flat.
 fn stays_flat(browser: &mut Browser, view: &str, looks: u64) {
     browser.value(&format!("location.hash = '#/{view}'; true"));
     // The minute is full, and code was compiled that will be.
-    let early = after(browser, looks / 2);
-    let late = after(browser, looks / 2);
-    eprintln!("{view:12} {early:?}\n{:12} {late:?}", "");
-    assert!(late.heap <= early.heap * 1.04 + 20_000.0, "{view}: {early:?} {late:?}");
-    assert!(late.nodes <= early.nodes + 300.0, "{view}: {early:?} {late:?}");
-    assert!(late.listeners <= early.listeners + 60.0, "{view}: {early:?} {late:?}");
+    let mut seen = vec![after(browser, looks / 2)];
+    for _ in 0..3 {
+        let late = after(browser, looks / 2);
+        let flat = seen.last().is_some_and(|early| late.is_flat_since(early));
+        seen.push(late);
+        if flat {
+            return;
+        }
+    }
+    panic!("{view}: {seen:#?}");
 }
 
 #[test]
