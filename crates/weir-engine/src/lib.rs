@@ -20,6 +20,7 @@ pub mod descriptors;
 pub mod engine;
 pub mod error;
 pub mod exchange;
+mod explained_kinds;
 pub mod figures;
 pub mod file;
 pub mod log;

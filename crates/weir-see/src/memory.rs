@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_engine::figures::{self, MetricFamily};
-use weir_engine::worker::memory::{MemoryKind, WorkerMemory};
+use weir_engine::worker::memory::{MemoryBasis, MemoryKind, WorkerMemory};
 use weir_engine::zone::SharedZones;
 use weir_rt::HeldMemory;
 
@@ -34,7 +34,7 @@ pub(crate) struct ZoneMemory {
 /// A row for people: what is held, for how much, and what it is.
 pub(crate) struct MemoryRow {
     pub(crate) kind: String,
-    /// Number of things; `None` where nobody counts them.
+    /// Number of things; `None` where they are not counted.
     pub(crate) things: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) basis: &'static str,
@@ -65,7 +65,7 @@ impl ServerMemory {
         let all = self.of_workers();
         let kinds = MemoryKind::ALL.iter().map(|kind| {
             let HeldMemory { things, bytes } = all.get(*kind);
-            let (basis, says) = (kind.basis(), kind.says().to_owned());
+            let (basis, says) = (kind.basis().as_str(), kind.says().to_owned());
             MemoryRow { kind: kind.as_str().to_owned(), things: Some(things), bytes, basis, says }
         });
         let zones = self.zones.iter().map(|zone| MemoryRow {
@@ -79,7 +79,7 @@ impl ServerMemory {
             kind: HISTORY.to_owned(),
             things: Some(self.history.things),
             bytes: self.history.bytes,
-            basis: "estimated",
+            basis: HISTORY_BASIS.as_str(),
             says: "Series of the page's last minute and hour.".to_owned(),
         };
         let mut rows: Vec<MemoryRow> =
@@ -108,7 +108,7 @@ fn of_scripts() -> Vec<MemoryRow> {
         kind: kind.to_owned(),
         things: Some(metric.rows.len() as u64),
         bytes: sum(metric),
-        basis: "counted",
+        basis: MemoryBasis::Counted.as_str(),
         says: says.to_owned(),
     };
     let metrics = figures::metrics();
@@ -122,5 +122,6 @@ fn of_scripts() -> Vec<MemoryRow> {
 
 /// What the page remembers, as a kind.
 pub(crate) const HISTORY: &str = "history";
+pub(crate) const HISTORY_BASIS: MemoryBasis = MemoryBasis::Estimated;
 /// Bytes of a zone are those that nginx would need for as many entries.
 const NGINX: &str = "as nginx";

@@ -3,6 +3,7 @@
 use std::array;
 
 use super::WorkerCounter;
+use crate::explained_kinds::explained_kinds;
 
 /// Who was the first to end a connection, or to say that it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,26 +57,11 @@ impl CloseProtocol {
     }
 }
 
-/// Makes the enum of reasons and the table of what is said of each, which have one order.
-macro_rules! close_reasons {
-    ($($reason:ident $side:ident $name:literal $says:literal)*) => {
-        /// Why a client's connection ended: what was first, where several things came together.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum CloseReason {
-            $(#[doc = $says] $reason,)*
-        }
-
-        impl CloseReason {
-            /// All of them; the position of each is its number.
-            pub const ALL: &[CloseReason] = &[$(CloseReason::$reason,)*];
-
-            const SAID: &[(CloseSide, &str, &str)] = &[$((CloseSide::$side, $name, $says),)*];
-        }
-    };
-}
-
-close_reasons! {
+explained_kinds! {
+    /// Why a client's connection ended: what was first, where several things came together.
+    CloseReason: CloseSide =>
+    /// Who was first.
+    side;
     Idle Client "idle" "The client closed a connection that waited for its next request."
     Unused Client "unused" "The client closed without a request."
     InHead Client "in_head" "The client closed in the middle of a request's head."
@@ -115,23 +101,6 @@ close_reasons! {
     Shutdown Server "shutdown" "The server, or the worker, ended."
     ShutdownTimeout Server "shutdown_timeout" "The request was not over within worker_shutdown_timeout."
     Dropped Server "dropped" "The connection's task ended otherwise: in a panic, or with the worker."
-}
-
-impl CloseReason {
-    /// Who was first.
-    pub fn side(self) -> CloseSide {
-        CloseReason::SAID[self as usize].0
-    }
-
-    /// The word for it in labels and tables.
-    pub fn as_str(self) -> &'static str {
-        CloseReason::SAID[self as usize].1
-    }
-
-    /// A sentence for people.
-    pub fn says(self) -> &'static str {
-        CloseReason::SAID[self as usize].2
-    }
 }
 
 /// How many connections ended for each reason: the counts of one thread.

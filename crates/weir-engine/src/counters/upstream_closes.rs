@@ -11,96 +11,56 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{CloseSide, WorkerCounter};
+use crate::explained_kinds::explained_kinds;
 
-/// What a connection to a server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum UpstreamCloseProtocol {
-    /// HTTP/1 (`proxy_pass`, sources of servers, OCSP).
-    Http1,
-    /// HTTP/2 (`grpc_pass`, `proxy_pass` with `proxy_http_version 2`).
-    Http2,
-    /// FastCGI.
-    FastCgi,
-    /// uwsgi.
-    Uwsgi,
-    /// SCGI.
-    Scgi,
-    /// memcached.
-    Memcached,
-    /// Bytes (`tunnel_pass`).
-    Tunnel,
-    /// A health check.
-    Check,
-    /// A script's socket.
-    Lua,
-}
-
-impl UpstreamCloseProtocol {
-    /// All of them; the position of each is its number.
-    pub const ALL: [UpstreamCloseProtocol; 9] = [
-        UpstreamCloseProtocol::Http1,
-        UpstreamCloseProtocol::Http2,
-        UpstreamCloseProtocol::FastCgi,
-        UpstreamCloseProtocol::Uwsgi,
-        UpstreamCloseProtocol::Scgi,
-        UpstreamCloseProtocol::Memcached,
-        UpstreamCloseProtocol::Tunnel,
-        UpstreamCloseProtocol::Check,
-        UpstreamCloseProtocol::Lua,
-    ];
-
-    /// The word for it in labels.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            UpstreamCloseProtocol::Http1 => "http1",
-            UpstreamCloseProtocol::Http2 => "http2",
-            UpstreamCloseProtocol::FastCgi => "fastcgi",
-            UpstreamCloseProtocol::Uwsgi => "uwsgi",
-            UpstreamCloseProtocol::Scgi => "scgi",
-            UpstreamCloseProtocol::Memcached => "memcached",
-            UpstreamCloseProtocol::Tunnel => "tunnel",
-            UpstreamCloseProtocol::Check => "check",
-            UpstreamCloseProtocol::Lua => "lua",
-        }
-    }
-
-    /// As [`UpstreamCloseProtocol::as_str`], for tables that list connections of clients too.
-    pub const fn in_tables(self) -> &'static str {
-        match self {
-            UpstreamCloseProtocol::Http1 => "to_http1",
-            UpstreamCloseProtocol::Http2 => "to_http2",
-            UpstreamCloseProtocol::FastCgi => "to_fastcgi",
-            UpstreamCloseProtocol::Uwsgi => "to_uwsgi",
-            UpstreamCloseProtocol::Scgi => "to_scgi",
-            UpstreamCloseProtocol::Memcached => "to_memcached",
-            UpstreamCloseProtocol::Tunnel => "to_tunnel",
-            UpstreamCloseProtocol::Check => "to_check",
-            UpstreamCloseProtocol::Lua => "to_lua",
-        }
-    }
-}
-
-/// Makes the enum of reasons and the table of what is said of each, which have one order.
-macro_rules! upstream_close_reasons {
-    ($($reason:ident $side:ident $name:literal $says:literal)*) => {
-        /// Why a connection to a server ended: what was first, where several things came together.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Makes the enum of protocols with their words, which have one order.
+macro_rules! upstream_close_protocols {
+    ($($protocol:ident $name:literal $says:literal)*) => {
+        /// What a connection to a server speaks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum UpstreamCloseReason {
-            $(#[doc = $says] $reason,)*
+        pub enum UpstreamCloseProtocol {
+            $(#[doc = $says] $protocol,)*
         }
 
-        impl UpstreamCloseReason {
+        impl UpstreamCloseProtocol {
             /// All of them; the position of each is its number.
-            pub const ALL: &[UpstreamCloseReason] = &[$(UpstreamCloseReason::$reason,)*];
+            pub const ALL: [UpstreamCloseProtocol; [$($name),*].len()] = [$(UpstreamCloseProtocol::$protocol,)*];
 
-            const SAID: &[(CloseSide, &str, &str)] = &[$((CloseSide::$side, $name, $says),)*];
+            /// The word for it in labels.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(UpstreamCloseProtocol::$protocol => $name,)*
+                }
+            }
+
+            /// As [`UpstreamCloseProtocol::as_str`], for tables that list connections of clients too.
+            pub const fn in_tables(self) -> &'static str {
+                match self {
+                    $(UpstreamCloseProtocol::$protocol => concat!("to_", $name),)*
+                }
+            }
         }
     };
 }
 
-upstream_close_reasons! {
+upstream_close_protocols! {
+    Http1 "http1" "HTTP/1 (`proxy_pass`, sources of servers, OCSP)."
+    Http2 "http2" "HTTP/2 (`grpc_pass`, `proxy_pass` with `proxy_http_version 2`)."
+    FastCgi "fastcgi" "FastCGI."
+    Uwsgi "uwsgi" "uwsgi."
+    Scgi "scgi" "SCGI."
+    Memcached "memcached" "memcached."
+    Tunnel "tunnel" "Bytes (`tunnel_pass`)."
+    Check "check" "A health check."
+    Lua "lua" "A script's socket."
+}
+
+explained_kinds! {
+    /// Why a connection to a server ended: what was first, where several things came together.
+    UpstreamCloseReason: CloseSide =>
+    /// Who was first.
+    side;
     Idle Upstream "idle" "The server closed a connection that was kept alive."
     ResetIdle Upstream "reset_idle" "The server reset a connection that was kept alive."
     Spoke Upstream "unexpected_data" "The server sent something that nothing had asked for."
@@ -140,21 +100,6 @@ upstream_close_reasons! {
 }
 
 impl UpstreamCloseReason {
-    /// Who was first.
-    pub fn side(self) -> CloseSide {
-        UpstreamCloseReason::SAID[self as usize].0
-    }
-
-    /// The word for it in labels and tables.
-    pub fn as_str(self) -> &'static str {
-        UpstreamCloseReason::SAID[self as usize].1
-    }
-
-    /// A sentence for people.
-    pub fn says(self) -> &'static str {
-        UpstreamCloseReason::SAID[self as usize].2
-    }
-
     /// The reason where the system reports `errno`; `reset` where the server has reset the connection.
     pub fn of_errno(errno: i32, reset: UpstreamCloseReason) -> UpstreamCloseReason {
         const ETIMEDOUT: i32 = 110;

@@ -1,29 +1,15 @@
-//! What a worker's memory is held for, by kind: summed when somebody asks, from what its parts have then.
+//! What a worker's memory is held for, by kind: summed when it is asked for, from what its parts have then.
 
 use weir_rt::{HeldMemory, LoopMemory};
 
 use super::{Worker, WorkerPart};
+use crate::explained_kinds::explained_kinds;
 
-/// Makes the enum of kinds and the table of what is said of each, which have one order.
-macro_rules! memory_kinds {
-    ($($kind:ident $basis:ident $name:literal $says:literal)*) => {
-        /// What memory is held for.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum MemoryKind {
-            $(#[doc = $says] $kind,)*
-        }
-
-        impl MemoryKind {
-            /// All of them; the position of each is its number.
-            pub const ALL: &[MemoryKind] = &[$(MemoryKind::$kind,)*];
-
-            const SAID: &[(MemoryBasis, &str, &str)] = &[$((MemoryBasis::$basis, $name, $says),)*];
-        }
-    };
-}
-
-memory_kinds! {
+explained_kinds! {
+    /// What memory is held for.
+    MemoryKind: MemoryBasis =>
+    /// How its bytes are known.
+    basis;
     Http1 Counted "http1" "Connections of HTTP/1 without TLS, idle ones and those with a request."
     Http1Tls Estimated "http1_tls" "Connections of HTTP/1 over TLS."
     Http2 Counted "http2" "Connections of HTTP/2 without TLS."
@@ -50,8 +36,8 @@ memory_kinds! {
 }
 
 /// How the bytes of a kind are known.
-#[derive(Clone, Copy)]
-enum MemoryBasis {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryBasis {
     /// From lengths and capacities. What the allocator adds to a block is not in it.
     Counted,
     /// In part from a size that was measured or guessed once, of what does not say how large it is.
@@ -60,28 +46,11 @@ enum MemoryBasis {
 
 impl MemoryBasis {
     /// The word for it in labels and tables.
-    const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             MemoryBasis::Counted => "counted",
             MemoryBasis::Estimated => "estimated",
         }
-    }
-}
-
-impl MemoryKind {
-    /// The word for how its bytes are known: `counted` or `estimated`.
-    pub fn basis(self) -> &'static str {
-        MemoryKind::SAID[self as usize].0.as_str()
-    }
-
-    /// The word for it in labels and tables.
-    pub fn as_str(self) -> &'static str {
-        MemoryKind::SAID[self as usize].1
-    }
-
-    /// A sentence for people.
-    pub fn says(self) -> &'static str {
-        MemoryKind::SAID[self as usize].2
     }
 }
 

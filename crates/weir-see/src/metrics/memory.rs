@@ -4,7 +4,7 @@ use weir_engine::worker::memory::MemoryKind;
 use weir_rt::HeldMemory;
 
 use super::{MetricsWriter, escape};
-use crate::memory::{HISTORY, ServerMemory, ZoneMemory};
+use crate::memory::{HISTORY, HISTORY_BASIS, ServerMemory, ZoneMemory};
 use crate::source::{BRIEFLY, ServerSource};
 
 /// Bytes and numbers by worker and kind, those of a worker only if it has some; then the zones. A worker that is stuck is
@@ -15,11 +15,11 @@ pub(super) fn write(out: &mut MetricsWriter, source: &ServerSource) {
         let workers = memory.workers.iter().flat_map(move |(worker, held)| {
             let kinds = MemoryKind::ALL.iter().filter(|kind| held.get(**kind) != HeldMemory::default());
             kinds.map(move |kind| {
-                let (name, basis) = (kind.as_str(), kind.basis());
+                let (name, basis) = (kind.as_str(), kind.basis().as_str());
                 (format!("worker=\"{worker}\",kind=\"{name}\",basis=\"{basis}\""), of(held.get(*kind)))
             })
         });
-        let history = format!("worker=\"\",kind=\"{HISTORY}\",basis=\"estimated\"");
+        let history = format!("worker=\"\",kind=\"{HISTORY}\",basis=\"{}\"", HISTORY_BASIS.as_str());
         workers.chain([(history, of(memory.history))])
     };
     out.gauge(
