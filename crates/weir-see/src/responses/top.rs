@@ -18,9 +18,14 @@ use crate::filter::duration_ns;
 use crate::source::ServerSource;
 use crate::table::TableReport;
 
-use lines::LineTables;
-use memory::MemoryTables;
 use window::{TopSnapshot, TopWindow};
+
+/// How often, how many and in which form.
+struct TopTables {
+    every: Duration,
+    count: u64,
+    json: bool,
+}
 
 /// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time; so is one
 /// of a time in which there were no requests, for people.
@@ -34,10 +39,10 @@ pub(super) fn respond(
     let count = question.number("n", u64::MAX)?;
     let json = question.has("json");
     if of == "lines" {
-        return lines::respond(source, &LineTables { every, count, json }, reply);
+        return lines::respond(source, &TopTables { every, count, json }, reply);
     }
     if of == "memory" {
-        return memory::respond(source, &MemoryTables { every, count, json }, reply);
+        return memory::respond(source, &TopTables { every, count, json }, reply);
     }
     let view = TopView::of(of)?;
     if every.is_zero() {

@@ -13,20 +13,14 @@ use super::super::average;
 use super::super::conf_lines::{ConfLineIndex, ConfLinePlace};
 use super::super::lines::written;
 use super::super::reply::{ReplyFailure, ReplySink};
+use super::TopTables;
 use crate::source::{ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
-
-/// How often, how long and in which form.
-pub(super) struct LineTables {
-    pub(super) every: Duration,
-    pub(super) count: u64,
-    pub(super) json: bool,
-}
 
 /// Tables, one every `every`. While they are asked for every request is recorded and added up.
 pub(super) fn respond(
     source: &ServerSource,
-    tables: &LineTables,
+    tables: &TopTables,
     reply: &mut dyn ReplySink,
 ) -> Result<(), ReplyFailure> {
     let every = if tables.every.is_zero() { Duration::from_secs(1) } else { tables.every };

@@ -1,23 +1,15 @@
 //! The table of what memory is held for.
 
-use std::time::Duration;
-
 use super::super::reply::{ReplyFailure, ReplySink, pause};
+use super::TopTables;
 use crate::memory::ServerMemory;
 use crate::source::{PATIENCE, ServerSource};
 use crate::table::{TableCell, TableColumn, TableReport};
 
-/// How often, how long and in which form.
-pub(super) struct MemoryTables {
-    pub(super) every: Duration,
-    pub(super) count: u64,
-    pub(super) json: bool,
-}
-
 /// Tables, one every `every`; one where that is nothing.
 pub(super) fn respond(
     source: &ServerSource,
-    tables: &MemoryTables,
+    tables: &TopTables,
     reply: &mut dyn ReplySink,
 ) -> Result<(), ReplyFailure> {
     for number in 0..tables.count {
