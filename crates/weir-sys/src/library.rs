@@ -4,6 +4,10 @@ use std::ffi::CString;
 use std::fs;
 use std::path::PathBuf;
 
+/// OpenSSL's libcrypto and libssl by the names of their files, in the order in which scripts get them.
+pub const OPENSSL: [(&str, &str); 3] =
+    [("libcrypto.so", "libssl.so"), ("libcrypto.so.3", "libssl.so.3"), ("libcrypto.so.1.1", "libssl.so.1.1")];
+
 /// The file that the dynamic linker finds by `name` (`libcrypto.so.3`, or a path). It is loaded for that, into this
 /// process, and stays.
 ///

@@ -41,7 +41,7 @@ unsafe fn bytes<'a>(at: *const u8, size: usize) -> &'a [u8] {
     }
 }
 
-/// `ngx_atoi`, `ngx_hextoi`: the number that `line` is, -1 for what is none or beyond 2^63 - 1.
+/// `ngx_atoi`, `ngx_hextoi`: the number that `line` is, -1 for any other text and beyond 2^63 - 1.
 ///
 /// # Safety
 /// `line` has `length` bytes.
@@ -59,7 +59,7 @@ unsafe extern "C" fn weir_lua_number(line: *const u8, length: usize, radix: u32)
     }
 }
 
-/// `ngx_parse_time`: the time that `line` is, in seconds or milliseconds, -1 for what is none.
+/// `ngx_parse_time`: the time that `line` is, in seconds or milliseconds, -1 for any other text.
 ///
 /// # Safety
 /// `line` has `length` bytes.

@@ -9,6 +9,7 @@ use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 use weir_http::json::{JsonValue, JsonWriter};
+use weir_sys::counters::CounterLimits;
 use weir_sys::library;
 
 pub(super) const CHOICES: &[CommandOption] = &[];
@@ -77,9 +78,9 @@ fn machine() -> Vec<DoctorFinding> {
             bad_finding("/proc", format!("{error}: what the kernel accounts to threads is not known"))
         }
     });
-    all.push(match seccomp() {
-        Some(0) | None => good_finding("seccomp", "no filter"),
-        Some(_) => good_finding(
+    all.push(match CounterLimits::here().is_filtered {
+        false => good_finding("seccomp", "no filter"),
+        true => good_finding(
             "seccomp",
             "a filter (a container's, perhaps): it may forbid io_uring and perf events",
         ),
@@ -95,8 +96,7 @@ fn openssl(workers: impl Iterator<Item = u32>) -> DoctorFinding {
             return good_finding(what, format!("{} is loaded", path.display()));
         }
     }
-    let names = ["libcrypto.so", "libcrypto.so.3", "libcrypto.so.1.1"];
-    match names.into_iter().find_map(|name| library::load(name).ok()) {
+    match library::OPENSSL.iter().find_map(|(crypto, _)| library::load(crypto).ok()) {
         Some(path) => {
             good_finding(what, format!("{}, once a script looks for its names by ffi.C", path.display()))
         }
@@ -112,11 +112,6 @@ fn family(pid: u32) -> impl Iterator<Item = u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let children: Vec<u32> = children.split_whitespace().filter_map(|child| child.parse().ok()).collect();
     std::iter::once(pid).chain(children)
-}
-
-fn seccomp() -> Option<u32> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?.trim().parse().ok()
 }
 
 /// What the server says of itself.

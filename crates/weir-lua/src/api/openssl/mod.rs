@@ -3,6 +3,8 @@
 //! OpenResty's nginx is linked with OpenSSL, so that a script finds its functions by `ffi.C`. Weir's TLS is another library,
 //! whose names are its own. A script that looks for a name of OpenSSL's has the system's library loaded.
 
+use weir_sys::library::OPENSSL;
+
 use crate::run::function::{ApiFunction, CallDone, expect_string, function};
 use crate::run::lend;
 use crate::vm::settings::OpensslPlace;
@@ -11,6 +13,15 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_openssl.has", 0, |l| {
         let name = expect_string(&l, 1, "has")?;
         l.push_boolean(is_exported(&name));
+        Ok(CallDone::Results(1))
+    }),
+    function("_openssl.libraries", 0, |l| {
+        l.new_table(2 * OPENSSL.len(), 0);
+        let names = OPENSSL.iter().flat_map(|(crypto, ssl)| [crypto, ssl]);
+        for (at, name) in names.enumerate() {
+            l.push_bytes(name.as_bytes());
+            l.raw_set_index(-2, at + 1);
+        }
         Ok(CallDone::Results(1))
     }),
     function("_openssl.place", 0, |l| {

@@ -4,8 +4,8 @@ local openssl = ngx._openssl
 local has, place, pcall, load, cdef, C = openssl.has, openssl.place, pcall, ffi.load, ffi.cdef, ffi.C
 
 local PACKAGES = "Debian, Ubuntu: libssl3; Fedora, RHEL: openssl-libs; Alpine: libcrypto3 and libssl3"
--- Names of the files between "lib" and the end; the first is what `ffi.load("crypto")` finds.
-local FORMS = { "%s", "%s.so.3", "%s.so.1.1" }
+-- Names of files, a libcrypto and its libssl in turn; the first pair is what `ffi.load("crypto")` finds.
+local NAMES = openssl.libraries()
 
 -- Libraries stay loaded as long as the VM.
 local libraries, reason
@@ -27,8 +27,8 @@ local function load_any()
         if count == 0 then return false, "weir_openssl " .. path .. " is not the path of a libcrypto" end
         return load_pair(path, beside)
     end
-    for _, form in ipairs(FORMS) do
-        if load_pair(form:format "crypto", form:format "ssl") then return true end
+    for at = 1, #NAMES, 2 do
+        if load_pair(NAMES[at], NAMES[at + 1]) then return true end
     end
     return false, "OpenSSL's libcrypto and libssl are not installed (" .. PACKAGES .. ")"
 end
@@ -49,7 +49,7 @@ local function begin()
     return true
 end
 
--- Whether the library is there for `name`, which nobody has found; else why not. `false` alone: it is not OpenSSL's.
+-- Whether the library is there for `name`, which is unknown so far; else why not. `false` alone: it is not OpenSSL's.
 function openssl.load(name)
     if libraries then return false end
     if not has(name) or place() == false then return false end
