@@ -1,10 +1,7 @@
 //! Bodies of another length than their head has announced: what comes next on the connection is never taken for their rest, and no
 //! client waits for bytes that never come.
 
-use std::io::{Read, Write};
-use std::time::Duration;
-
-use weir_test::{Server, both_drivers};
+use weir_test::{ConnectionEnd, Server, both_drivers};
 
 /// Ways to a body of another length, each with the status of its head.
 const WAYS: &[(&str, &str, u16)] = &[
@@ -67,14 +64,10 @@ both_drivers! {
         for (n, (what, _, status)) in WAYS.iter().enumerate() {
             // Twice: what is known of the first may serve the second.
             for round in 0..2 {
-                let mut stream = std::net::TcpStream::connect(server.addr(0)).expect("it listens");
-                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
                 let asked = format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n");
-                stream.write_all(asked.as_bytes()).expect("it is sent");
-                let mut said = Vec::new();
-                let end = stream.read_to_end(&mut said);
+                let (said, end) = server.client().send(asked).rest();
                 let said = String::from_utf8_lossy(&said);
-                assert!(end.is_ok(), "{what}, round {round}: {end:?} after {said:?}");
+                assert_eq!(end, ConnectionEnd::Closed, "{what}, round {round}: {said:?}");
                 assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {said:?}");
                 let heads = said.matches("HTTP/1.1 200 OK\r\n").count() + said.matches("HTTP/1.1 4").count();
                 assert_eq!(heads, 1, "{what}: nothing follows: {said:?}");
@@ -93,17 +86,15 @@ both_drivers! {
                 header_filter_by_lua_block { ngx.header.content_length = nil } body_filter_by_lua_block { ngx.arg[1] = nil } }
             } }\n";
         let server = Server::builder(conf).start();
-        let mut stream = std::net::TcpStream::connect(server.addr(0)).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let mut asked = String::new();
         for path in ["same", "none", "said", "dropped", "same"] {
             asked += &format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
             asked += &format!("HEAD /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
         }
         asked += "GET /said HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        stream.write_all(asked.as_bytes()).expect("it is sent");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("it closes after the last");
+        let (said, end) = server.client().send(asked).rest();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(end, ConnectionEnd::Closed, "it closes after the last: {said}");
         assert_eq!(said.matches("HTTP/1.1 2").count(), 11, "{said}");
         assert!(!server.error_log().contains("Content-Length says"));
     }
