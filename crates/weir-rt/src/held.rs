@@ -1,4 +1,4 @@
-//! Memory by what it is held for: counted from lengths and capacities when somebody asks, by nothing before.
+//! Memory by what it is held for: counted from lengths and capacities when it is asked for, by nothing before.
 
 use std::ops::AddAssign;
 

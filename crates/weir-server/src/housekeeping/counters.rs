@@ -1,4 +1,4 @@
-//! Which events of the processor and the kernel happen where, while somebody looks: counters of each worker's thread, which the thread
+//! Which events of the processor and the kernel happen where, during a recording: counters of each worker's thread, which the thread
 //! itself charges to the places it is at ([`weir_rt::sampler::CountedPlace`]).
 
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ impl HousekeepingHandle {
         Ok(recording)
     }
 
-    /// By the kind's number, whether it can be counted here. Where there is no worker the calling thread stands for them.
+    /// By the kind's number, whether it can be counted here. Without a worker that of the calling thread.
     pub fn counters(&self) -> [CounterState; COUNTERS] {
         let tid = self.shared.entries().first().map_or(0, |entry| entry.watched.probe.tid());
         let limits = CounterLimits::here();
