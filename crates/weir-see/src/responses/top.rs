@@ -5,6 +5,7 @@ mod keys;
 mod lines;
 mod memory;
 mod sites;
+mod tables;
 mod totals;
 pub(crate) mod window;
 mod workers;
@@ -18,14 +19,8 @@ use crate::filter::duration_ns;
 use crate::source::ServerSource;
 use crate::table::TableReport;
 
+use tables::TopTables;
 use window::{TopSnapshot, TopWindow};
-
-/// How often, how many and in which form.
-struct TopTables {
-    every: Duration,
-    count: u64,
-    json: bool,
-}
 
 /// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time; so is one
 /// of a time in which there were no requests, for people.

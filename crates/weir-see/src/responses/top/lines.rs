@@ -13,7 +13,7 @@ use super::super::average;
 use super::super::conf_lines::{ConfLineIndex, ConfLinePlace};
 use super::super::lines::written;
 use super::super::reply::{ReplyFailure, ReplySink};
-use super::TopTables;
+use super::tables::TopTables;
 use crate::source::{ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 

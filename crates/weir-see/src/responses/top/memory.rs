@@ -1,7 +1,7 @@
 //! The table of what memory is held for.
 
 use super::super::reply::{ReplyFailure, ReplySink, pause};
-use super::TopTables;
+use super::tables::TopTables;
 use crate::memory::ServerMemory;
 use crate::source::{PATIENCE, ServerSource};
 use crate::table::{TableCell, TableColumn, TableReport};
