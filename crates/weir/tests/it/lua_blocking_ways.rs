@@ -148,7 +148,7 @@ fn started(more: &str) -> Server {
             .file(&format!("{name}.lua"), script.replace("return object.key\n", "local _ = object.key\n"));
     }
     let server = server.start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    crate::support::says::ready(&server);
     server
 }
 

@@ -130,7 +130,7 @@ fn readable(text: Vec<u8>) -> String {
 
 fn started() -> Server {
     let server = Server::builder(CONF).file("work.lua", WORK).file("torture.lua", TORTURE).start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    crate::support::says::ready(&server);
     server
 }
 

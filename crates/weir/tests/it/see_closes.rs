@@ -39,7 +39,7 @@ fn started(driver: Driver, workers: &str, backend: u16) -> Server {
         .allow("broken header")
         .driver(driver)
         .start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 

@@ -20,7 +20,7 @@ const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%
 fn started() -> Server {
     let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
     // The pid file is there before the control socket is.
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 
@@ -131,7 +131,7 @@ both_drivers! {
              location /copy {{ internal; proxy_pass http://second; }} }} }}",
             ports[0], ports[1]
         ));
-        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        said::ready(&server);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

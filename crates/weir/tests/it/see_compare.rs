@@ -5,7 +5,7 @@ use crate::support::says as said;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_http::json::JsonValue;
-use weir_test::{Server, both_drivers, wait_for};
+use weir_test::{Server, both_drivers};
 
 /// `/plain/` sends the file, `/both/` replaces texts in it with both modules.
 const CONF: &str = "worker_processes 2; http { server { listen 127.0.0.1:%%PORT_0%% reuseport; root html;
@@ -16,7 +16,7 @@ const CONF: &str = "worker_processes 2; http { server { listen 127.0.0.1:%%PORT_
 fn started() -> Server {
     let server = Server::builder(CONF).file("html/a.html", "<span>text</span>\n".repeat(300)).start();
     // The pid file is there before the control socket is.
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 

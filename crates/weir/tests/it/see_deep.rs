@@ -20,7 +20,7 @@ fn started(driver: Driver, workers: &str) -> Server {
         .allow("open()")
         .driver(driver)
         .start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 

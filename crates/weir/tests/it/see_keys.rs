@@ -16,7 +16,7 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%;
 fn started(workers: &str) -> Server {
     let server =
         Server::builder(&CONF.replace("%%WORKERS%%", workers)).file("html/a.txt", "0123456789").start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use weir_http::json::JsonValue;
-use weir_test::{Client, DEADLINE, Server, both_drivers, wait_for};
+use weir_test::{Client, DEADLINE, Server, both_drivers};
 
 use crate::support::says as said;
 
@@ -82,7 +82,7 @@ both_drivers! {
                 .file("html/text/a.txt", &text)
                 .driver(driver)
                 .start();
-            wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+            said::ready(&server);
             for (path, fields, line, text) in [
                 ("/text/a.txt", "Accept-Encoding: gzip\r\n", "nginx.conf:4", "gzip on;"),
                 ("/lua", "", "nginx.conf:11", "content_by_lua_block {"),
@@ -107,7 +107,7 @@ both_drivers! {
     fn lines_follow_a_reload(driver) {
         let conf = CONF.replace("%%WORKERS%%", "2");
         let mut server = Server::builder(&conf).driver(driver).start();
-        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        said::ready(&server);
         let found = asked(&server, "/one", "", |rows| rows.iter().any(|row| row.line == "nginx.conf:13"));
         assert!(found.iter().any(|row| row.line == "nginx.conf:13"), "{found:?}");
         server.reload(&conf.replace("# 4\n", "# 4\n\n\n"));

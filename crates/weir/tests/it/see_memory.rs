@@ -30,7 +30,7 @@ fn started(driver: Driver, workers: &str, backend: u16) -> Server {
         .file("a.key", &pair.key)
         .driver(driver)
         .start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 

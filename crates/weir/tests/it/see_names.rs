@@ -3,6 +3,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, DEADLINE, Server, both_drivers, wait_for};
 
 use crate::support::says as said;
@@ -14,24 +15,26 @@ fn says(server: &Server, words: &[&str]) -> String {
 
 fn started(conf: &str) -> Server {
     let server = Server::start(conf);
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     server
 }
 
-/// The first words of the rows of a table that is asked for until `right` holds: rows are of the last interval.
+/// The names (`key`) in the rows of a table that is asked for until `right` holds: rows are of the last interval. As
+/// JSON: on a busy machine the table for people ends with lines that say so.
 #[track_caller]
-fn rows(server: &Server, table: &str, ask: impl Fn(), right: impl Fn(&[String]) -> bool) {
+fn rows(server: &Server, table: &str, key: &str, ask: impl Fn(), right: impl Fn(&[String]) -> bool) {
     let end = Instant::now() + DEADLINE;
     loop {
         let said = std::thread::scope(|scope| {
-            let said = scope.spawn(|| says(server, &["top", table, "-b", "-d", "300ms"]));
+            let said = scope.spawn(|| says(server, &["top", table, "-b", "-d", "300ms", "--json"]));
             while !said.is_finished() {
                 ask();
             }
             said.join().expect("the command runs")
         });
-        let last: Vec<String> =
-            said.lines().skip(1).map(|line| line.split("  ").next().unwrap_or("").to_owned()).collect();
+        let said = JsonValue::parse(said.as_bytes()).expect("JSON");
+        let names = said.list().expect("rows").iter().filter_map(|row| row.field(key)?.text());
+        let last: Vec<String> = names.map(str::to_owned).collect();
         if right(&last) {
             return;
         }
@@ -55,7 +58,7 @@ both_drivers! {
             client.get("/");
             assert_eq!(client.get(&format!("/computed?port={}", one.port())).text(), "a");
         };
-        rows(&server, "upstreams", ask, |rows| rows.len() == 3 && names.iter().all(|name| rows.contains(name)));
+        rows(&server, "upstreams", "peer", ask, |rows| rows.len() == 3 && names.iter().all(|name| rows.contains(name)));
     }
 
     fn locations_of_one_name_in_two_servers_have_figures_of_their_own(driver) {
@@ -69,7 +72,7 @@ both_drivers! {
                 client.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             }
         };
-        rows(&server, "routes", ask, |rows| {
+        rows(&server, "routes", "location", ask, |rows| {
             rows.len() == 3 && ["a/", "b/", "/own"].iter().all(|name| rows.iter().any(|row| row == name))
         });
     }

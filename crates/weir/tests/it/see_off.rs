@@ -93,7 +93,7 @@ fn started(workers: usize) -> Option<Server> {
     }
     let library = slow_files(builder.dir())?;
     let server = builder.env("LD_PRELOAD", &library).start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    crate::support::says::ready(&server);
     Some(server)
 }
 

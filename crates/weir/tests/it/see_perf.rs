@@ -41,7 +41,7 @@ fn builder(workers: usize) -> TestServerBuilder {
 
 fn started(builder: TestServerBuilder) -> Server {
     let server = builder.start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    says::ready(&server);
     server
 }
 

@@ -19,7 +19,7 @@ fn tell(server: &Server, words: &[&str]) -> String {
 
 fn started() -> Server {
     let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    crate::support::says::ready(&server);
     server
 }
 

@@ -147,7 +147,7 @@ fn started(driver: Driver, workers: &str) -> Servers {
         .replace("%%BACKEND%%", &backend.port().to_string())
         .replace("%%SILENT%%", &silent.port().to_string());
     let server = Server::builder(&conf).allow("upstream").driver(driver).start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    said::ready(&server);
     Servers { server, backend, silent }
 }
 

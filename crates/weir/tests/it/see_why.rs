@@ -42,7 +42,7 @@ fn started(
         builder = builder.file(name, content);
     }
     let server = prepare(builder).start();
-    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    crate::support::says::ready(&server);
     server
 }
 
@@ -171,7 +171,7 @@ both_drivers! {
         let builder = Server::builder(conf).file("html/a.bin", vec![b'x'; 100_000]);
         let Some(library) = slow_files(builder.dir()) else { return };
         let server = builder.env("LD_PRELOAD", &library).start();
-        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        crate::support::says::ready(&server);
         let _load = FaultLoad::default().clients(&server, 4, "/a.bin", PAUSE);
         named(&server, "disk", "file operations take");
     }

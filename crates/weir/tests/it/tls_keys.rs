@@ -103,7 +103,7 @@ both_drivers! {
                 ssl_certificate a.crt; ssl_certificate_key a.key; return 200 a; } }"
         )
         .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
-        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        said::ready(&server);
         let sites = || {
             TlsClient::connect(server.addr(0), "a.example.com", &client(true, None)).get("/", "a.example.com");
             said::says(&["trace", "--sites"], &said::of(&server))

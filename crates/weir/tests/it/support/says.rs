@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
-use weir_test::Server;
+use weir_test::{Server, wait_for};
 
 /// Runs the program with `words` and `place`, which says which server it asks.
 pub(crate) fn run<W: AsRef<OsStr>>(words: &[&str], place: &[W]) -> Output {
@@ -18,6 +18,12 @@ pub(crate) fn says<W: AsRef<OsStr>>(words: &[&str], place: &[W]) -> String {
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {text}{errors}");
     text.into_owned()
+}
+
+/// Waits until the server answers commands: its control socket comes after its ports.
+#[track_caller]
+pub(crate) fn ready(server: &Server) {
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
 }
 
 /// How a command learns of a server that the harness started.
