@@ -15,6 +15,7 @@ mod compare;
 pub mod control;
 pub mod control_server;
 mod filter;
+mod fleet;
 pub mod formats;
 mod gzip;
 mod history;

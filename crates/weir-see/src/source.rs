@@ -1,5 +1,6 @@
 //! What responses are made from: the workers' published figures, and a way to ask the workers themselves.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub struct ServerSource {
     crew: WorkerThreads,
     configuration: InForce,
     started: Instant,
+    /// What no other process is called.
+    instance: String,
     location_series: Mutex<LocationSeries>,
     history: Mutex<ServerHistory>,
 }
@@ -47,6 +50,7 @@ impl ServerSource {
             crew: server.crew(),
             configuration: server.in_force(),
             started: Instant::now(),
+            instance: new_instance(),
             location_series: Mutex::default(),
             history: Mutex::default(),
         })
@@ -55,6 +59,12 @@ impl ServerSource {
     /// Since the server began.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// What distinguishes this process from all others, also on other machines: an address may lead to a server that
+    /// another address leads to, too.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
     }
 
     /// The configuration that new requests get.
@@ -131,6 +141,11 @@ impl ServerSource {
         let stuck = count - answers.len();
         WorkerReplies { answers: answers.into_iter().map(|(_, answer)| answer).collect(), stuck }
     }
+}
+
+/// Sixteen random digits: keys of hash maps are random in each process.
+fn new_instance() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
 /// Nanoseconds of the clock that the engine stamps with.

@@ -186,13 +186,13 @@ impl StatusCounts {
     /// The number of all requests, those without a valid status included.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.classes.iter().sum()
+        self.classes.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Adds the counts of `other`, class by class.
+    /// Adds the counts of `other`, class by class. What another server reports may be wrong: sums end where their type does.
     pub fn merge(&mut self, other: &StatusCounts) {
-        self.classes.iter_mut().zip(other.classes).for_each(|(a, b)| *a += b);
-        self.named.iter_mut().zip(other.named).for_each(|(a, b)| *a += b);
+        self.classes.iter_mut().zip(other.classes).for_each(|(a, b)| *a = a.saturating_add(b));
+        self.named.iter_mut().zip(other.named).for_each(|(a, b)| *a = a.saturating_add(b));
     }
 }
 

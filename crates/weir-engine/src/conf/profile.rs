@@ -1,5 +1,6 @@
 //! The directives of tracing: what is recorded, what is retained, what is reported.
 
+mod admin_host;
 mod settings;
 mod variable;
 
@@ -18,6 +19,7 @@ use crate::phase::Verdict;
 use crate::plan::PlanBuilder;
 use crate::text::Text;
 use crate::variable::{ValueScript, Variable};
+pub use admin_host::{AdminHost, HostAddress};
 pub use settings::{AdminLine, TraceSettings};
 
 /// The module of tracing. It has no handler: boundaries are stamped by the engine, for all modules alike.
@@ -72,6 +74,16 @@ impl Module for Profile {
                  loopback addresses.",
             )
             .example("admin unix:/run/weir-admin.sock;"),
+        ProfileRow::new("admin_host", PROCESS, ONE_OR_TWO, |_, line| admin_host::set(line))
+            .syntax("admin_host address[:port] [token_file=file]\nadmin_host unix:path [token_file=file]")
+            .doc(
+                "Another server, by the address of its `admin` listener (port 9180 if none is \
+                 given), whose figures the page and `/hosts` of this server's admin listeners \
+                 show beside its own. It is asked only while a client looks at them, over plain \
+                 HTTP. `token_file` holds the token of its `admin` line; it is read with the \
+                 configuration and never sent to browsers. At most 64 hosts.",
+            )
+            .example("admin_host 10.0.0.2:9180 token_file=/etc/weir/other.token;"),
         ProfileRow::new("metrics_locations", PROCESS, ONE, |_, line| set_metrics_locations(line))
             .syntax("metrics_locations number")
             .default("200")
@@ -402,6 +414,15 @@ mod tests {
             ),
             ("admin 127.0.0.1:1 secret;", "invalid parameter \"secret\" in weir.conf:2:19"),
             ("admin unix:/a; admin unix:/a;", "a duplicate admin unix:/a in weir.conf:2:22"),
+            (
+                "admin_host a/b;",
+                "\"a/b\" is no address of an admin listener: HOST:PORT or unix:PATH in weir.conf:2:12",
+            ),
+            ("admin_host a; admin_host a:9180;", "a duplicate admin_host a:9180 in weir.conf:2:26"),
+            (
+                "admin_host a token=0123456789abcdef;",
+                "invalid parameter \"token=0123456789abcdef\" in weir.conf:2:14",
+            ),
         ] {
             assert_eq!(
                 headlines(&format!("events {{ }} http {{\n{line} }}"), &CORE_MODULES),

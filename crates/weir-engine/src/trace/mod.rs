@@ -8,7 +8,7 @@
 pub(crate) mod probes;
 mod queues;
 
-pub use crate::conf::profile::{AdminLine, Profile, ProfileConf, TraceSettings};
+pub use crate::conf::profile::{AdminHost, AdminLine, HostAddress, Profile, ProfileConf, TraceSettings};
 pub use queues::{ConnectionQueues, QueueDepth};
 
 use std::rc::Rc;

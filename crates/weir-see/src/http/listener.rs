@@ -13,8 +13,7 @@ use std::time::Duration;
 use weir_engine::log::{self, LogLevel};
 use weir_rt::SockAddr;
 
-use super::connection;
-use crate::source::ServerSource;
+use super::{DoorSources, connection};
 
 /// Connections that have not been authorized yet.
 #[derive(Default)]
@@ -40,7 +39,7 @@ pub(super) struct ListenerState {
     strangers: Mutex<Strangers>,
     /// A thread of one of the strangers has ended, or serves a connection that is known now.
     left: Condvar,
-    pub(super) source: Arc<ServerSource>,
+    pub(super) sources: DoorSources,
 }
 
 impl AdminListener {
@@ -49,7 +48,7 @@ impl AdminListener {
         address: SockAddr,
         first: io::Result<AdminSocket>,
         token: Option<String>,
-        source: Arc<ServerSource>,
+        sources: DoorSources,
     ) -> AdminListener {
         let shared = Arc::new(ListenerState {
             address,
@@ -58,7 +57,7 @@ impl AdminListener {
             known: AtomicUsize::new(0),
             strangers: Mutex::default(),
             left: Condvar::new(),
-            source,
+            sources,
         });
         let waiting = shared.clone();
         let thread = std::thread::Builder::new().name("weir admin".to_owned());

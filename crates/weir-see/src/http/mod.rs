@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::Configuration;
 
+use crate::fleet::watch::FleetWatch;
 use crate::responses::history;
 use crate::source::ServerSource;
 use listener::{AdminListener, AdminSocket};
@@ -21,6 +22,7 @@ use listener::{AdminListener, AdminSocket};
 /// The open doors; closed when dropped.
 pub struct AdminListeners {
     source: Arc<ServerSource>,
+    hosts: Arc<FleetWatch>,
     doors: Mutex<Vec<AdminListener>>,
 }
 
@@ -41,14 +43,28 @@ impl BoundListeners {
     /// still have the address: a server without its admin listener serves all the same.
     #[must_use]
     pub fn open(self, source: &Arc<ServerSource>) -> AdminListeners {
+        let hosts = Arc::<FleetWatch>::default();
         let open = |(line, listener): (weir_engine::trace::AdminLine, _)| {
-            AdminListener::open(line.address, listener, line.token, source.clone())
+            AdminListener::open(line.address, listener, line.token, DoorSources::new(source, &hosts))
         };
         let doors: Vec<AdminListener> = self.0.into_iter().map(open).collect();
         if !doors.is_empty() {
             history::remember(source);
         }
-        AdminListeners { source: source.clone(), doors: Mutex::new(doors) }
+        AdminListeners { source: source.clone(), hosts, doors: Mutex::new(doors) }
+    }
+}
+
+/// What responses of a door are made from.
+struct DoorSources {
+    server: Arc<ServerSource>,
+    /// Other servers.
+    hosts: Arc<FleetWatch>,
+}
+
+impl DoorSources {
+    fn new(server: &Arc<ServerSource>, hosts: &Arc<FleetWatch>) -> DoorSources {
+        DoorSources { server: server.clone(), hosts: hosts.clone() }
     }
 }
 
@@ -68,7 +84,8 @@ impl AdminListeners {
                 None => {
                     let listener = AdminSocket::bind(&line.address, None);
                     let (address, token) = (line.address.clone(), line.token.clone());
-                    doors.push(AdminListener::open(address, listener, token, self.source.clone()));
+                    let sources = DoorSources::new(&self.source, &self.hosts);
+                    doors.push(AdminListener::open(address, listener, token, sources));
                 }
             }
         }

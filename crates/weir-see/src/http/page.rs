@@ -24,6 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/overview.js"),
     include_str!("page/requests.js"),
     include_str!("page/inside.js"),
+    include_str!("page/hosts.js"),
     include_str!("page/flame.js"),
     include_str!("page/compare.js"),
     include_str!("page/start.js"),

@@ -10,7 +10,7 @@ use weir_upstream::block::list_changes::ListRefusal;
 
 use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
 use super::listener::ListenerState;
-use super::page;
+use super::{DoorSources, page};
 use crate::commands::blocked::named;
 use crate::control::protocol::{ControlQuestion, unescape};
 use crate::formats::StackFormat;
@@ -39,7 +39,7 @@ pub(super) fn answer(
         (_, Some(refusal)) => return to.send(&refusal),
         (None, None) => {}
     }
-    let source = &door.source;
+    let source = &door.sources.server;
     let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     match parts[..] {
         [""] => to.send(&AdminResponse::text(200, INDEX)),
@@ -74,6 +74,7 @@ pub(super) fn answer(
             verb @ ("slow" | "reqs" | "why" | "use" | "queue" | "sites" | "blame" | "compare" | "lines"
             | "text" | "history" | "log" | "totals"),
         ] => whole(source, to, question(request, verb)),
+        ["hosts"] => to.send(&hosts(door, &question(request, "hosts"))),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
         }
@@ -125,6 +126,15 @@ fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse
     let typed = is_json(&request.content_type);
     let changes = !asks && request.method != Method::Delete;
     (changes && !typed).then(|| AdminResponse::text(415, "changes are sent as application/json\n"))
+}
+
+/// This server and those of the `admin_host` lines. A request chooses one by its name in the table, and no other.
+fn hosts(door: &ListenerState, question: &ControlQuestion) -> AdminResponse {
+    let DoorSources { server, hosts } = &door.sources;
+    match hosts.tables(server, question.value("host"), question.has("json")) {
+        Ok(tables) => AdminResponse::new(200, media_type(question), tables),
+        Err(why) => AdminResponse::text(404, why + "\n"),
+    }
 }
 
 /// Upstreams: shown, and changed.
@@ -469,7 +479,8 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /top/routes                         also phases, modules, workers, upstreams, keys, closes; every=1s for the next second
 /top/memory                         what memory is held for: each kind of connection, buffers, caches, traces
 /top/lines                          what the lines of the configuration cost in the next second
-/totals                             all that is counted, as JSON with whole histograms (weir top --hosts)
+/totals                             all that is counted, as JSON with whole histograms (weir top --hosts); of=traffic for less
+/hosts                              this server and those of admin_host, each and together; host=NAME for one of them
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait

@@ -66,7 +66,7 @@ pub(crate) fn respond(
         "sites" => text(reply, sites::all(source, question)),
         "why" => why::respond(source, question, reply),
         "top" => top::respond(source, question, reply),
-        "totals" => text(reply, top::totals(source)),
+        "totals" => text(reply, top::totals(source, question)),
         "level" => text(reply, level::level(source, question)?),
         "" => Err(ReplyFailure::Wrong("nothing was asked".to_owned())),
         verb => Err(ReplyFailure::Wrong(format!("this server does not know \"{verb}\""))),

@@ -71,9 +71,14 @@ fn shown(view: TopView, window: &TopWindow, json: bool) -> String {
     if json { table } else { table + &workers::without_core(window) + &warning() }
 }
 
-/// All that is counted, as JSON.
-pub(super) fn totals(source: &ServerSource) -> String {
-    totals::write(source)
+/// All that is counted, as JSON; with `of=traffic` what a page of several servers shows.
+pub(super) fn totals(source: &ServerSource, question: &ControlQuestion) -> String {
+    totals::write(source, question.value("of") == Some("traffic"))
+}
+
+/// The same of `source` for a page of several servers.
+pub(crate) fn traffic_totals(source: &ServerSource) -> String {
+    totals::write(source, true)
 }
 
 /// What a table lists.

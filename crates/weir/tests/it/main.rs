@@ -131,6 +131,7 @@ mod see_names;
 mod see_off;
 mod see_page;
 mod see_page_faults;
+mod see_page_hosts;
 mod see_page_memory;
 mod see_perf;
 mod see_profile;

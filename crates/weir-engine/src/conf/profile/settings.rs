@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_rt::net::SockAddr;
 use weir_trace::TraceLevel;
 
+use super::admin_host::AdminHost;
 use crate::conf::Configuration;
 
 /// Settings of the process, of the `http` block or outside of it; see [`Configuration::trace`].
@@ -19,6 +20,7 @@ pub struct TraceSettings {
     pub(crate) cpu: Option<u32>,
     pub(crate) blocked: Option<Option<u64>>,
     pub(crate) admin: Vec<AdminLine>,
+    pub(crate) hosts: Vec<AdminHost>,
     /// `metrics_locations`
     pub(crate) metrics_locations: Option<usize>,
 }
@@ -57,6 +59,12 @@ impl TraceSettings {
         &self.admin
     }
 
+    /// The `admin_host` lines, in order: other servers that this one's page shows.
+    #[must_use]
+    pub fn hosts(&self) -> &[AdminHost] {
+        &self.hosts
+    }
+
     /// `metrics_locations`: how many locations have series of their own in `/metrics`; 200 by default.
     #[must_use]
     pub fn metrics_locations(&self) -> usize {
@@ -70,6 +78,7 @@ impl TraceSettings {
         cpu: None,
         blocked: None,
         admin: Vec::new(),
+        hosts: Vec::new(),
         metrics_locations: None,
     };
 }

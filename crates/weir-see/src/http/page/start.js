@@ -36,7 +36,7 @@ function tell(ticker, event) {
 
 // ---- views ----------------------------------------------------------------------------------------------------------
 
-const VIEWS = { "": overview, route, requests, req: request, workers, upstreams, lua, server, flame, compare };
+const VIEWS = { "": overview, route, requests, req: request, workers, upstreams, lua, server, hosts, flame, compare };
 
 function failed(error) {
   if (error.name === "AbortError") return;

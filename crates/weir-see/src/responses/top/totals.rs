@@ -2,35 +2,60 @@
 //! servers. Times are in nanoseconds; a spread is its sum and pairs of a bucket's largest value and count.
 
 use weir_http::json::JsonWriter;
-use weir_trace::{SiteTable, SiteTotals};
+use weir_trace::{SiteKind, SiteTable, SiteTotals};
 
 use super::TopView;
-use super::window::{LatencySpread, SiteWindow, TopSnapshot};
+use super::window::{LatencySpread, SiteWindow, TopSnapshot, WorkerFigures};
 use crate::closes::CloseCounts;
 use crate::source::ServerSource;
 
-/// The whole response.
-pub(crate) fn write(source: &ServerSource) -> String {
+/// The whole response; with `traffic` of sites only those of requests and peers, and no closes.
+pub(crate) fn write(source: &ServerSource, traffic: bool) -> String {
     let snapshot = TopSnapshot::take(source, TopView::Routes);
-    let sum = |of: fn(&super::window::WorkerFigures) -> u64| snapshot.workers.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&WorkerFigures) -> u64| snapshot.workers.iter().map(of).sum::<u64>();
     let text = JsonWriter::object(|json| {
         json.key("version").text(env!("CARGO_PKG_VERSION"));
+        json.key("instance").text(source.instance());
         json.key("uptime_ms").raw(source.uptime().as_millis());
         json.key("workers").raw(snapshot.workers.len());
         json.key("connections").raw(sum(|worker| worker.share()));
         json.key("requests_in_flight").raw(sum(|worker| worker.writing));
         json.key("cpu_ns").raw(sum(|worker| worker.thread.map_or(0, |thread| thread.cpu_ns)));
-        json.key("sites").list(|json| sites(json, &snapshot));
+        json.key("each_worker")
+            .list(|json| snapshot.workers.iter().for_each(|worker| self::worker(json, worker)));
+        json.key("sites").list(|json| sites(json, &snapshot, traffic));
         json.key("peers").list(|json| peers(json, &snapshot));
-        json.key("closes").list(|json| closes(json, &snapshot.closes));
+        if !traffic {
+            json.key("closes").list(|json| closes(json, &snapshot.closes));
+        }
     });
     text + "\n"
 }
 
-fn sites(json: &mut JsonWriter, snapshot: &TopSnapshot) {
+fn worker(json: &mut JsonWriter, worker: &WorkerFigures) {
+    json.nested(|json| {
+        for (key, value) in [
+            ("requests", worker.requests),
+            ("connections", worker.share()),
+            ("requests_in_flight", worker.writing),
+            ("busy_ns", worker.turns.busy_ns),
+            ("parked_ns", worker.turns.parked_ns),
+            ("cpu_ns", worker.thread.map_or(0, |thread| thread.cpu_ns)),
+            ("stalls", worker.stalls),
+        ] {
+            json.key(key).raw(value);
+        }
+    });
+}
+
+fn sites(json: &mut JsonWriter, snapshot: &TopSnapshot, traffic: bool) {
     let (table, none) = (SiteTable::global(), SiteTotals::default());
     for (site, totals) in &snapshot.sites {
-        let (info, all) = (table.info(*site), SiteWindow::between(&none, totals));
+        let info = table.info(*site);
+        if traffic && !matches!(info.kind, SiteKind::Request | SiteKind::UpstreamTry) {
+            continue;
+        }
+        let all = SiteWindow::between(&none, totals);
         json.nested(|json| {
             json.key("kind").text(info.kind.as_str());
             json.key("phase").text(info.phase.unwrap_or(""));

@@ -233,15 +233,15 @@ impl SiteWindow {
         }
     }
 
-    /// Adds another site's.
+    /// Adds another site's. What other servers report may be wrong: sums end where their type does.
     pub(crate) fn add(&mut self, other: &SiteWindow) {
         self.run.add(&other.run);
         self.wait.add(&other.wait);
         self.total.add(&other.total);
-        self.calls += other.calls;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.errors += other.errors;
+        self.calls = self.calls.saturating_add(other.calls);
+        self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
+        self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
+        self.errors = self.errors.saturating_add(other.errors);
         self.status.merge(&other.status);
     }
 }
@@ -282,8 +282,9 @@ impl LatencySpread {
     pub(crate) fn of_buckets(sum: u64, buckets: impl IntoIterator<Item = (u64, u64)>) -> LatencySpread {
         let mut spread = LatencySpread { sum, ..LatencySpread::default() };
         for (ns, count) in buckets {
-            *spread.buckets.entry(ticks(ns)).or_default() += count;
-            spread.count += count;
+            let bucket = spread.buckets.entry(ticks(ns)).or_default();
+            *bucket = bucket.saturating_add(count);
+            spread.count = spread.count.saturating_add(count);
         }
         spread
     }
@@ -301,24 +302,25 @@ impl LatencySpread {
                 *now = now.saturating_sub(*count);
             }
         }
-        let count = buckets.values().sum();
+        let count = buckets.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
         LatencySpread { count, sum: self.sum.saturating_sub(before.sum), buckets }
     }
 
     fn add(&mut self, other: &LatencySpread) {
-        self.count += other.count;
-        self.sum += other.sum;
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
         for (bound, count) in &other.buckets {
-            *self.buckets.entry(*bound).or_default() += count;
+            let bucket = self.buckets.entry(*bound).or_default();
+            *bucket = bucket.saturating_add(*count);
         }
     }
 
     /// The value at or below which the share `q` lies; 0 of nothing.
     pub(crate) fn quantile(&self, q: f64) -> u64 {
         let rank = ((q * self.count as f64).ceil() as u64).max(1);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         let found = self.buckets.iter().find(|(_, count)| {
-            seen += **count;
+            seen = seen.saturating_add(**count);
             seen >= rank
         });
         found.map_or(0, |(bound, _)| scale(*bound))

@@ -1,104 +1,50 @@
 //! One request to an admin listener. The listener decides what comes: time and size are bounded.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use weir_engine::trace::HostAddress;
 use weir_http::Method;
 use weir_http::h1::{BodyLength, HeadLimits, HeadParse, ResponseHead};
 
 use crate::interrupted::uninterrupted;
 
-/// Where an admin listener is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum HostAddress {
-    /// `HOST:PORT`
-    Tcp(String),
-    /// `unix:PATH`
-    Unix(PathBuf),
+/// What is asked of an admin listener.
+pub(crate) struct HostQuestion<'a> {
+    pub(crate) address: &'a HostAddress,
+    pub(crate) path: &'a str,
+    pub(crate) token: Option<&'a str>,
+    /// Bytes of the response at most.
+    pub(crate) largest: usize,
 }
 
-impl fmt::Display for HostAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HostAddress::Tcp(host) => f.write_str(host),
-            HostAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-impl HostAddress {
-    /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`, `unix:PATH`; also with `http://`. Without a port it is 9180.
-    ///
-    /// # Errors
-    /// It is empty, or has a path.
-    pub(super) fn parse(word: &str) -> Result<HostAddress, String> {
-        if let Some(path) = word.strip_prefix("unix:") {
-            return Ok(HostAddress::Unix(path.into()));
-        }
-        let host = word.strip_prefix("http://").unwrap_or(word).trim_end_matches('/');
-        if host.is_empty() || host.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
-            return Err(format!("\"{word}\" is no address of an admin listener: HOST:PORT or unix:PATH"));
-        }
-        let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
-            !port.is_empty()
-                && port.bytes().all(|b| b.is_ascii_digit())
-                && (!before.contains(':') || before.ends_with(']'))
-        });
-        Ok(HostAddress::Tcp(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") }))
-    }
-
-    fn host(&self) -> &str {
-        match self {
-            HostAddress::Tcp(host) => host,
-            HostAddress::Unix(_) => "localhost",
-        }
-    }
-
-    fn connect(&self, until: Instant) -> io::Result<AdminStream> {
-        match self {
-            HostAddress::Unix(path) => Ok(AdminStream::Unix(UnixStream::connect(path)?)),
-            HostAddress::Tcp(host) => {
-                let mut last = io::Error::from(io::ErrorKind::NotFound);
-                for address in host.to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, left(until)?) {
-                        Ok(stream) => return Ok(AdminStream::Tcp(stream)),
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
-    }
-}
-
-/// The body of what is at `path`.
+/// The body of the response.
 ///
 /// # Errors
 /// Why it did not come, for people.
-pub(super) fn get(address: &HostAddress, path: &str, token: Option<&str>) -> Result<Vec<u8>, String> {
-    let (status, body) = exchange(address, path, token).map_err(|error| match error.kind() {
+pub(crate) fn get(question: &HostQuestion<'_>) -> Result<Vec<u8>, String> {
+    let (status, body) = exchange(question).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "does not respond in time".to_owned(),
         _ => format!("does not respond: {error}"),
     })?;
     match status {
         200 => Ok(body),
-        401 => Err("needs its token (--token-file)".to_owned()),
+        401 => Err("needs its token (--token-file, or token_file= of admin_host)".to_owned()),
         403 => Err("responds to requests from elsewhere only where its admin line has a token".to_owned()),
         status => Err(format!("responds with {status} and not with what was asked for")),
     }
 }
 
-fn exchange(address: &HostAddress, path: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+fn exchange(question: &HostQuestion<'_>) -> io::Result<(u16, Vec<u8>)> {
+    let HostQuestion { address, path, token, largest } = *question;
     let until = Instant::now() + PATIENCE;
-    let mut stream = address.connect(until)?;
+    let mut stream = connect(address, until)?;
     let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\n{authorization}Connection: close\r\n\r\n",
-        address.host()
+        host(address)
     );
     stream.limit(until)?;
     stream.write_all(request.as_bytes())?;
@@ -123,11 +69,35 @@ fn exchange(address: &HostAddress, path: &str, token: Option<&str>) -> io::Resul
             }
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if input.len() > LARGEST {
-            return Err(io::Error::other(format!("its response is larger than {} MB", LARGEST >> 20)));
+        if input.len() > largest {
+            return Err(io::Error::other(format!("its response is larger than {} MB", largest >> 20)));
         }
     }
     Ok((head.status, input))
+}
+
+/// What requests call the host.
+fn host(address: &HostAddress) -> &str {
+    match address {
+        HostAddress::Tcp(host) => host,
+        HostAddress::Unix(_) => "localhost",
+    }
+}
+
+fn connect(address: &HostAddress, until: Instant) -> io::Result<AdminStream> {
+    match address {
+        HostAddress::Unix(path) => Ok(AdminStream::Unix(UnixStream::connect(path)?)),
+        HostAddress::Tcp(host) => {
+            let mut last = io::Error::from(io::ErrorKind::NotFound);
+            for address in host.to_socket_addrs()? {
+                match TcpStream::connect_timeout(&address, left(until)?) {
+                    Ok(stream) => return Ok(AdminStream::Tcp(stream)),
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        }
+    }
 }
 
 fn more(stream: &mut AdminStream, input: &mut Vec<u8>, until: Instant) -> io::Result<usize> {
@@ -186,37 +156,15 @@ impl Write for AdminStream {
     }
 }
 
-/// The port of the embedded configuration's admin listener.
-const DEFAULT_PORT: u16 = 9180;
 const LIMITS: HeadLimits = HeadLimits { max_line: 16 * 1024, max_head: 64 * 1024, max_fields: 100 };
 /// How long a server may take for all of its response.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// Bytes of a response at most: some 20,000 locations.
-const LARGEST: usize = 64 << 20;
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
     use super::*;
-
-    #[test]
-    fn addresses_have_a_port() {
-        let shown = |word: &str| HostAddress::parse(word).map(|address| address.to_string());
-        for (word, expected) in [
-            ("a", "a:9180"),
-            ("a:1", "a:1"),
-            ("http://a:1/", "a:1"),
-            ("[::1]:8", "[::1]:8"),
-            ("[::1]", "[::1]:9180"),
-            ("unix:/run/admin.sock", "unix:/run/admin.sock"),
-        ] {
-            assert_eq!(shown(word), Ok(expected.to_owned()), "{word}");
-        }
-        for wrong in ["", "http://", "a/b", "a b", "a\r\nX: 1"] {
-            assert!(shown(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     /// What a listener that sends `pieces` to its client comes to.
     fn asked(pieces: &'static [&'static [u8]]) -> Result<Vec<u8>, String> {
@@ -236,7 +184,8 @@ mod tests {
             }
             String::from_utf8(head).expect("text")
         });
-        let got = get(&address, "/totals", Some("secret"));
+        let (path, token) = ("/totals", Some("secret"));
+        let got = get(&HostQuestion { address: &address, path, token, largest: 1 << 20 });
         let head = server.join().expect("no panic");
         assert!(head.contains("\r\nAuthorization: Bearer secret\r\n"), "{head}");
         got
@@ -255,6 +204,8 @@ mod tests {
             (&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"], "does not respond"),
             (&[b"SSH-2.0-x\r\n\r\n"], "does not respond"),
             (&[], "does not respond"),
+            (&[b"HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 3 << 20]], "larger than 1 MB"),
+            (&[&[b'x'; 3 << 20]], "does not respond"),
         ];
         for (pieces, expected) in OTHERS {
             assert!(asked(pieces).is_err_and(|why| why.contains(expected)), "{expected}");

@@ -1,19 +1,17 @@
 //! `weir top --hosts`: the tables of several servers added up. What their admin listeners have counted is fetched before
 //! and after each interval; histograms are added bucket by bucket, so quantiles are those of all requests together.
 
-mod fetch;
-mod host_totals;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use weir_engine::trace::HostAddress;
 use weir_trace::Site;
 
+use crate::fleet::fetch::{self, HostQuestion};
+use crate::fleet::host_totals::{HostTotals, TotalsPart};
 use crate::responses::top::TopView;
 use crate::responses::top::window::{SiteWindow, TopWindow};
 use crate::table::{TableCell, TableColumn, TableReport};
-use fetch::HostAddress;
-use host_totals::HostTotals;
 
 /// Several servers, and what each said last.
 pub(super) struct ServerFleet {
@@ -57,7 +55,11 @@ impl ServerFleet {
         std::thread::scope(|scope| {
             let ask = |host: &FleetHost| {
                 let address = host.address.clone();
-                scope.spawn(move || HostTotals::parse(&fetch::get(&address, "/totals", token)?))
+                scope.spawn(move || {
+                    let question =
+                        HostQuestion { address: &address, path: "/totals", token, largest: LARGEST };
+                    HostTotals::parse(&fetch::get(&question)?, TotalsPart::All)
+                })
             };
             let asked: Vec<_> = self.hosts.iter().map(ask).collect();
             asked
@@ -121,7 +123,7 @@ impl FleetWindow {
     /// Adds what the server `name` did, which has counted `all` since it began.
     fn add(&mut self, name: &str, lately: &HostTotals, all: &HostTotals) {
         for (site, totals) in &lately.sites {
-            self.sites.entry(*site).or_default().add(totals);
+            self.sites.entry(site.interned()).or_default().add(totals);
         }
         for (name, peer) in &lately.peers {
             self.top.peers.entry(name.clone()).or_default().merge(peer);
@@ -209,6 +211,9 @@ const HOST_COLUMNS: [TableColumn; 10] = [
     TableColumn("out/s", "bytes_out_per_second"),
 ];
 
+/// Bytes of a response at most: some 20,000 locations.
+const LARGEST: usize = 64 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +225,7 @@ mod tests {
              \"calls\":0,\"classes\":[0,0,{requests},0,0,0],\"total\":{buckets}}}],\
              \"closes\":[{{\"what\":\"http1\",\"by\":\"client\",\"reason\":\"idle\",\"count\":{requests}}}]}}"
         );
-        HostTotals::parse(text.as_bytes()).expect("totals")
+        HostTotals::parse(text.as_bytes(), TotalsPart::All).expect("totals")
     }
 
     #[test]
