@@ -37,6 +37,18 @@ pub struct RegexFlags {
 
 mod bounded;
 
+/// PCRE2's version and its date, as `10.45 2025-02-05`.
+pub fn version() -> String {
+    let mut text = [0u8; 64];
+    // SAFETY: without anywhere to write it gives the length, with its zero at the end.
+    let length = unsafe { pcre2::pcre2_config_8(pcre2::PCRE2_CONFIG_VERSION, ptr::null_mut()) };
+    if usize::try_from(length).is_ok_and(|length| length <= text.len()) {
+        // SAFETY: there is room for as many bytes.
+        unsafe { pcre2::pcre2_config_8(pcre2::PCRE2_CONFIG_VERSION, text.as_mut_ptr().cast()) };
+    }
+    String::from_utf8_lossy(text.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
 /// A regular expression compiled by PCRE2.
 pub struct Regex {
     code: NonNull<pcre2::pcre2_code_8>,

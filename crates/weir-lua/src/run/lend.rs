@@ -127,6 +127,11 @@ pub(crate) fn note_ctx(anchor: i32) {
     }
 }
 
+/// Whether a script runs. Finalizers may be called after the last one.
+pub(crate) fn is_running() -> bool {
+    current().is_some()
+}
+
 /// The VM of the running script.
 pub(crate) fn vm<T>(use_it: impl FnOnce(&LuaVm) -> T) -> T {
     let loan = current().expect("API functions are called by scripts, which run inside of `lend`");

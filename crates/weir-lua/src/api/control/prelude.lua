@@ -37,3 +37,17 @@ for number, name in pairs {
     phases[2 ^ number] = name
 end
 function ngx.get_phase() return phases[C.phase()] end
+
+-- As ngx_lua numbers phases; `init_by_lua` has none.
+local raw_phases = {}
+for number, raw in pairs {
+    0x100, 0x2000, 1, 0x8000, 2, 4, 0x20000, 8, 0x20, 0x40, 0x10, 0x80, 0x200,
+    [14] = 0x4000, [15] = 0x400, [16] = 0x1000, [17] = 0x800, [18] = 0x40000, [19] = 0x10000, [20] = 0x100,
+} do
+    raw_phases[2 ^ number] = raw
+end
+function ngx.get_raw_phase()
+    local raw = raw_phases[C.phase()]
+    if not raw then error("no request context", 2) end
+    return raw
+end

@@ -3,18 +3,27 @@ local preload = package.preload
 local select = select
 -- A value of the running coroutine's own; without one, which request it is.
 local running, setmetatable = coroutine.running, setmetatable
-local request = ngx._request
-for _, name in ipairs { "thread.exdata", "thread.exdata2" } do
+local C, out = ngx._fast.C, ngx._fast.out
+local ffi = require "ffi"
+local cast, pointer = ffi.cast, ffi.typeof "void *"
+local function request()
+    if C.request(4, out) ~= 1 then return nil end
+    local address = cast(pointer, out.at)
+    return address
+end
+local function nothing() return nil end
+for name, otherwise in pairs { ["thread.exdata"] = request, ["thread.exdata2"] = nothing } do
     preload[name] = function()
-        local values, main = setmetatable({}, { __mode = "k" }), {}
+        -- Whether anybody has set one: until then it is not asked which coroutine this is.
+        local values, main, any = setmetatable({}, { __mode = "k" }), {}, false
         return function(...)
-            local key = running() or main
             if select("#", ...) > 0 then
-                values[key] = (...)
+                values[running() or main], any = (...), true
                 return
             end
-            local value = values[key]
-            if value == nil and name == "thread.exdata" then return request() end
+            local value
+            if any then value = values[running() or main] end
+            if value == nil then value = otherwise() end
             return value
         end
     end

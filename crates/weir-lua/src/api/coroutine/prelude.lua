@@ -27,7 +27,7 @@ function o_wrap(f)
     end
 end
 own._create, own._resume, own._yield, own._status, own._wrap = o_create, o_resume, o_yield, o_status, o_wrap
-own.__create, own.__resume, own.__yield, own.__status = o_create, o_resume, o_yield, o_status
+own.__create, own.__resume, own.__yield, own.__status, own.__wrap = o_create, o_resume, o_yield, o_status, o_wrap
 
 function own.create(f)
     if scheduled() then return create(f) end

@@ -3,6 +3,12 @@ local ngx = ngx
 local C = ngx._fast.C
 local getters, setters = ngx._getters, ngx._setters
 local registry = debug.getregistry()
+-- Where libraries look for the table that `ngx_http_lua_ffi_get_ctx_ref` gives the number of.
+registry.ngx_lua_ctx_tables = registry
+-- Free places from the start: a table that has to grow when there is no memory may lose entries of its.
+local PLACES, used = 256, #registry
+for place = used + 1, used + PLACES do registry[place] = place + 1 end
+registry[used + PLACES], registry[0] = registry[0] or 0, used + 1
 local other_ctx, set_ctx = ngx._ctx, ngx._set_ctx
 ngx._ctx, ngx._set_ctx = nil, nil
 local type = type

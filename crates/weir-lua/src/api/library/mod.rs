@@ -2,7 +2,6 @@
 //! lua-resty-string and the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
 use crate::run::function::{ApiFunction, CallDone, expect_string, function};
-use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_library.source", 0, |l| {
@@ -21,18 +20,10 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         }
         Ok(CallDone::Results(1))
     }),
-    function("_request", 0, |l| {
-        // Nothing that a script could follow: the caller asks whether there is one, and which.
-        match lend::any_exchange(|x| std::ptr::from_mut(x).cast()) {
-            Ok(request) => l.push_pointer(request),
-            Err(_) => l.push_nil(),
-        }
-        Ok(CallDone::Results(1))
-    }),
 ];
 
-/// Loaded from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
-/// but for those that can (`resty.lrucache`, `resty.lock`, `resty.events` ...), which the prelude looks for there first.
+/// `ngx.*`, `resty.core.*` and `weir.*` are loaded from here whatever `lua_package_path` says, since others can't work without
+/// nginx's symbols; the prelude looks for the other ones of `resty.*` there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("../balancer/library.lua")),
     ("ngx.upstream", include_str!("../upstream/library.lua")),
@@ -49,6 +40,7 @@ const MODULES: &[(&str, &str)] = &[
     ("ngx.ssl.session", include_str!("../ssl/session.lua")),
     ("resty.aes", include_str!("../resty/aes.lua")),
     ("resty.core.base", include_str!("../resty/core.lua")),
+    ("resty.core.regex", include_str!("../resty/regex.lua")),
     ("resty.events", include_str!("../events/resty.lua")),
     ("resty.events.compat", include_str!("../events/compat.lua")),
     ("resty.hmac", include_str!("../resty/hmac.lua")),
@@ -64,8 +56,10 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.sha512", DIGEST),
     ("resty.string", include_str!("../resty/string.lua")),
     ("resty.worker.events", include_str!("../events/worker.lua")),
+    ("weir.c_names", include_str!("../nginx_symbols/ngx_lua.lua")),
     ("weir.events", include_str!("../events/library.lua")),
     ("weir.log", include_str!("../socket_log/library.lua")),
+    ("weir.regex", include_str!("../re/compiled.lua")),
     ("weir.resolver", include_str!("../resolver/library.lua")),
     ("weir.ssl", include_str!("../ssl/key.lua")),
     ("weir.upstream", include_str!("../upstream/weir.lua")),

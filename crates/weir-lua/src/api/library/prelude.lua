@@ -2,26 +2,34 @@
 local preload = package.preload
 local rawget, setmetatable = rawget, setmetatable
 
--- Modules that are built into the program. A library that the path has goes before ours where it can run.
+-- Modules that are built into the program.
 local loadstring, assert, loaders = loadstring, assert, package.loaders
 local source = ngx._library.source
 local native = {
-    digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
+    digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process,
     balancer = ngx._balancer, pipe = ngx._pipe, fast = ngx._fast,
     ssl = ngx._ssl,
     cli = ngx._cli, events = ngx._events, upstream = ngx._upstream,
-    resolver = ngx._resolver, log = ngx._log,
+    resolver = ngx._resolver, log = ngx._log, re = ngx._re, c_names = ngx._c_names, zones = ngx._zones,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
     local function loader(...)
         return assert(loadstring(source(name), "=" .. name))(name, native)
     end
-    local first = name:find("^resty%.lrucache") or name:find("^resty%.events") or name == "resty.worker.events"
-    if first or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
+    -- What is in `lua_package_path` goes first, but for what is made of the server's own functions.
+    local own = name:find("^resty%.core") or not name:find("^resty%.")
+    if own then preload[name] = loader else behind[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl" } do
+-- Others' libraries of these names need OpenSSL: without one, those that are here.
+local digests, searchpath, package, usable = {}, package.searchpath, package, ngx._openssl.usable
+for name in ("aes hmac md5 random sha1 sha224 sha256 sha384 sha512"):gmatch "%w+" do digests["resty." .. name] = true end
+table.insert(loaders, 2, function(name)
+    if digests[name] and searchpath(name, package.path) and not usable() then return behind[name] end
+    return nil
+end)
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones" } do
     ngx[name] = nil
 end
 

@@ -4,7 +4,7 @@ local ffi = require "ffi"
 local ssl, balancer = ngx._ssl, ngx._balancer
 local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string, ffi.typeof
 local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type, rawset
-local pcall, error, load_openssl = pcall, error, ngx._openssl.load
+local pcall, error, load_openssl, require = pcall, error, ngx._openssl.load, require
 local OK, ERROR = 0, -1
 ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
 
@@ -159,10 +159,20 @@ local function counted(name)
     return at and counter((select(at, counts())))
 end
 
-local prefix = "^ngx_http_lua_ffi_(.+)$"
+-- The others of ngx_lua's, loaded when one is looked for.
+ngx._c_names = { failed = failed }
+local more
+local function of_ngx_lua(name)
+    local short = name:match "^ngx_http_lua_ffi_(.+)$"
+    if not short then return nil end
+    if own[short] then return own[short] end
+    more = more or require "weir.c_names"
+    return more[short]
+end
+
 local names = setmetatable({}, {
     __index = function(names, name)
-        local value = type(name) == "string" and (own[name:match(prefix)] or openssl[name])
+        local value = type(name) == "string" and (of_ngx_lua(name) or openssl[name])
         value = value or counted(name) or found(name)
         -- Functions are looked up once, as LuaJIT does it; variables have new values, and constants are numbers as they are.
         local kind = type(value)

@@ -49,6 +49,11 @@ local function begin()
     return true
 end
 
+-- Whether the library is there, which is loaded for it.
+function openssl.usable()
+    return libraries ~= nil or (openssl.load "OPENSSL_init_ssl")
+end
+
 -- Whether the library is there for `name`, which is unknown so far; else why not. `false` alone: it is not OpenSSL's.
 function openssl.load(name)
     if libraries then return false end

@@ -49,8 +49,11 @@ pub(crate) unsafe extern "C" fn compile(
     })
 }
 
-/// Forgets a pattern that is not cached.
+/// Forgets a pattern that is not cached. A VM that is closed forgets all by itself.
 pub(crate) extern "C" fn free(number: i32) {
+    if !lend::is_running() {
+        return;
+    }
     let _ = guarded(|| {
         lend::vm(|vm| vm.patterns.forget(number));
         FOUND

@@ -14,6 +14,10 @@ use crate::vm::patterns::PatternError;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_re.names", 0, names),
+    function("_re.version", 0, |l| {
+        l.push_bytes(weir_sys::regex::version().as_bytes());
+        Ok(CallDone::Results(1))
+    }),
     function("_re.template", 0, |l| match template(&expect_string(&l, 1, "template")?) {
         Ok(parts) => {
             l.new_table(parts.len(), 0);

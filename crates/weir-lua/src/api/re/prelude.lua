@@ -1,6 +1,5 @@
 -- `ngx.re.*`: patterns are compiled once and then known by a number.
 local re = ngx._re
-ngx._re = nil
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 -- Of the last match: pairs of offsets. One pointer for ever, since each that is read is an object.
 local spans = C.re_spans()

@@ -9,11 +9,15 @@ use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
 /// What of the request is a number or a text, by number: 0 its method; 1 when it began, 2 its version, 3 whether it is
-/// internal.
+/// internal; 4 an address that represents it, that of a timer's, too.
 pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: the prelude lends its own result struct, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
+        if what == 4 {
+            let place = lend::any_exchange(|x| answer.at = std::ptr::from_mut(x).cast_const().cast());
+            return place.map_or(REFUSED, |()| FOUND);
+        }
         if !lend::phase().is_in(REQUEST) {
             return REFUSED;
         }

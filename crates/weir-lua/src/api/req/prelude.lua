@@ -63,4 +63,5 @@ function req.clear_header(name)
     if C.set_request_header(name, #name, nil, 0) == 1 then return end
     return clear_header(name)
 end
-package.preload["ngx.req"] = function() return { add_header = ngx.req._add_header } end
+local add_request_header = req._add_header
+package.preload["ngx.req"] = function() return { version = "0.1.33", add_header = add_request_header } end

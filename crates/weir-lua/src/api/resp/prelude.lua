@@ -10,11 +10,11 @@ function resp._add_header(name, value)
     return add_response_header(tostring(name), texts(value))
 end
 
-package.preload["ngx.resp"] = function()
-    local resp = ngx.resp
-    return {
-        add_header = resp._add_header,
-        set_status = resp._set_status,
-        bypass_if_checks = resp._bypass_if_checks,
-    }
-end
+local module = {
+    version = "0.1.33",
+    add_header = resp._add_header,
+    set_status = resp._set_status,
+    bypass_if_checks = resp._bypass_if_checks,
+}
+resp._set_status = nil
+package.preload["ngx.resp"] = function() return module end

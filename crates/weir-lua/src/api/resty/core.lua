@@ -3,7 +3,8 @@ local _, native = ...
 local ffi = require "ffi"
 local new, select, error, ceil = ffi.new, select, error, math.ceil
 local size_of_buffer, buffer, size, message = 4096, nil, nil, nil
-local bytes = ffi.typeof("char[?]")
+local bytes, pointer, cast = ffi.typeof("char[?]"), ffi.typeof("void *"), ffi.cast
+local C, out = native.fast.C, native.fast.out
 for name, declared in pairs {
     ngx_str_t = "typedef struct { size_t len; const unsigned char *data; } ngx_str_t;",
     ngx_http_request_t = "typedef struct ngx_http_request_s ngx_http_request_t;",
@@ -17,7 +18,12 @@ return {
     FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
     new_tab = require "table.new",
     clear_tab = require "table.clear",
-    get_request = native.request,
+    -- What represents the request: no address that has anything at it.
+    get_request = function()
+        if C.request(4, out) ~= 1 then return nil end
+        local request = cast(pointer, out.at)
+        return request
+    end,
     allows_subsystem = function(...)
         for at = 1, select("#", ...) do
             if select(at, ...) == "http" then return end

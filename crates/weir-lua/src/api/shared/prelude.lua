@@ -1,4 +1,4 @@
--- `ngx.shared`: a table for each dictionary, whose number is at 0.
+-- `ngx.shared`: a table for each dictionary, whose number is at 0, and what C functions know it by at 1.
 local dict = ngx._dict
 ngx._dict = nil
 local C, out, given, text = ngx._fast.C, ngx._fast.out, ngx._fast.value, ngx._fast.string
@@ -187,8 +187,10 @@ end
 
 -- Where scripts find it that replace a method of all.
 methods.__index = methods
-ngx.shared = {}
+ngx.shared, ngx._zones = {}, {}
+local tonumber, cast = tonumber, require "ffi".cast
 for number, name in ipairs(dict.names()) do
     places[number], known[number], counts[number] = C.dict(number), {}, 0
-    ngx.shared[name] = setmetatable({ [0] = number }, methods)
+    ngx.shared[name] = setmetatable({ [0] = number, places[number] }, methods)
+    ngx._zones[tonumber(cast("uintptr_t", places[number]))] = places[number]
 end
