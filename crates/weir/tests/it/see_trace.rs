@@ -26,7 +26,7 @@ fn started() -> Server {
 /// The program with these words after `trace`, asking that server.
 fn asks(server: &Server, words: &[&str]) -> Child {
     // The pid file is there before the control socket is.
-    crate::support::says::ready(&server);
+    support::says::ready(server);
     Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["trace", "--all"])
         .args(words)
@@ -39,7 +39,7 @@ fn asks(server: &Server, words: &[&str]) -> Child {
 
 /// What a terminal shows of a command with these words.
 fn on_a_terminal(server: &Server, words: &str) -> String {
-    crate::support::says::ready(&server);
+    support::says::ready(server);
     let directory = server.dir().path().display();
     let line = format!("{} {words} -c nginx.conf -p {directory}", env!("CARGO_BIN_EXE_weir"));
     let mut command = Command::new("script");
