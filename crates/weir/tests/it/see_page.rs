@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use browser::Browser;
 use weir_http::json::JsonValue;
-use weir_test::{Client, Server, wait_for};
+use weir_test::{Backend, Client, Server, wait_for};
 
 const CONF: &str = "worker_processes 1; profile_blocked 30ms; admin 127.0.0.1:%%PORT_1%%;
 admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
@@ -351,6 +351,54 @@ fn flame_graphs_lead_to_lines_and_are_compared() {
         seen(&mut browser, "/replaced/");
         flames(&mut browser);
     });
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Why connections end, of clients and to servers, as it goes on; and what memory is held for.
+#[test]
+fn closes_and_memory_are_shown() {
+    let backend = Backend::answering("from afar");
+    let server = Server::builder(
+        &"worker_processes 1; admin 127.0.0.1:%%PORT_1%%;
+        http { server { listen 127.0.0.1:%%PORT_0%%;
+            location / { keepalive_timeout 0; return 200 ok; }
+            location /far/ { proxy_pass http://127.0.0.1:%%BACKEND%%; proxy_set_header Connection close; } } }"
+            .replace("%%BACKEND%%", &backend.port().to_string()),
+    )
+    .start();
+    let Some(mut browser) = opened(&server, &DESK) else { return };
+    browser.click("nav a", "server");
+    let row = |reason: &str| {
+        format!(
+            "[...document.querySelectorAll('table.closes tbody tr')].find((row) => row.cells[2].textContent === '{reason}')"
+        )
+    };
+    wait_for("the closes of clients", || {
+        // It asks for nothing: the location keeps no connection.
+        assert_eq!(server.client().get("/").status, 200);
+        let shown = format!(
+            "(() => {{ const row = {}; return !!row && row.cells[1].textContent === 'server' && row.cells[3].textContent !== '-' && Number(row.cells[3].textContent) > 0; }})()",
+            row("keepalive off")
+        );
+        (browser.value(&shown) == JsonValue::Bool(true)).then_some(())
+    });
+    browser.until("[...document.querySelectorAll('table.figures td')].some((cell) => cell.textContent === 'receive_buffers' && /KiB|MiB|B/.test(cell.parentNode.textContent))");
+    assert_eq!(
+        browser.value("[...document.querySelectorAll('table.closes tbody tr')].length").number(),
+        Some(1)
+    );
+    browser.click("nav a", "upstreams");
+    browser.until("document.body.innerText.includes('none has ended yet')");
+    wait_for("the closes of connections to servers", || {
+        assert_eq!(server.get("/far/").text(), "from afar");
+        let shown = "[...document.querySelectorAll('table.closes tbody tr')].some((row) => row.cells[0].textContent === 'http1')";
+        (browser.value(shown) == JsonValue::Bool(true)).then_some(())
+    });
+    browser.resize(390, 844, true);
+    fits(&mut browser);
+    browser.click("nav a", "server");
+    browser.until("document.querySelector('table.closes tbody tr')");
+    fits(&mut browser);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

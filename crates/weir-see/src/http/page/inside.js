@@ -129,8 +129,10 @@ async function upstreams() {
   const history = new HistoryFeed(span());
   const blocks = make("div", {});
   const tables = new Map();
+  const closes = new CloseTable(isToServer);
   show(make("div", { class: "bar" }, make("h1", {}, "Upstreams"), spans(history.span)), blocks,
-    make("p", { class: "faint" }, "failed, broken off and requests: since the server began; repeated: tries that were made again, so that no client saw it. p50 and p99: how long tries waited for the peer."));
+    make("p", { class: "faint" }, "failed, broken off and requests: since the server began; repeated: tries that were made again, so that no client saw it. p50 and p99: how long tries waited for the peer."),
+    make("h2", {}, "Why connections to servers end"), closes.element);
   await follow(async () => {
     const known = await history.load();
     const groups = await ask("upstreams");
@@ -149,6 +151,7 @@ async function upstreams() {
       words.textContent = group.words;
       rows.update(group.rows);
     }
+    await closes.load();
     if (!shown.length && !blocks.firstChild) blocks.append(make("p", { class: "faint" }, "there are no upstreams, and no peer was asked"));
   });
 }
@@ -175,6 +178,51 @@ function peerRow(peer, series, known) {
     error: [error, peer.last_failed_check].filter(Boolean).join("; ") || "-",
   };
 }
+
+// ---- why connections end ----------------------------------------------------------------------------------------------
+
+const CLOSES = [
+  figure("protocol", (row) => row.what.replace(/^to_/, "").replaceAll("_", " ")),
+  figure("first", (row) => row.by),
+  figure("reason", (row) => row.reason.replaceAll("_", " ")),
+  figure("closed/s", (row) => rate(row.lately)),
+  figure("share", (row) => share(row.part), { kind: "wide" }),
+  figure("total", (row) => String(row.total)),
+  figure("", (row) => row.means, { kind: "wide says" }),
+];
+
+/** Those that `isMeant` of what ended, and why: the most frequent since the view was opened first. */
+class CloseTable {
+  constructor(isMeant) {
+    this.isMeant = isMeant;
+    this.table = new LiveTable("closes", CLOSES);
+    this.none = make("p", { class: "faint" });
+    this.element = make("div", {}, this.table.element, this.none);
+    this.looks = [];
+  }
+
+  async load() {
+    const rows = (await ask("top/closes", { every: "0" })).filter(this.isMeant);
+    const totals = new Map(rows.map((row) => [closeKey(row), row.total]));
+    // The rate is of the last ten seconds.
+    this.looks.push({ at: performance.now(), totals });
+    if (this.looks.length > 11) this.looks.shift();
+    const [first] = this.looks;
+    const seconds = (performance.now() - first.at) / 1000;
+    const all = sum(rows.map((row) => row.total));
+    const shown = rows.map((row) => {
+      const key = closeKey(row);
+      const since = row.total - (first.totals.get(key) || 0);
+      return { ...row, key, part: row.total / all, lately: this.looks.length > 1 ? since / Math.max(seconds, 0.1) : null };
+    });
+    shown.sort((a, b) => b.lately - a.lately || b.total - a.total || (a.key < b.key ? -1 : 1));
+    this.table.update(shown);
+    this.none.textContent = shown.length ? "" : "none has ended yet";
+  }
+}
+
+const closeKey = (row) => [row.what, row.by, row.reason].join(" ");
+const isToServer = (row) => row.what.startsWith("to_");
 
 // ---- Lua, and what else the server has ------------------------------------------------------------------------------
 
@@ -212,10 +260,14 @@ function lua() {
   ]);
 }
 
-/** Resources, caches, TLS, logs and everything else that is counted for the server as a whole. */
+/** Resources, memory, connections, TLS, logs and everything else that is counted for the server as a whole. */
 function server() {
+  const closes = new CloseTable((row) => !isToServer(row));
+  follow(() => closes.load()).catch(failed);
   return sections("Server", [
     ["Resources", "Use, saturation and errors of each, in the last second and since the server began.", rowsOf("use", { every: "1s" })],
+    ["Memory", "What it is held for, the heaviest kind first; each: what one thing takes.", rowsOf("top/memory", { every: "0" })],
+    ["Why connections of clients end", "Who was first and why, streams of HTTP/2 too; connections to servers are with the upstreams.", async () => closes.element],
     ["Error log", "The last lines from warn on, latest first; arguments of requests are left out.", logLines],
     ["Phases", "Since the server began.", rowsOf("top/phases", { every: "0" })],
     ["Modules", "Since the server began, those with most time first.", rowsOf("top/modules", { every: "0" })],
