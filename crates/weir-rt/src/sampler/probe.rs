@@ -353,7 +353,10 @@ pub fn attach(worker: u32) -> io::Result<AttachedThread> {
     let stack = stack_of_thread()?;
     let clock = timers::cpu_clock()?;
     let room = SignalStack::new()?;
-    timers::unblock(libc::SIGPROF)?;
+    // Of timers; of counters and of recorded switches, which wait where the signal is blocked.
+    for signal in [libc::SIGPROF, libc::SIGTRAP] {
+        timers::unblock(signal)?;
+    }
     crate::clock::ticks(); // its source is decided here rather than in the handler
     let tid = thread_id();
     let mut registry = registry();

@@ -178,6 +178,28 @@ both_drivers! {
     }
 }
 
+/// A parent may leave any signals blocked: those of the sampler come all the same.
+#[test]
+fn a_mask_of_the_parent_s_hides_nothing() {
+    let directory = TempDir::new();
+    let Some(program) = restricted::with_blocked(&directory, "SIGTRAP, SIGPROF") else { return };
+    let builder = builder(2).binary(&program).env("WEIR_PROGRAM", env!("CARGO_BIN_EXE_weir"));
+    let server = started(builder);
+    let can_count = |line: &str| line.contains(" counters ") && !line.starts_with("no ");
+    if !says::says(&["doctor"], &says::of(&server)).lines().any(can_count) {
+        eprintln!("skipped: this machine does not let the server count anything");
+        return;
+    }
+    let _load = asked(&server);
+    // Page faults are sent one by one: with the signal blocked none of them has a place.
+    wait_for("page faults with their place", || {
+        let json = weir(&server, &["perf", "-t", "500ms", "--json"]);
+        let json = JsonValue::parse(json.as_bytes()).expect("JSON");
+        let places = json.field("places").and_then(JsonValue::list).expect("a list");
+        (events(places, LOCATIONS[0]).faults > PAGES).then_some(())
+    });
+}
+
 /// The number of perf_event_open(2) on x86-64.
 const PERF_EVENT_OPEN: u32 = 298;
 

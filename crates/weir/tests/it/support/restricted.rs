@@ -24,6 +24,18 @@ pub(crate) fn without_capabilities(directory: &TempDir, capabilities: &str) -> O
     Some(executable(directory, "weir-without-capabilities", script))
 }
 
+/// Likewise one that runs the server with these signals blocked, as a parent may leave them (`SIGTRAP, SIGPROF`).
+pub(crate) fn with_blocked(directory: &TempDir, signals: &str) -> Option<PathBuf> {
+    let python = require_program("python3")?;
+    let names: String = signals.split(", ").map(|name| format!("signal.{name},")).collect();
+    let script = format!(
+        "#!{}\nimport os, signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [{names}])\n\
+         os.execv(os.environ[\"WEIR_PROGRAM\"], [\"weir\"] + sys.argv[1:])\n",
+        python.display()
+    );
+    Some(executable(directory, "weir-with-blocked", script))
+}
+
 fn executable(directory: &TempDir, name: &str, script: String) -> PathBuf {
     let program = directory.write(name, script);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
