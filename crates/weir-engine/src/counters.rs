@@ -1,6 +1,7 @@
 //! The counters of a worker, for status pages and other threads.
 
 mod closes;
+mod end_errno;
 mod upstream_closes;
 
 use std::sync::Arc;

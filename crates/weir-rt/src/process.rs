@@ -23,6 +23,13 @@ pub use poll::readable;
 pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
 pub use title::ProcessTitle;
 
+/// Whether a filter of system calls (seccomp) is in force in this thread, as container runtimes have one; `false` where
+/// /proc can't be read.
+pub fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
+}
+
 /// The process id, as getpid(2) gives it (nginx's `$pid`).
 pub fn pid() -> u32 {
     std::process::id()

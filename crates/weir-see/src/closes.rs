@@ -32,14 +32,19 @@ pub(crate) const HTTP2_STREAM: &str = "http2_stream";
 impl CloseCounts {
     /// What `workers` have counted.
     pub(crate) fn of(workers: &[WorkerThread]) -> CloseCounts {
+        CloseCounts::with(workers, &UpstreamCloses::now())
+    }
+
+    /// The same, where the connections to servers are known.
+    pub(crate) fn with(workers: &[WorkerThread], to_servers: &UpstreamCloses) -> CloseCounts {
         let mut counts = CloseCounts::default();
         workers.iter().for_each(|worker| counts.add(worker));
-        counts.add_upstream(&UpstreamCloses::now());
+        counts.add_upstream(to_servers);
         counts
     }
 
     /// Adds the connections to servers that have ended.
-    pub(crate) fn add_upstream(&mut self, counted: &UpstreamCloses) {
+    fn add_upstream(&mut self, counted: &UpstreamCloses) {
         for protocol in UpstreamCloseProtocol::ALL {
             for &reason in UpstreamCloseReason::ALL {
                 self.count(to_server(protocol, reason), counted.get(protocol, reason));

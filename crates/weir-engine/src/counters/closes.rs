@@ -3,6 +3,7 @@
 use std::array;
 
 use super::WorkerCounter;
+use super::end_errno::EndErrno;
 use crate::explained_kinds::explained_kinds;
 
 /// Who was the first to end a connection, or to say that it ends.
@@ -101,6 +102,17 @@ explained_kinds! {
     Shutdown Server "shutdown" "The server, or the worker, ended."
     ShutdownTimeout Server "shutdown_timeout" "The request was not over within worker_shutdown_timeout."
     Dropped Server "dropped" "The connection's task ended otherwise: in a panic, or with the worker."
+}
+
+impl CloseReason {
+    /// The reason where the system reports `errno`; `reset` where the client has reset the connection.
+    pub(crate) fn of_errno(errno: i32, reset: CloseReason) -> CloseReason {
+        match EndErrno::of(errno) {
+            EndErrno::Reset => reset,
+            EndErrno::NoTls => CloseReason::TlsBroken,
+            EndErrno::Lost => CloseReason::Lost,
+        }
+    }
 }
 
 /// How many connections ended for each reason: the counts of one thread.

@@ -10,6 +10,7 @@ use std::array;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::end_errno::EndErrno;
 use super::{CloseSide, WorkerCounter};
 use crate::explained_kinds::explained_kinds;
 
@@ -102,12 +103,10 @@ explained_kinds! {
 impl UpstreamCloseReason {
     /// The reason where the system reports `errno`; `reset` where the server has reset the connection.
     pub fn of_errno(errno: i32, reset: UpstreamCloseReason) -> UpstreamCloseReason {
-        const ETIMEDOUT: i32 = 110;
-        const EHOSTUNREACH: i32 = 113;
-        const ENETUNREACH: i32 = 101;
-        match errno {
-            ETIMEDOUT | EHOSTUNREACH | ENETUNREACH => UpstreamCloseReason::Lost,
-            _ => reset,
+        match EndErrno::of(errno) {
+            EndErrno::Reset => reset,
+            EndErrno::NoTls => UpstreamCloseReason::BadResponse,
+            EndErrno::Lost => UpstreamCloseReason::Lost,
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn while_idle(connection: &ClientConnection, worker: &Worker, gone: &RecvOut
             None if first => CloseReason::HeaderTimeout,
             None => CloseReason::KeepaliveTimeout,
         },
-        RecvOutcome::Err(errno) => of_errno(errno, CloseReason::ResetIdle),
+        RecvOutcome::Err(errno) => CloseReason::of_errno(errno, CloseReason::ResetIdle),
     }
 }
 
@@ -87,7 +87,7 @@ pub fn in_the_middle(gone: &RecvOutcome, eof: CloseReason, timeout: CloseReason)
     match *gone {
         RecvOutcome::Eof | RecvOutcome::Data(_) => eof,
         RecvOutcome::TimedOut => timeout,
-        RecvOutcome::Err(errno) => of_errno(errno, CloseReason::Reset),
+        RecvOutcome::Err(errno) => CloseReason::of_errno(errno, CloseReason::Reset),
     }
 }
 
@@ -95,17 +95,8 @@ pub fn in_the_middle(gone: &RecvOutcome, eof: CloseReason, timeout: CloseReason)
 pub fn while_sending(error: SendError) -> CloseReason {
     match error {
         SendError::TimedOut => CloseReason::SendTimeout,
-        SendError::Closed(errno) => of_errno(errno, CloseReason::Reset),
+        SendError::Closed(errno) => CloseReason::of_errno(errno, CloseReason::Reset),
         SendError::Truncated => CloseReason::Broken,
-    }
-}
-
-/// The reason where the system reports `errno`; `reset` where the client has reset the connection.
-fn of_errno(errno: i32, reset: CloseReason) -> CloseReason {
-    match errno {
-        ECONNRESET | EPIPE | ECONNABORTED => reset,
-        EPROTO => CloseReason::TlsBroken,
-        _ => CloseReason::Lost,
     }
 }
 
@@ -119,7 +110,7 @@ pub fn after_request(x: &Exchange, wire: &ClientWire) {
 /// Something failed on the connection.
 fn broken(x: &Exchange, wire: &ClientWire) -> Option<CloseReason> {
     if let Some(errno) = wire.stream.error() {
-        return Some(of_errno(errno, CloseReason::Reset));
+        return Some(CloseReason::of_errno(errno, CloseReason::Reset));
     }
     let reading = x.body.is_pending() || x.body.is_gone();
     Some(match x.cause {
@@ -164,11 +155,6 @@ fn by_response(x: &Exchange) -> CloseReason {
     }
 }
 
-const EPIPE: i32 = 32;
-const EPROTO: i32 = 71;
-const ECONNABORTED: i32 = 103;
-const ECONNRESET: i32 = 104;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +172,9 @@ mod tests {
         assert_eq!(first_of(&[]), None);
         assert_eq!(first_of(&[CloseReason::GoAway, CloseReason::Idle]), Some(CloseReason::GoAway));
     }
+
+    const ECONNRESET: i32 = 104;
+    const EPROTO: i32 = 71;
 
     #[test]
     fn what_the_system_reports_is_the_client_s_reset_or_the_network_s() {

@@ -29,10 +29,7 @@ pub fn probe_io_uring() -> io::Result<()> {
 /// The words of `error`, and what is the cause of it.
 fn with_cause(error: &io::Error) -> String {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let filtered =
-        status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
-    match cause(error.kind(), disabled.trim(), filtered) {
+    match cause(error.kind(), disabled.trim(), crate::process::is_filtered()) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     }

@@ -9,7 +9,6 @@ use super::options::CommandLine;
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
 use weir_http::json::{JsonValue, JsonWriter};
-use weir_sys::counters::CounterLimits;
 use weir_sys::library;
 
 pub(super) const CHOICES: &[CommandOption] = &[];
@@ -78,7 +77,7 @@ fn machine() -> Vec<DoctorFinding> {
             bad_finding("/proc", format!("{error}: what the kernel accounts to threads is not known"))
         }
     });
-    all.push(match CounterLimits::here().is_filtered {
+    all.push(match weir_rt::process::is_filtered() {
         false => good_finding("seccomp", "no filter"),
         true => good_finding(
             "seccomp",

@@ -9,7 +9,8 @@ use crate::source::WorkerThread;
 /// Counters of connections, of streams, and of what clients of HTTP/2 did too much of. Rows come with the first event, as
 /// with statuses: a server has few of the reasons.
 pub(super) fn write(out: &mut MetricsWriter, workers: &[WorkerThread]) {
-    let counts = CloseCounts::of(workers);
+    let to_servers = UpstreamCloses::now();
+    let (counts, opened) = (CloseCounts::with(workers, &to_servers), to_servers.opened);
     let connections = counts
         .rows()
         .filter(|(row, _)| row.what != HTTP2_STREAM && to_server(row).is_none())
@@ -21,16 +22,15 @@ pub(super) fn write(out: &mut MetricsWriter, workers: &[WorkerThread]) {
         "Connections of clients that ended, by what they spoke, who was first, and why.",
         connections,
     );
-    let to_servers = counts.rows().filter_map(|(row, count)| {
+    let closed = counts.rows().filter_map(|(row, count)| {
         let (protocol, by, reason) = (to_server(row)?, row.by, row.reason);
         Some((format!("protocol=\"{protocol}\",by=\"{by}\",reason=\"{reason}\""), count))
     });
     out.counter(
         "weir_upstream_connections_closed",
         "Connections to servers that ended, by what they spoke, who was first, and why.",
-        to_servers,
+        closed,
     );
-    let opened = UpstreamCloses::now().opened;
     out.counter(
         "weir_upstream_connections_opened",
         "Connections to servers that were opened.",

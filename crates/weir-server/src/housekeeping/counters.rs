@@ -80,7 +80,7 @@ impl HousekeepingHandle {
     /// By the kind's number, whether it can be counted here. Without a worker that of the calling thread.
     pub fn counters(&self) -> [CounterState; COUNTERS] {
         let tid = self.shared.entries().first().map_or(0, |entry| entry.watched.probe.tid());
-        let limits = CounterLimits::here();
+        let limits = CounterLimits::here(weir_rt::process::is_filtered());
         CounterKind::ALL.map(|kind| match ThreadCounter::new(tid, kind, COUNTER_NUMBER) {
             Ok(counter) => CounterState::Counted(counter.modes()),
             Err(error) => CounterState::Refused(limits.refusal(kind, &error)),
