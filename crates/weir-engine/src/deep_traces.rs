@@ -27,7 +27,7 @@ impl Drop for DeepTraces {
 
 /// Whether a caller asks.
 #[inline(always)]
-pub(crate) fn is_asked() -> bool {
+pub fn is_asked() -> bool {
     ASKED.load(Relaxed) > 0
 }
 
@@ -35,8 +35,36 @@ pub(crate) fn is_asked() -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeepKind {
     Variable,
-    Pattern,
     File,
+}
+
+/// Who asks a pattern, by which traces call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternRole {
+    /// The name of a server.
+    ServerName,
+    /// A location.
+    Location,
+    /// A module: `rewrite`, `map`, `valid_referers` and others.
+    Module,
+    /// `ngx.re.*` of a script.
+    Script,
+}
+
+impl PatternRole {
+    /// The site of a pattern that is called `name` and has matched, or not.
+    pub(crate) fn site(self, name: &str, is_match: bool) -> Site {
+        let word = match self {
+            PatternRole::ServerName => "server_name",
+            PatternRole::Location => "location",
+            PatternRole::Module => "regex",
+            PatternRole::Script => "ngx.re",
+        };
+        let outcome = if is_match { "matches" } else { "no match" };
+        let shown: String = name.chars().take(LONGEST_NAME).collect();
+        let dots = if shown.len() < name.len() { "..." } else { "" };
+        known_site(SiteKind::Function, &format!("{word} {shown}{dots}: {outcome}"))
+    }
 }
 
 impl DeepKind {
@@ -44,20 +72,23 @@ impl DeepKind {
     pub(crate) fn site(self, name: &str) -> Site {
         let (kind, name) = match self {
             DeepKind::Variable => (SiteKind::Function, format!("${name}")),
-            DeepKind::Pattern => (SiteKind::Function, format!("regex {name}")),
             DeepKind::File => (SiteKind::File, name.to_owned()),
         };
-        // Sites are never given up, and a client chooses paths: after so many all others are one.
-        if KNOWN.load(Relaxed) >= MOST {
-            return SiteTable::global().intern(kind, "", "(others)");
-        }
-        let before = SiteTable::global().len();
-        let site = SiteTable::global().intern(kind, "", &name);
-        if site.index() >= before {
-            KNOWN.fetch_add(1, Relaxed);
-        }
-        site
+        known_site(kind, &name)
     }
+}
+
+/// Sites are never given up, and a client chooses paths: after so many all others are one.
+fn known_site(kind: SiteKind, name: &str) -> Site {
+    if KNOWN.load(Relaxed) >= MOST {
+        return SiteTable::global().intern(kind, "", "(others)");
+    }
+    let before = SiteTable::global().len();
+    let site = SiteTable::global().intern(kind, "", name);
+    if site.index() >= before {
+        KNOWN.fetch_add(1, Relaxed);
+    }
+    site
 }
 
 /// How many ask.
@@ -66,6 +97,8 @@ static ASKED: AtomicU32 = AtomicU32::new(0);
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 /// As many at most, of 65,535.
 const MOST: usize = 4_096;
+/// Characters of a pattern that are shown.
+const LONGEST_NAME: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -77,5 +110,15 @@ mod tests {
         drop(one);
         assert!(is_asked());
         drop(other);
+    }
+
+    #[test]
+    fn patterns_are_called_by_who_asks_and_by_what_came_of_it() {
+        let label = |site| SiteTable::global().info(site).label();
+        assert_eq!(label(PatternRole::ServerName.site("~ ^a", true)), "server_name ~ ^a: matches");
+        assert_eq!(label(PatternRole::Script.site("b jo", false)), "ngx.re b jo: no match");
+        let long = label(PatternRole::Module.site(&"é".repeat(300), false));
+        assert_eq!(long.chars().filter(|letter| *letter == 'é').count(), LONGEST_NAME);
+        assert!(long.ends_with("...: no match"), "{long}");
     }
 }

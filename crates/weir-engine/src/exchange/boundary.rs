@@ -7,7 +7,7 @@ use weir_rt::clock;
 use weir_trace::{Site, TapePattern};
 
 use super::Exchange;
-use crate::deep_traces::DeepKind;
+use crate::deep_traces::{DeepKind, PatternRole};
 use crate::filter::HeaderEntry;
 
 /// The trace of an exchange, to which the loops that call modules report boundaries ([`Exchange::trace`]).
@@ -191,17 +191,24 @@ impl Exchange {
         result
     }
 
-    /// [`Exchange::inside`] of what only looks at the request.
+    /// What `look` finds with the pattern `name`, in a boundary that says whether it `is_match`. For places where
+    /// [`deep_traces::is_asked`](crate::deep_traces::is_asked) says so.
     #[cold]
-    pub(crate) fn inside_of<R>(&self, kind: DeepKind, name: &str, f: impl FnOnce() -> R) -> R {
+    pub fn watched_pattern<R>(
+        &self,
+        role: PatternRole,
+        name: &str,
+        is_match: impl FnOnce(&R) -> bool,
+        look: impl FnOnce() -> R,
+    ) -> R {
         if !self.trace().is_on() {
-            return f();
+            return look();
         }
-        let site = kind.site(name);
-        self.trace().enter(site);
-        let result = f();
-        self.trace().leave(site);
-        result
+        // How it is called is known after it ran, and it has no boundaries inside.
+        let begun = clock::ticks();
+        let found = look();
+        self.shared.inside_since(role.site(name, is_match(&found)), begun);
+        found
     }
 }
 
@@ -214,7 +221,8 @@ mod tests {
     fn what_runs_inside_gives_its_result_whether_recorded_or_not() {
         let found = testing::run("server { }", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", async |x| {
             let name = |x: &mut Exchange| x.uri().to_vec();
-            (x.inside(DeepKind::Variable, "uri", name), x.inside_of(DeepKind::Pattern, "~ a", || 7))
+            let seven = x.watched_pattern(PatternRole::Module, "~ a", |found| *found == 7, || 7);
+            (x.inside(DeepKind::Variable, "uri", name), seven)
         });
         assert_eq!(found, (b"/a".to_vec(), 7));
     }

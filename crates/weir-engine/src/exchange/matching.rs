@@ -5,7 +5,7 @@ use std::ops::Range;
 use weir_sys::regex::MatchError;
 
 use super::Exchange;
-use crate::deep_traces::{self, DeepKind};
+use crate::deep_traces::{self, PatternRole};
 use crate::log::LogLevel;
 use crate::regex::{GivenUp, RegexPattern, with_matcher};
 use crate::text::{Span, Text};
@@ -24,7 +24,20 @@ impl RegexPattern {
     /// # Errors
     /// The match was given up, which is logged; the response becomes 500 ([`Exchange::refuse_unmatched`]).
     pub fn captures(&self, x: &mut Exchange, subject: Span) -> Result<bool, GivenUp> {
-        let matched = self.watched(x, || {
+        self.captures_as(PatternRole::Module, x, subject)
+    }
+
+    /// [`RegexPattern::captures`] that traces call by its role.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn captures_as(
+        &self,
+        role: PatternRole,
+        x: &mut Exchange,
+        subject: Span,
+    ) -> Result<bool, GivenUp> {
+        let matched = self.watched(role, x, Option::is_some, || {
             with_matcher(|matcher| {
                 let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else {
                     return Ok(None);
@@ -55,7 +68,7 @@ impl RegexPattern {
     /// # Errors
     /// As [`RegexPattern::captures`].
     pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
-        let found = self.watched(x, || {
+        let found = self.watched(PatternRole::Module, x, Option::is_some, || {
             with_matcher(|matcher| {
                 let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
                 Ok(Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect()))
@@ -69,15 +82,23 @@ impl RegexPattern {
     /// # Errors
     /// As [`RegexPattern::captures`].
     pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
-        self.watched(x, || self.is_match(subject)).map_err(|error| self.give_up(x, subject, error))
+        let look = || self.is_match(subject);
+        let found = self.watched(PatternRole::Module, x, |is_match| *is_match, look);
+        found.map_err(|error| self.give_up(x, subject, error))
     }
 
-    /// What `look` finds, in a boundary of its own where one is asked for.
+    /// What `look` finds, in a boundary of its own where one is asked for; `is_match`: whether that is a match.
     #[inline(always)]
-    fn watched<R>(&self, x: &Exchange, look: impl FnOnce() -> R) -> R {
+    fn watched<R>(
+        &self,
+        role: PatternRole,
+        x: &Exchange,
+        is_match: fn(&R) -> bool,
+        look: impl FnOnce() -> Result<R, MatchError>,
+    ) -> Result<R, MatchError> {
         match deep_traces::is_asked() {
             false => look(),
-            true => x.inside_of(DeepKind::Pattern, &self.name(), look),
+            true => x.watched_pattern(role, &self.name(), |found| found.as_ref().is_ok_and(is_match), look),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use super::server::VirtualServer;
+use crate::deep_traces::PatternRole;
 use crate::exchange::Exchange;
 use crate::name_map::NameMap;
 use crate::regex::{GivenUp, RegexPattern};
@@ -239,7 +240,7 @@ impl AddressServers {
             return Ok(None);
         }
         for (pattern, index) in &self.patterns {
-            if pattern.captures(x, host)? {
+            if pattern.captures_as(PatternRole::ServerName, x, host)? {
                 return Ok(Some(self.servers.get(*index).clone()));
             }
         }

@@ -8,6 +8,7 @@ use weir_http::{KnownField, Span};
 
 use super::Plan;
 use super::blocks::LocationMatcher;
+use crate::deep_traces::PatternRole;
 use crate::exchange::Exchange;
 use crate::name_map::NameMap;
 use crate::phase::Verdict;
@@ -146,7 +147,7 @@ impl LocationSet {
     ) -> Result<LocationSearch, GivenUp> {
         for (pattern, place) in &self.patterns {
             let uri = x.request.uri;
-            if pattern.captures(x, uri)? {
+            if pattern.captures_as(PatternRole::Location, x, uri)? {
                 *found = Some(place.plan.clone());
                 // As in nginx a location inside of a pattern never redirects: its handler gets the path as it is.
                 place.inner.find(x, found)?;

@@ -13,6 +13,7 @@ use crate::vm::traps;
 pub(crate) struct CompiledPattern {
     pub(crate) regex: Regex,
     pub(crate) names: Vec<(String, usize)>,
+    key: Rc<PatternKey>,
     /// The longest match is wanted (`d`), which has no capture groups.
     pub(crate) longest: bool,
 }
@@ -20,9 +21,17 @@ pub(crate) struct CompiledPattern {
 /// A pattern's text, and its options.
 type PatternKey = (Vec<u8>, Vec<u8>);
 
+impl CompiledPattern {
+    /// The pattern and its options, as traces call it.
+    pub(crate) fn name(&self) -> String {
+        let (text, options) = (String::from_utf8_lossy(&self.key.0), String::from_utf8_lossy(&self.key.1));
+        if options.is_empty() { text.into_owned() } else { format!("{text} {options}") }
+    }
+}
+
 /// The patterns of a VM, and what its matches write to.
 pub(crate) struct PatternCache {
-    known: RefCell<HashMap<PatternKey, Rc<CompiledPattern>>>,
+    known: RefCell<HashMap<Rc<PatternKey>, Rc<CompiledPattern>>>,
     /// Those that scripts know by number, from 1, and the places that are free.
     numbered: RefCell<Vec<Option<Rc<CompiledPattern>>>>,
     vacant: RefCell<Vec<usize>>,
@@ -70,7 +79,8 @@ impl PatternCache {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
             (self.log)(LogLevel::Debug, &format_args!("pcre2 JIT {outcome}"));
         }
-        let compiled = Rc::new(CompiledPattern { names: regex.names(), regex, longest });
+        let key = Rc::new(key);
+        let compiled = Rc::new(CompiledPattern { names: regex.names(), regex, key: key.clone(), longest });
         if once && self.has_room() {
             self.known.borrow_mut().insert(key, compiled.clone());
         }

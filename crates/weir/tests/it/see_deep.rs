@@ -12,11 +12,28 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%; ht
     server { listen 127.0.0.1:%%PORT_0%%; root html;
         location ~ \\.txt$ { add_header X-Browser $browser; }
         location ~ ^/(one|two)$ { return 200 $1; }
-        location / { return 200 plain; } } }";
+        location / { return 200 plain; } }
+    server { listen 127.0.0.1:%%PORT_0%%; server_name ~^www\\.; return 200 www; }
+    server { listen 127.0.0.1:%%PORT_0%%; server_name ~^(?<who>.+)\\.example$;
+        location ~ ^/x { return 200 x; }
+        location ~ ^/y { return 200 $who; }
+        location /y { return 200 never; }
+        location /lua { content_by_lua_file re.lua; } } }";
+
+/// 600 calls of one pattern from compiled code, 300 of which match; and of each other function.
+const RE_LUA: &str = "local found = 0
+for n = 1, 600 do
+    if ngx.re.find('number ' .. n % 2, 'number 1', 'jo') then found = found + 1 end
+end
+ngx.re.gsub('aaa', 'a', 'b', 'jo')
+for _ in ngx.re.gmatch('x1x2', [[x\\d]], 'jo') do found = found + 1 end
+ngx.re.match('abc', 'B', 'i')
+ngx.say(found)";
 
 fn started(driver: Driver, workers: &str) -> Server {
     let server = Server::builder(&CONF.replace("%%WORKERS%%", workers))
         .file("html/a.txt", "0123456789")
+        .file("re.lua", RE_LUA)
         .allow("open()")
         .driver(driver)
         .start();
@@ -56,7 +73,17 @@ impl Tracing {
 }
 
 fn asks(client: &mut Client, path: &str) -> String {
-    client.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: curl/8\r\n\r\n")).text()
+    asks_host(client, "a", path)
+}
+
+fn asks_host(client: &mut Client, host: &str, path: &str) -> String {
+    client.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: curl/8\r\n\r\n")).text()
+}
+
+/// The line of a tree with `part`.
+#[track_caller]
+fn line<'t>(tree: &'t str, part: &str) -> &'t str {
+    tree.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part} in {tree}"))
 }
 
 both_drivers! {
@@ -70,14 +97,62 @@ both_drivers! {
             }
             let tracing = Tracing::start(&server, &["--deep", "--all", "/a.txt"]);
             let tree = tracing.text(|| drop(asks(&mut client, "/a.txt")));
-            for part in ["regex ~ \\.txt$", "$browser", "regex ~ Mozilla", "regex ~* curl", "/html/a.txt"] {
+            for part in ["location ~ \\.txt$: matches", "$browser", "regex ~ Mozilla", "regex ~* curl", "/html/a.txt"] {
                 assert!(tree.contains(part), "{part} in {tree}");
             }
             let place = |part: &str| tree.find(part).expect("in the tree");
             assert!(place("$browser") < place("regex ~* curl"), "the map's patterns are inside: {tree}");
             let average = Tracing::start(&server, &["--deep", "--avg", "5", "/one"]);
             let average = average.text(|| drop(asks(&mut client, "/one")));
-            assert!(average.contains("regex ~ ^/(one|two)$"), "{average}");
+            assert!(average.contains("location ~ ^/(one|two)$: matches"), "{average}");
+        }
+    }
+
+    /// Which patterns of names and locations were tried for a request, in their order, and which of them matched.
+    fn names_and_locations_say_what_was_tried(driver) {
+        for workers in ["1", "8"] {
+            let server = started(driver, workers);
+            let mut client = server.client();
+            let tracing = Tracing::start(&server, &["--deep", "--all", "/y"]);
+            let tree = tracing.text(|| assert_eq!(asks_host(&mut client, "a.example", "/y"), "a"));
+            let tried = ["server_name ~ ^www\\.: no match", "server_name ~ ^(?<who>.+)\\.example$: matches",
+                "location ~ ^/x: no match", "location ~ ^/y: matches"];
+            let places: Vec<usize> = tried.iter().map(|part| tree.find(part).unwrap_or_else(|| panic!("{part} in {tree}"))).collect();
+            assert!(places.is_sorted(), "{tree}");
+            assert!(tried.iter().all(|part| line(&tree, part).contains("µs")), "{tree}");
+            // A name that is known without patterns tries none.
+            let tracing = Tracing::start(&server, &["--deep", "--all", "/one"]);
+            let tree = tracing.text(|| assert_eq!(asks(&mut client, "/one"), "one"));
+            assert!(tree.contains("server_name ~ ^www\\.: no match") && !tree.contains("location ~ ^/x"), "{tree}");
+        }
+    }
+
+    /// Calls of `ngx.re` by their pattern, those of compiled code too: how many matched, how many did not, what they took.
+    fn patterns_of_scripts_are_counted(driver) {
+        for workers in ["1", "8"] {
+            let server = started(driver, workers);
+            let mut client = server.client();
+            let ask = |client: &mut Client| assert_eq!(asks_host(client, "a.example", "/lua"), "302\n");
+            // What the loop does is compiled by now.
+            (0..20).for_each(|_| ask(&mut client));
+            let tracing = Tracing::start(&server, &["--deep", "--all", "/lua"]);
+            let tree = tracing.text(|| ask(&mut client));
+            for (part, calls) in [
+                ("ngx.re number 1 jo: matches", "calls 300"),
+                ("ngx.re number 1 jo: no match", "calls 300"),
+                ("ngx.re a jo: matches", "calls 3"),
+                ("ngx.re x\\d jo: matches", "calls 2"),
+                ("ngx.re B i: matches", "µs"),
+            ] {
+                assert!(line(&tree, part).contains(calls), "{part} {calls}: {tree}");
+            }
+            let place = |part: &str| tree.find(part).unwrap_or_else(|| panic!("{part} in {tree}"));
+            assert!(place("content_by_lua") < place("ngx.re a jo"), "{tree}");
+            // Afterwards nothing is recorded, and the script is what it was.
+            ask(&mut client);
+            let tracing = Tracing::start(&server, &["--all", "/lua"]);
+            let tree = tracing.text(|| ask(&mut client));
+            assert!(!tree.contains("ngx.re") && !tree.contains("server_name"), "{tree}");
         }
     }
 
@@ -88,7 +163,7 @@ both_drivers! {
         tracing.text(|| drop(asks(&mut client, "/a.txt")));
         let tracing = Tracing::start(&server, &["--all", "/a.txt"]);
         let tree = tracing.text(|| drop(asks(&mut client, "/a.txt")));
-        assert!(!tree.contains("regex") && !tree.contains("$browser"), "{tree}");
+        assert!(!tree.contains("regex") && !tree.contains("location ~ \\.txt$:") && !tree.contains("$browser"), "{tree}");
         let metrics = Client::connect(server.addr(1)).request("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").text();
         assert!(!metrics.contains("kind=\"function\"") && !metrics.contains("kind=\"file\""), "no series of it remain");
     }

@@ -62,6 +62,14 @@ impl SharedPart {
         });
     }
 
+    /// The request was in `site` since the stamp `begun`, inside of what it is in now.
+    pub(in crate::exchange) fn inside_since(&self, site: Site, begun: u64) {
+        self.with_trace(|trace| {
+            trace.enter(site, begun);
+            trace.leave(site, clock::ticks());
+        });
+    }
+
     /// [`leave_on`](SharedPart::leave_on) of a site inside of `place`, to which the request returns.
     pub(in crate::exchange) fn leave_to_on(&self, site: Site, place: Site) {
         self.leave_on(site);

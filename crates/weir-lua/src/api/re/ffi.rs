@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 
+use weir_engine::Exchange;
+use weir_engine::deep_traces::{self, PatternRole};
+
 use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, guarded, slice};
 use crate::run::lend;
 use crate::vm::patterns::PatternError;
@@ -71,20 +74,42 @@ pub(crate) unsafe extern "C" fn exec(
 ) -> i32 {
     // SAFETY: the prelude passes a Lua string and lends its own result struct, both during the call.
     let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };
-    guarded(|| {
-        lend::vm(|vm| {
-            let Some(compiled) = vm.patterns.numbered(number) else { return REFUSED };
-            SPANS.with_borrow_mut(|spans| {
-                spans.clear();
-                match vm.patterns.spans(&compiled, subject, start as usize, spans) {
-                    Ok(0) => NOTHING,
-                    Ok(groups) => groups as i32,
-                    Err(error) => {
-                        answer.number = f64::from(error.code());
-                        -2
-                    }
+    guarded(|| match deep_traces::is_asked() {
+        false => find(number, subject, start, answer),
+        true => find_watched(number, subject, start, answer),
+    })
+}
+
+#[inline(always)]
+fn find(number: i32, subject: &[u8], start: f64, answer: &mut FfiAnswer) -> i32 {
+    lend::vm(|vm| {
+        let Some(compiled) = vm.patterns.numbered(number) else { return REFUSED };
+        SPANS.with_borrow_mut(|spans| {
+            spans.clear();
+            match vm.patterns.spans(&compiled, subject, start as usize, spans) {
+                Ok(0) => NOTHING,
+                Ok(groups) => groups as i32,
+                Err(error) => {
+                    answer.number = f64::from(error.code());
+                    -2
                 }
-            })
+            }
         })
     })
+}
+
+/// [`find`] in a boundary of its own: `weir trace --deep` asks.
+#[cold]
+#[inline(never)]
+fn find_watched(number: i32, subject: &[u8], start: f64, answer: &mut FfiAnswer) -> i32 {
+    let name = lend::vm(|vm| vm.patterns.numbered(number).map(|compiled| compiled.name()));
+    let mut find = || find(number, subject, start, answer);
+    let Some(name) = name else { return find() };
+    let watched =
+        |x: &mut Exchange| x.watched_pattern(PatternRole::Script, &name, |found| *found > 0, &mut find);
+    // Scripts without a request have no trace.
+    match lend::any_exchange(watched) {
+        Ok(found) => found,
+        Err(_) => find(),
+    }
 }
