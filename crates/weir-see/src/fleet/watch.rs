@@ -98,13 +98,19 @@ impl FleetWatch {
 
     /// This server, which is not asked more often than the others either.
     fn own(&self, source: &ServerSource) -> HostLook {
-        let is_fresh = self.state().own.last.as_ref().is_some_and(|sample| sample.at.elapsed() < AGAIN);
         // Asking waits for workers: without the lock.
-        let now = if is_fresh { None } else { Some(self.read(top::traffic_totals(source).as_bytes())) };
+        let now = if self.state().own.is_fresh() {
+            None
+        } else {
+            Some(self.read(top::traffic_totals(source).as_bytes()))
+        };
         let mut state = self.state();
         let error = match now {
             Some(Ok(totals)) => {
-                state.own.add(totals);
+                // Another client may have looked meanwhile: a rate is of no shorter time.
+                if !state.own.is_fresh() {
+                    state.own.add(totals);
+                }
                 None
             }
             Some(Err(error)) => Some(error),
@@ -219,6 +225,11 @@ impl WatchedHost {
 }
 
 impl HostSamples {
+    /// The last one is so new that none is added.
+    fn is_fresh(&self) -> bool {
+        self.last.as_ref().is_some_and(|sample| sample.at.elapsed() < AGAIN)
+    }
+
     fn add(&mut self, totals: HostTotals) {
         // A rate is of the last seconds: nobody has looked in the meantime.
         self.before = self.last.take().filter(|last| last.at.elapsed() < OLD);
