@@ -245,6 +245,16 @@ pub fn bind_to(fd: RawFd, addr: &SockAddr) -> io::Result<()> {
     check(unsafe { libc::bind(fd, raw.as_ptr(), raw.len()) })
 }
 
+/// connect(2), which for a unix socket waits for nothing where the socket is non-blocking.
+///
+/// # Errors
+/// The errno of connect(2).
+pub(crate) fn connect_to(fd: RawFd, addr: &SockAddr) -> io::Result<()> {
+    let raw = addr.to_raw();
+    // SAFETY: `raw` holds `len` initialised bytes at the pointer for the time of the call.
+    check(unsafe { libc::connect(fd, raw.as_ptr(), raw.len()) })
+}
+
 /// Leaves the choice of the local port to connect(2), which can share one between different peers
 /// (IP_BIND_ADDRESS_NO_PORT).
 ///

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_engine::log::{self, LogLevel};
-use weir_sys::socket;
+use weir_sys::socket::{self, PeerProcess};
 
 use crate::control::protocol::{ControlQuestion, FrameKind, LONGEST_QUESTION, write_frame};
 use crate::responses;
@@ -15,16 +15,21 @@ use crate::responses::reply::{ReplyFailure, ReplySink};
 use crate::source::ServerSource;
 
 /// Responds on `listener` until the process ends. Only root and the user whom this process runs as get responses,
-/// whatever the socket's permissions have become.
+/// whatever the socket's permissions have become. `own` is asked first.
 ///
 /// # Errors
 /// No thread can be started.
-pub fn serve(listener: UnixListener, source: Arc<ServerSource>) -> io::Result<()> {
-    std::thread::Builder::new().name("weir control".to_owned()).spawn(move || accept(&listener, &source))?;
+pub fn serve(listener: UnixListener, source: Arc<ServerSource>, own: OwnQuestions) -> io::Result<()> {
+    let accepting = move || accept(&listener, &source, &own);
+    std::thread::Builder::new().name("weir control".to_owned()).spawn(accepting)?;
     Ok(())
 }
 
-fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
+/// Questions that the program itself responds to, in a way of its own: `None` where a question is none of these, and gives the
+/// stream back by not having touched it. It runs on a thread of the conversation's and may wait.
+pub type OwnQuestions = Arc<dyn Fn(&ControlQuestion, PeerProcess, &UnixStream) -> Option<()> + Send + Sync>;
+
+fn accept(listener: &UnixListener, source: &Arc<ServerSource>, own: &OwnQuestions) {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let stream = match stream {
@@ -38,10 +43,10 @@ fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
             }
         };
         let Some(place) = ConversationPermit::take(&open) else { continue };
-        let source = source.clone();
+        let (source, own) = (source.clone(), own.clone());
         let answer = move || {
             let _place = place;
-            if let Err(error) = converse(stream, &source) {
+            if let Err(error) = converse(stream, &source, &own) {
                 log::cycle(LogLevel::Info, &format_args!("control connection: {error}"));
             }
         };
@@ -67,7 +72,7 @@ impl Drop for ConversationPermit {
     }
 }
 
-fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
+fn converse(mut stream: UnixStream, source: &ServerSource, own: &OwnQuestions) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = socket::peer(&stream)?;
@@ -80,8 +85,12 @@ fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     input.read_line(&mut line)?;
     // A client that stops at once may have sent `stop` already.
     let stopped = !input.buffer().is_empty();
+    let question = ControlQuestion::parse(&line);
+    if own(&question, peer, &stream).is_some() {
+        return Ok(());
+    }
     let mut reply = FrameReply { stream, stopped };
-    let (kind, text) = match responses::respond(source, &ControlQuestion::parse(&line), &mut reply) {
+    let (kind, text) = match responses::respond(source, &question, &mut reply) {
         Ok(()) => (FrameKind::Done, String::new()),
         Err(ReplyFailure::Gone(error)) => return Err(error),
         Err(ReplyFailure::Wrong(text)) => (FrameKind::Fail, text),

@@ -269,7 +269,14 @@ impl Server {
     }
 
     fn complete(&self, text: &str) -> String {
-        conf::complete(text, &self.http, self.dir.path(), &self.ports, self.driver, self.master)
+        ended_with_master(conf::complete(
+            text,
+            &self.http,
+            self.dir.path(),
+            &self.ports,
+            self.driver,
+            self.master,
+        ))
     }
 
     fn exited(&mut self) -> Option<ExitStatus> {
@@ -465,7 +472,8 @@ impl TestServerBuilder {
     #[track_caller]
     fn spawn(&self, ports: &[u16], arguments: &[&str]) -> Child {
         let Self { conf, http, driver, master, .. } = self;
-        self.dir.write(CONF, conf::complete(conf, http, self.dir.path(), ports, *driver, *master));
+        let full = conf::complete(conf, http, self.dir.path(), ports, *driver, *master);
+        self.dir.write(CONF, ended_with_master(full));
         fs::create_dir_all(self.dir.path().join("logs"))
             .unwrap_or_else(|error| panic!("mkdir logs: {error}"));
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);
@@ -555,6 +563,13 @@ fn binary_under_test() -> PathBuf {
     let test = std::env::current_exe().expect("Linux knows it");
     let beside = test.ancestors().skip(1).take(2).map(|dir| dir.join("weir")).find(|path| path.is_file());
     beside.unwrap_or_else(|| panic!("no weir near {}: build it, or set WEIR_BIN", test.display()))
+}
+
+/// The text for a server that ends with its master, which a failed test kills, unless it says what it does then.
+fn ended_with_master(text: String) -> String {
+    let is_weir = std::env::var_os("WEIR_BIN").is_none_or(|path| path.to_string_lossy().ends_with("weir"));
+    let has_master = text.contains("master_process on") && !text.contains("master_gone");
+    if has_master && is_weir { format!("master_gone quit; {text}") } else { text }
 }
 
 /// Lines that are ended; the last one may still be under way.

@@ -19,6 +19,7 @@ mod lua;
 mod master;
 mod mending;
 mod notify;
+mod orphan;
 mod pid;
 mod privileged;
 mod rewrite;

@@ -20,6 +20,7 @@ use crate::bundle::{FileRecorder, ReadFiles};
 use crate::cli::CommandLine;
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
+use crate::orphan::OrphanServer;
 use crate::version::NGINX;
 use crate::{master, settings, single};
 
@@ -48,6 +49,8 @@ pub(crate) struct StartedConf {
     pub readiness: Option<DaemonReadiness>,
     /// systemd.
     pub notify: NotifySocket,
+    /// A server whose master is gone, which ends when this one serves.
+    pub orphan: Option<OrphanServer>,
     /// The id of the process that this one takes over from; `None` at a first start.
     pub predecessor: Option<u32>,
 }
@@ -76,7 +79,7 @@ pub(crate) fn run(line: &CommandLine, program: ProgramPath) -> ExitCode {
 fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     // A process that forks has no threads.
     log::threaded(false);
-    let inherited = InheritedDescriptors::take();
+    let mut inherited = InheritedDescriptors::take();
     let (upgrade, notify) = (inherited.upgrade, NotifySocket::from_environment());
     let (paths, recorder) = (ConfLocation::of(line), FileRecorder::default());
     let (prepared, findings) = privileged::collect(|| paths.prepare(&recorder));
@@ -98,6 +101,18 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     signal::ignore(signal::SIGXFSZ).map_err(failed("sigaction(SIGXFSZ) failed"))?;
     log::start(configuration.main.error_log_open.as_ref(), &configuration.prefix)
         .map_err(|error| vec![error])?;
+    let mut orphan = None;
+    if !upgrade && inherited.sockets.is_empty() {
+        orphan = OrphanServer::find(&configuration.main.pid(&configuration.prefix));
+        if let Some(orphan) = &mut orphan {
+            let pid = &orphan.pid;
+            log::cycle(
+                LogLevel::Notice,
+                &format_args!("taking over from server process {pid}, whose master is gone"),
+            );
+            inherited.sockets = std::mem::take(&mut orphan.sockets);
+        }
+    }
     let sockets =
         open(&configuration, &import(inherited)?, |line| log::startup(&line)).map_err(|mut lines| {
             if paths.conf.is_none() && lines.iter().any(|line| line.contains("(98: ")) {
@@ -109,7 +124,7 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
             lines
         })?;
     let predecessor = upgrade.then(process::parent);
-    Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
+    Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, orphan, predecessor })
 }
 
 /// What was inherited, as a set of sockets whose owners are not known yet.

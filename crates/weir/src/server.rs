@@ -1,6 +1,7 @@
-//! The server process: holds all worker threads, as the configured user. It ends when its master says so or is gone;
-//! what needs root it gets from the master.
+//! The server process: holds all worker threads, as the configured user. It ends when its master says so, and serves on
+//! when that one is gone (see [`orphan`](crate::orphan)); what needs root it gets from the master.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -10,16 +11,19 @@ use std::time::Duration;
 use weir_engine::Configuration;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
+use weir_engine::settings::main::MasterGone;
 use weir_modules::otel::MetricsExporter;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, CrashRemains};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{InheritedSockets, Server, ServerOptions, SocketPart};
+use weir_sys::socket;
 
 use crate::bundle::{BundledSocket, ConfBundle, MasterOrder, ServerReply, WantsAgent};
 use crate::inherited::{InheritedConf, UNBUILT};
 use crate::load::ConfLocation;
+use crate::orphan::OrphanOffer;
 use crate::run::{self, failed, lines};
 use crate::{control, settings, single};
 
@@ -49,8 +53,9 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     let code = if built.is_ok() { FATAL } else { UNBUILT };
     let started = built.and_then(|configuration| start(configuration, sockets, control, remains, &channel));
     let failed = match started {
-        Ok(StartedServer { server, admin, metrics, signals }) => {
-            ServerProcess { server, admin, metrics, signals, channel, paths }.wait();
+        Ok(StartedServer { server, admin, metrics, signals, offer, user }) => {
+            let master = ServerMaster { channel: Some(channel), offer, user };
+            ServerProcess { server, admin, metrics, signals, master, paths }.wait();
             weir_lua::privileged_agent::wait_gone(FAREWELL);
             None
         }
@@ -75,6 +80,8 @@ struct StartedServer {
     admin: AdminListeners,
     metrics: MetricsExporter,
     signals: Signals,
+    offer: OrphanOffer,
+    user: u32,
 }
 
 /// Serves; `channel` is notified of it.
@@ -90,12 +97,14 @@ fn start(
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
     }
     settings::apply(&configuration.main);
+    let user = socket::effective_user();
     let admin = BoundListeners::new(&configuration, configuration.main.run_as().map(|(user, _)| user.uid));
     settings::become_user(&configuration.main).map_err(|error| vec![error])?;
     let server = Server::start_with(configuration, ServerOptions::default(), sockets).map_err(lines)?;
     let source = ServerSource::new(&server);
+    let offer = OrphanOffer::default();
     if let Some(listener) = control {
-        control::serve(listener, &source);
+        control::serve(listener, &source, &offer);
     }
     let admin = admin.open(&source);
     let metrics = single::metrics_exporter(&server, &source);
@@ -106,7 +115,7 @@ fn start(
     let ready = ServerReply::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
-    Ok(StartedServer { server, admin, metrics, signals })
+    Ok(StartedServer { server, admin, metrics, signals, offer, user })
 }
 
 /// The process.
@@ -115,67 +124,108 @@ struct ServerProcess {
     admin: AdminListeners,
     metrics: MetricsExporter,
     signals: Signals,
-    channel: ProcessChannel,
+    master: ServerMaster,
     paths: ConfLocation,
+}
+
+/// The master, as the server knows it.
+struct ServerMaster {
+    /// The way to it; `None` when it is gone.
+    channel: Option<ProcessChannel>,
+    /// What the next one gets.
+    offer: OrphanOffer,
+    /// Whom it runs as.
+    user: u32,
+}
+
+/// What becomes of the server after a message.
+enum ServerCourse {
+    GoOn,
+    /// Its master is gone.
+    Orphaned,
+    Quit,
 }
 
 impl ServerProcess {
     /// Executes commands until it is to end.
-    fn wait(self) {
+    fn wait(mut self) {
         loop {
-            let awaited = [self.signals.as_fd(), self.channel.as_fd()];
-            let ready = process::readable(awaited, None);
+            let ready = self.ready();
             // Signals first: a master that ends says so, and is gone then.
             while let Some(signal) = self.signals.read() {
                 match signal {
                     signal::SIGQUIT | signal::SIGWINCH => return self.quit(),
                     signal::SIGTERM | signal::SIGINT => {
                         log::cycle(LogLevel::Notice, &"exiting");
+                        self.master.offer.withdraw();
                         return single::stop(self.server);
                     }
                     signal::SIGUSR1 => reopen(),
                     _ => {}
                 }
             }
-            let go_on = match ready {
-                Ok([_, false]) => true,
-                Ok([_, true]) => self.obey(),
+            let course = match ready {
+                Ok(false) => ServerCourse::GoOn,
+                Ok(true) => self.obey(),
                 Err(error) => {
                     log::cycle(
                         LogLevel::Alert,
                         &format_args!("poll() failed ({})", settings::reason(&error)),
                     );
-                    false
+                    ServerCourse::Quit
                 }
             };
-            if !go_on {
-                return self.quit();
+            match course {
+                ServerCourse::GoOn => {}
+                ServerCourse::Orphaned if self.serves_on() => {}
+                ServerCourse::Orphaned | ServerCourse::Quit => return self.quit(),
             }
         }
     }
 
+    /// Waits for a signal or the master; whether there is something from the master.
+    fn ready(&self) -> io::Result<bool> {
+        let signals = self.signals.as_fd();
+        match &self.master.channel {
+            Some(channel) => process::readable([signals, channel.as_fd()], None).map(|[_, said]| said),
+            None => process::readable([signals], None).map(|_| false),
+        }
+    }
+
+    /// The master is gone: whether the server goes on without one, as its configuration says.
+    fn serves_on(&mut self) -> bool {
+        if self.server.configuration().main.master_gone() == MasterGone::Quit {
+            log::cycle(LogLevel::Alert, &"the master process is gone");
+            return false;
+        }
+        let text = "the master process is gone; this server serves on without it, and is not started again if it dies: \
+                    \"weir\", started again, takes over from it, \"weir -s quit\" ends it";
+        log::cycle(LogLevel::Alert, &text);
+        self.master.channel = None;
+        self.master.offer.make(self.server.sockets(), self.master.user);
+        true
+    }
+
     fn quit(self) {
+        self.master.offer.withdraw();
         log::cycle(LogLevel::Notice, &"gracefully shutting down");
         self.server.quit();
         single::drain(self.server, &self.signals);
     }
 
-    /// Does what the master asks; `false` when there is no master any more. Without one nothing could reload, restart
-    /// or end this process, and it would keep the addresses of the next server.
-    fn obey(&self) -> bool {
-        let message = match self.channel.receive() {
+    /// Does what the master asks.
+    fn obey(&self) -> ServerCourse {
+        let Some(channel) = &self.master.channel else { return ServerCourse::GoOn };
+        let message = match channel.receive() {
             Ok(Some(message)) => message,
-            Ok(None) => {
-                log::cycle(LogLevel::Alert, &"the master process is gone");
-                return false;
-            }
+            Ok(None) => return ServerCourse::Orphaned,
             Err(error) => {
                 let reason = settings::reason(&error);
                 log::cycle(
                     LogLevel::Alert,
                     &format_args!("the master process can't be understood ({reason})"),
                 );
-                return false;
+                return ServerCourse::Quit;
             }
         };
         match MasterOrder::decode(&message.bytes) {
@@ -183,7 +233,7 @@ impl ServerProcess {
                 let reloaded = self.reload(bundle, message.fds);
                 let wants = || WantsAgent(self.server.configuration().wants_agent());
                 let answer = ServerReply::Reloaded(reloaded.map(|()| wants()));
-                if let Err(error) = self.channel.send(&answer.encode(), &[]) {
+                if let Err(error) = channel.send(&answer.encode(), &[]) {
                     let reason = settings::reason(&error);
                     log::cycle(LogLevel::Alert, &format_args!("the master process can't be told ({reason})"));
                 }
@@ -196,7 +246,7 @@ impl ServerProcess {
             Some(MasterOrder::Agent) => self.serve_agent(message.fds),
             None => log::cycle(LogLevel::Alert, &"the master process asks for something unknown"),
         }
-        true
+        ServerCourse::GoOn
     }
 
     /// The privileged agent has begun: what its scripts share is here.

@@ -9,7 +9,7 @@ use weir_rt::signal;
 use crate::cli::{CommandLine, SignalName};
 use crate::load::ConfLocation;
 use crate::status::ReloadWaiter;
-use crate::{pid, settings};
+use crate::{orphan, pid, settings};
 
 /// Sends `signal` to the server whose pid file the configuration names. A reload is waited for: its outcome is the
 /// exit status, its reasons are on standard error.
@@ -38,6 +38,15 @@ fn sent(line: &CommandLine, which: SignalName) -> Result<(), Vec<String>> {
         SignalName::Reopen => signal::SIGUSR1,
         SignalName::Reload => signal::SIGHUP,
     };
+    if which == SignalName::Reload && orphan::is_there(&path) {
+        return Err(vec![
+            "[error] the master process is gone: \"weir\", started again, takes over from its server"
+                .to_owned(),
+        ]);
+    }
+    if which != SignalName::Reload && orphan::signalled(&path, number) {
+        return Ok(());
+    }
     let pid = pid::read(&path).map_err(|error| vec![format!("[error] {error}")])?;
     let waiter = ReloadWaiter::new(&path);
     signal::kill(pid, number).map_err(|error| {

@@ -15,6 +15,7 @@ use weir_server::{Server, ServerOptions};
 use crate::cli::EmbeddedConf;
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
+use crate::orphan::OrphanOffer;
 use crate::pid::PidFile;
 use crate::run::{self, StartedConf, announce, failed, lines, log_signal};
 use crate::status::ReloadOutcome;
@@ -25,7 +26,7 @@ use crate::{control, settings};
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
-    let StartedConf { paths, record, configuration, sockets, signals, readiness, notify, .. } = start;
+    let StartedConf { paths, record, configuration, sockets, signals, readiness, notify, orphan, .. } = start;
     // The files' contents, which a server process would need.
     drop(record);
     settings::apply(&configuration.main);
@@ -36,8 +37,11 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
         Server::start_with(Arc::new(configuration), ServerOptions::default(), sockets).map_err(lines)?;
     let source = ServerSource::new(&server);
     let main = &server.configuration().main;
-    if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {
-        control::serve(listener, &source);
+    if let Some(listener) =
+        control::bind(&crate::pid::socket(&pid_path), main.run_as().map(|(user, _)| user.uid))
+    {
+        // It has no master that could be lost.
+        control::serve(listener, &source, &OrphanOffer::default());
     }
     let admin =
         BoundListeners::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
@@ -48,6 +52,10 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     settings::become_user(main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
+    if let Some(orphan) = orphan {
+        server.sockets().own_files();
+        orphan.dismiss();
+    }
     run::log_event_method(&server);
     announce();
     if paths.conf.is_none() {

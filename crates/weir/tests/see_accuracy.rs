@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,7 +36,8 @@ fn started(driver: Driver) -> Running {
     let inside = inside::Running::start(driver, &MODULES, "", server);
     let socket = inside.directory.path().join("control.sock");
     let source = ServerSource::new(&inside.server);
-    control_server::serve(UnixListener::bind(&socket).expect("binds"), source).expect("a thread");
+    control_server::serve(UnixListener::bind(&socket).expect("binds"), source, Arc::new(|_, _, _| None))
+        .expect("a thread");
     Running { inside, socket }
 }
 

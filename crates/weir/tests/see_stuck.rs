@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -35,7 +36,12 @@ fn started(driver: Driver) -> Running {
     let inside = inside::Running::start(driver, &MODULES, &format!("admin {admin};"), server);
     let source = ServerSource::new(&inside.server);
     let socket = inside.directory.path().join("control.sock");
-    control_server::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
+    control_server::serve(
+        UnixListener::bind(&socket).expect("binds"),
+        source.clone(),
+        Arc::new(|_, _, _| None),
+    )
+    .expect("a thread");
     let doors = BoundListeners::new(&inside.server.configuration(), None).open(&source);
     Running { inside, admin, socket, _admin: doors }
 }

@@ -51,6 +51,13 @@ const TABLE: &[MainRow] = &[
             "Starts worker processes below a master that keeps its privileges; `off` runs all \
              in one process.",
         ),
+    MainRow::new("master_gone", MAIN, ONE, set::master_gone)
+        .syntax("master_gone serve | quit")
+        .default("serve")
+        .doc(
+            "What the server does when its master process is gone without having ended it, as after `kill -9`: it serves \
+             on, and the next master takes its listening sockets over, or it ends gracefully. Weir's own.",
+        ),
     MainRow::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
         .syntax("pid file")
         .default("logs/nginx.pid")

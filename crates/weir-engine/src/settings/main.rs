@@ -33,6 +33,8 @@ pub struct MainConf {
     pub daemon: Option<bool>,
     /// `master_process`: whether a master process supervises the server.
     pub master_process: Option<bool>,
+    /// `master_gone`: what the server does when its master process is gone.
+    pub master_gone: Option<MasterGone>,
     /// `worker_rlimit_nofile`: the limit of open descriptors, a number.
     pub worker_rlimit_nofile: Option<u64>,
     /// `worker_rlimit_core`, bytes.
@@ -97,6 +99,15 @@ pub enum CpuAffinity {
     Masks(Vec<Vec<usize>>),
 }
 
+/// `master_gone`: what a server does whose master process is gone without having ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MasterGone {
+    /// It serves on, until a signal or the next master ends it.
+    Serve,
+    /// It ends gracefully.
+    Quit,
+}
+
 /// `debug_points`: what an internal inconsistency does to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugPoints {
@@ -155,6 +166,11 @@ impl MainConf {
     /// Whether a master process is wanted; on.
     pub fn master_process(&self) -> bool {
         self.master_process.unwrap_or(true)
+    }
+
+    /// What the server does when its master process was killed; it serves on.
+    pub fn master_gone(&self) -> MasterGone {
+        self.master_gone.unwrap_or(MasterGone::Serve)
     }
 
     /// The user and the group that a server started by root becomes; `None`: it keeps its user. Without `user` that is

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::retry;
+use crate::net::{self, SockAddr};
 
 /// One end of a pair. Both calls wait, for [`PATIENCE`] at most: the other end is a process that may be stuck.
 #[derive(Debug)]
@@ -30,11 +31,44 @@ impl ProcessChannel {
     /// The errno of socketpair(2).
     pub fn pair() -> io::Result<(ProcessChannel, ProcessChannel)> {
         let (a, b) = UnixStream::pair()?;
-        for stream in [&a, &b] {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-        }
-        Ok((ProcessChannel { stream: a }, ProcessChannel { stream: b }))
+        Ok((ProcessChannel::over(a, PATIENCE)?, ProcessChannel::over(b, PATIENCE)?))
+    }
+
+    /// A channel to the process that listens on a unix socket at `addr`. Connecting waits for nothing: a listener whose queue
+    /// is full is an error. Both calls wait for `patience` at most.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ECONNREFUSED`: nothing listens there; `EAGAIN`: its queue is full; `EACCES`.
+    pub fn connect(addr: &SockAddr, patience: Duration) -> io::Result<ProcessChannel> {
+        let socket = net::stream_socket(addr)?;
+        net::connect_to(socket.as_raw_fd(), addr)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        ProcessChannel::over(stream, patience)
+    }
+
+    /// A channel over a stream socket that is connected already. Both calls wait for `patience` at most.
+    ///
+    /// # Errors
+    /// The errno of setsockopt(2).
+    pub fn over(stream: UnixStream, patience: Duration) -> io::Result<ProcessChannel> {
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        Ok(ProcessChannel { stream })
+    }
+
+    /// Waits for the next message without an end, as long as the other process lives.
+    ///
+    /// # Errors
+    /// As [`ProcessChannel::receive`].
+    pub fn receive_patiently(&self) -> io::Result<Option<ChannelMessage>> {
+        self.stream.set_read_timeout(None)?;
+        self.receive()
+    }
+
+    /// The stream that messages go over: for what is said before the first one.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
     }
 
     /// Sends a message. The descriptors stay open here.

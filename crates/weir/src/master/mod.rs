@@ -25,7 +25,7 @@ use crate::bundle::{MasterOrder, ReadFiles, ServerReply};
 use crate::inherited::InheritedConf;
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
-use crate::pid::PidFile;
+use crate::pid::{self, PidFile};
 use crate::run::{self, ProgramPath, StartedConf, announce, failed, log_signal};
 use crate::server::FATAL;
 use crate::{control, settings, single};
@@ -42,8 +42,12 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
     let daemon = readiness.is_some() || start.predecessor.is_some();
     let pid_path = start.configuration.main.pid(&start.configuration.prefix);
     let owner = start.configuration.main.run_as().map(|(user, _)| user.uid);
-    // A predecessor has moved its own away.
-    let control = control::bind(&pid_path, owner);
+    // A predecessor has moved its own away. That of a server without a master is needed until this one serves.
+    let control_path = pid::socket(&pid_path);
+    let control = match start.orphan.is_some() {
+        true => control::bind_beside(&control_path, owner),
+        false => control::bind(&control_path, owner),
+    };
     let mut title = ProcessTitle::claim().ok();
     if let Some(title) = &mut title {
         title.set(&master_title(&program));
@@ -63,13 +67,19 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
     announce();
     let (server, wants_agent) = hatching.first(&start.signals).inspect_err(|_| {
         // The name is ours, as the pid file would have been.
-        let _ = std::fs::remove_file(crate::pid::socket(&pid_path));
+        let made = if start.orphan.is_some() { control::beside(&control_path) } else { control_path.clone() };
+        let _ = std::fs::remove_file(made);
     })?;
     let pid = PidFile::write(pid_path.clone()).map_err(|error| {
         server.kill(signal::SIGTERM);
         failed(&format!("open() \"{}\" failed", pid_path.display()))(error)
     })?;
     single::tell(&pid, 0, Ok(()));
+    if let Some(orphan) = start.orphan {
+        hatching.cycle.sockets.own_files();
+        control::take_place(&control_path);
+        orphan.dismiss();
+    }
     start.notify.ready();
     let lead = log::lead_stderr();
     run::ready(readiness);

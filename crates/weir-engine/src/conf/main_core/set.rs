@@ -10,7 +10,7 @@ use crate::cidr::Cidr;
 use crate::conf::absent;
 use crate::log::LogSpec;
 use crate::privileged;
-use crate::settings::main::{CpuAffinity, MOST_WORKERS, MainConf, ThreadPool, WorkerProcesses};
+use crate::settings::main::{CpuAffinity, MOST_WORKERS, MainConf, MasterGone, ThreadPool, WorkerProcesses};
 
 /// `user user [group]`
 pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
@@ -41,6 +41,16 @@ fn found<T>(line: &LineCx<'_>, i: usize, call: &str, result: io::Result<Option<T
             Err(line.fail_arg(i, format!("{failed} ({errno}: {})", weir_rt::file::errno_text(errno))))
         }
     }
+}
+
+/// `master_gone serve | quit`
+pub(super) fn master_gone(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let what = match line.bytes(0) {
+        b"serve" => MasterGone::Serve,
+        b"quit" => MasterGone::Quit,
+        _ => return Err(line.invalid_value(0).choices(line.arg(0), ["serve", "quit"].into_iter())),
+    };
+    line.once(&mut conf.master_gone, what)
 }
 
 /// `error_log file [level]`

@@ -4,6 +4,7 @@
 use crate::support;
 
 mod commands;
+mod gone;
 mod logs;
 mod privileged;
 mod races;
