@@ -35,6 +35,14 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Ok(line) => line,
         Err(message) => return failed(&message),
     };
+    match line.instead {
+        Some(InsteadOfRunning::Version) => return crate::version::long(),
+        Some(InsteadOfRunning::Configuration) => {
+            print!("{}", line.text());
+            return ExitCode::SUCCESS;
+        }
+        None => {}
+    }
     let configuration = match line.configuration() {
         Ok(configuration) => configuration,
         Err(message) => return failed(&message),
@@ -76,7 +84,32 @@ struct LuaCommandLine {
     level: Option<String>,
     /// `-c`
     connections: Option<String>,
+    instead: Option<InsteadOfRunning>,
+    /// `-j`: what is run before the rest.
+    compiler: Option<&'static str>,
 }
+
+/// What is written, and nothing run.
+#[derive(Clone, Copy)]
+enum InsteadOfRunning {
+    /// `-V`
+    Version,
+    /// `--dump-nginx-conf`
+    Configuration,
+}
+
+/// Options of `resty` without meaning here: there is no `stream`, and no other program is started.
+const OF_ITSELF: [&str; 5] = ["--no-stream", "--gdb", "--rr", "--stap", "--valgrind"];
+/// As [`OF_ITSELF`], with a value.
+const WITH_VALUE: [&str; 7] = [
+    "--stream-conf",
+    "--stream-include",
+    "--nginx",
+    "--gdb-opts",
+    "--stap-opts",
+    "--valgrind-opts",
+    "--user-runner",
+];
 
 impl LuaCommandLine {
     fn parse(arguments: &[OsString]) -> Result<LuaCommandLine, String> {
@@ -96,12 +129,15 @@ impl LuaCommandLine {
         }
         line.program.arguments = words.collect();
         let program = &mut line.program;
-        if program.file.is_none() && program.codes.is_empty() && !line.help {
+        if program.file.is_none() && program.codes.is_empty() && !line.help && line.instead.is_none() {
             match std::io::stdin().is_terminal() {
                 true => program.interactive = true,
                 false if !program.interactive => program.file = Some("-".to_owned()),
                 false => {}
             }
+        }
+        if let Some(code) = line.compiler {
+            line.program.codes.insert(0, code.to_owned());
         }
         Ok(line)
     }
@@ -127,9 +163,27 @@ impl LuaCommandLine {
             "--ns" => self.nameservers.push(value()?),
             "--resolve-ipv6" => self.ipv6 = true,
             "--errlog-level" => self.level = Some(value()?),
-            "-joff" => self.program.codes.insert(0, "jit.off()".to_owned()),
+            "--load-module" => self.main.push(format!("load_module {};", quoted(&value()?))),
+            "-V" => self.instead = Some(InsteadOfRunning::Version),
+            "--dump-nginx-conf" => self.instead = Some(InsteadOfRunning::Configuration),
+            "-j" => self.set_compiler(&value()?)?,
+            _ if word.starts_with("-j") => self.set_compiler(&word[2..])?,
+            _ if OF_ITSELF.contains(&word) => {}
+            _ if WITH_VALUE.contains(&word) => drop(value()?),
             _ => return Err(format!("unknown option \"{word}\"; \"weir lua -h\" lists them")),
         }
+        Ok(())
+    }
+
+    /// `-j off`, `-j v`, `-j dump`
+    fn set_compiler(&mut self, what: &str) -> Result<(), String> {
+        let code = match what {
+            "off" => "jit.off()",
+            "v" => "require('jit.v').on()",
+            "dump" => "require('jit.dump').on()",
+            _ => return Err(format!("-j {what}: it is off, v or dump")),
+        };
+        self.compiler = Some(code);
         Ok(())
     }
 
@@ -222,7 +276,7 @@ program:
   -l MODULE            loads MODULE into a global of its name
   -i                   reads and runs lines after the rest
   -I DIRECTORY         looks for modules in DIRECTORY
-  -joff                nothing is compiled
+  -j off|v|dump        nothing is compiled; what is compiled is shown, or all of it
 
 server:
   -c N                 connections at a time (default: 1024)
@@ -231,11 +285,19 @@ server:
   --resolve-ipv6       names have IPv6 addresses, too
   --errlog-level LEVEL lowest level that goes to standard error (default: warn)
 
+  --load-module FILE   a module (all are built in)
+  --dump-nginx-conf    writes the configuration that the program would run in
+  -V                   writes the version
+
 directives:
   --http-conf TEXT     directives for http
   --http-include FILE  the same, in a file
   --main-conf TEXT     directives for the outermost level
   --main-include FILE  the same, in a file
+
+Others of OpenResty's resty have no effect: --stream-conf, --stream-include,
+--no-stream, --nginx, --user-runner, --gdb, --rr, --stap, --valgrind and their
+options.
 
 examples:
   weir lua -e 'print(ngx.md5(1))'

@@ -103,3 +103,56 @@ fn options_are_those_of_resty() {
     let (status, out, _) = texts(&lua(&directory, &["-h"], ""));
     assert!(status == Some(0) && out.starts_with("usage: weir lua "), "{out}");
 }
+
+#[test]
+fn options_of_resty_without_meaning_are_taken() {
+    let directory = TempDir::new();
+    let options = [
+        "--stream-conf",
+        "",
+        "--no-stream",
+        "--nginx",
+        "/nowhere/nginx",
+        "--user-runner",
+        "rr",
+        "--gdb",
+        "--gdb-opts=-x",
+        "--rr",
+        "--stap",
+        "--stap-opts",
+        "x",
+        "--valgrind",
+        "--valgrind-opts",
+        "x",
+        "--load-module",
+        "ngx_http_lua_module.so",
+    ];
+    let (status, out, _) = texts(&lua(&directory, &[&options[..], &["-e", "print 'run'"]].concat(), ""));
+    assert_eq!((status, &*out), (Some(0), "run\n"));
+    for words in [&["--nginx"][..], &["--stream-conf"], &["-j"], &["-j", "x"], &["-jx"], &["--nothing"]] {
+        let (status, out, err) = texts(&lua(&directory, words, ""));
+        assert!(status == Some(1) && out.is_empty() && err.starts_with("weir lua: "), "{words:?} {err}");
+    }
+}
+
+#[test]
+fn the_compiler_is_heard_and_the_configuration_shown() {
+    let directory = TempDir::new();
+    let code = "local n = 0 for i = 1, 1000 do n = n + i end print(n)";
+    for words in [&["-j", "v"][..], &["-jv"]] {
+        let (status, out, err) = texts(&lua(&directory, &[words, &["-e", code]].concat(), ""));
+        assert!(
+            status == Some(0) && out == "500500\n" && err.contains("[TRACE ") && err.contains(" loop]"),
+            "{out} {err}"
+        );
+    }
+    let (_, out, err) = texts(&lua(&directory, &["-jdump", "-e", code], ""));
+    assert!(format!("{out}{err}").contains("---- TRACE "), "{out} {err}");
+    // Without code of its own it is standard input that is run.
+    let (_, out, _) = texts(&lua(&directory, &["-joff"], "print((jit.status()))"));
+    assert_eq!(out, "false\n");
+    let (status, out, err) = texts(&lua(&directory, &["--shdict", "kept 1m", "--dump-nginx-conf"], ""));
+    assert!(status == Some(0) && out.contains("lua_shared_dict kept 1m;") && err.is_empty(), "{out} {err}");
+    let (status, _, err) = texts(&lua(&directory, &["-V"], ""));
+    assert!(status == Some(0) && err.contains("configure arguments:"), "{err}");
+}

@@ -1,6 +1,6 @@
 //! `ngx.status`, `headers_sent`, `is_subrequest` and `get_phase` for compiled code.
 
-use crate::api::ffi::{FOUND, REFUSED, changing, guarded};
+use crate::api::ffi::{FOUND, REFUSED, changing, guarded, slice};
 use crate::api::is_sent;
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
@@ -48,4 +48,24 @@ pub(crate) extern "C" fn is_subrequest() -> i32 {
 /// The running script's context, as a bit.
 pub(crate) extern "C" fn phase() -> i32 {
     guarded(|| lend::phase() as i32)
+}
+
+/// `bypass_if_checks` of `ngx.resp`
+pub(crate) extern "C" fn bypass() -> i32 {
+    changing(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        lend::exchange(|x| x.response.disable_not_modified = true).map_or(REFUSED, |()| FOUND)
+    })
+}
+
+/// `set_status` of `ngx.resp` with words for the status line.
+pub(crate) unsafe extern "C" fn set_reason(status: i32, text: *const u8, len: usize) -> i32 {
+    if set_status(status) != FOUND {
+        return REFUSED;
+    }
+    // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
+    let text = unsafe { slice(text, len) };
+    guarded(|| super::give_reason(text).map_or(REFUSED, |()| FOUND))
 }

@@ -236,12 +236,17 @@ fn set_status(l: LuaState) -> CallOutcome {
 fn set_reason(l: LuaState) -> CallOutcome {
     set_status(l)?;
     if let (false, Some(reason)) = (is_sent(), l.bytes(2)) {
-        let status = current_status()?;
-        let mut line = format!("{status} ").into_bytes();
-        line.extend(reason.iter().copied().filter(|byte| !byte.is_ascii_control()));
-        lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&line))))?;
+        give_reason(reason)?;
     }
     Ok(CallDone::Results(0))
+}
+
+/// Gives the status line these words after the status.
+fn give_reason(reason: &[u8]) -> Result<(), LuaRaise> {
+    let status = current_status()?;
+    let mut line = format!("{status} ").into_bytes();
+    line.extend(reason.iter().copied().filter(|byte| !byte.is_ascii_control()));
+    lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&line))))
 }
 
 fn headers_sent(l: LuaState) -> CallOutcome {

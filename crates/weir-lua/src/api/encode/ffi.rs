@@ -39,6 +39,8 @@ pub(crate) unsafe extern "C" fn text(
                 None => None,
             },
             11 => Some(text.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect()),
+            12 => Some(swapped(encode::base64_text(text, encode::Base64Padding::Omitted), *b"+/", *b"-_")),
+            13 => weir_http::base64::decode_url(text),
             _ => return REFUSED,
         };
         match made {
@@ -49,4 +51,14 @@ pub(crate) unsafe extern "C" fn text(
             None => NOTHING,
         }
     })
+}
+
+/// The text with these two bytes as those.
+fn swapped(mut text: Vec<u8>, from: [u8; 2], to: [u8; 2]) -> Vec<u8> {
+    for byte in &mut text {
+        if let Some(at) = from.iter().position(|one| one == byte) {
+            *byte = to[at];
+        }
+    }
+    text
 }

@@ -1,7 +1,7 @@
 -- Encoders and digests, compiled. What is out of the ordinary goes to the functions that raise the right errors.
 local ngx = ngx
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
-local type, tostring, error = type, tostring, error
+local type, tostring, error, select = type, tostring, error, select
 
 -- `what` as the function table numbers it; nil counts as nothing, numbers and booleans as their text.
 local function of_text(what, name)
@@ -9,7 +9,7 @@ local function of_text(what, name)
     return function(...)
         local value = ...
         if type(value) ~= "string" then
-            if value == nil or what == 8 and type(value) == "table" then return other(...) end
+            if value == nil and (what == 8 or select("#", ...) == 0) or what == 8 and type(value) == "table" then return other(...) end
             value = value and tostring(value) or what == 8 and "false" or ""
         end
         if C.text(what, value, #value, 0, out) == 1 then return text(out.at, out.len) end
@@ -67,8 +67,12 @@ decoder(7, "decode_base64mime", "invalid input")
 
 local function sum(name)
     local other = ngx[name]
-    ngx[name] = function(value)
-        if type(value) ~= "string" then return other(value) end
+    ngx[name] = function(...)
+        local value = ...
+        if type(value) ~= "string" then
+            if value == nil and select("#", ...) == 0 then return other() end
+            value = value and tostring(value) or ""
+        end
         C.text(9, value, #value, 0, out)
         return out.number
     end
@@ -92,19 +96,17 @@ function ngx.decode_args(...)
 end
 
 package.preload["ngx.base64"] = function()
-    local encode, decode, gsub = ngx.encode_base64, ngx.decode_base64, string.gsub
-    local to, from = { ["+"] = "-", ["/"] = "_" }, { ["-"] = "+", ["_"] = "/" }
     return {
         version = "0.1.33",
-        encode_base64url = function(text)
-            if type(text) ~= "string" then return nil, "must provide a string" end
-            return (gsub(encode(text, true), "[+/]", to))
+        encode_base64url = function(value)
+            if type(value) ~= "string" then return nil, "must provide a string" end
+            C.text(12, value, #value, 0, out)
+            return text(out.at, out.len)
         end,
-        decode_base64url = function(text)
-            if type(text) ~= "string" then return nil, "must provide a string" end
-            local bytes = decode((gsub(text, "[-_]", from)))
-            if not bytes then return nil, "invalid input" end
-            return bytes
+        decode_base64url = function(value)
+            if type(value) ~= "string" then return nil, "must provide a string" end
+            if C.text(13, value, #value, 0, out) ~= 1 then return nil, "invalid input" end
+            return text(out.at, out.len)
         end,
     }
 end

@@ -1,6 +1,6 @@
 -- `ngx.errlog`: lines of the error log that `lua_capture_error_log` has captured.
 local _, native = ...
-local errlog = native.errlog
+local errlog, C = native.errlog, native.fast.C
 local type, error = type, error
 
 return {
@@ -15,10 +15,13 @@ return {
         if not count then return nil, wrong end
         return logs
     end,
-    get_sys_filter_level = errlog.level,
+    get_sys_filter_level = function()
+        local level = C.log_limit()
+        return level
+    end,
     raw_log = function(level, message)
         if type(level) ~= "number" then error("bad argument #1 to 'raw_log' (must be a number)", 2) end
         if type(message) ~= "string" then error("bad argument #2 to 'raw_log' (must be a string)", 2) end
-        if not errlog.raw(level, message) then error("bad log level", 2) end
+        if C.raw_log(level, message, #message) ~= 1 then error("bad log level", 2) end
     end,
 }

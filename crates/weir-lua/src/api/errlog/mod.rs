@@ -2,6 +2,8 @@
 //!
 //! The ring belongs to the worker's thread, since lines do: the configurations of a reload share it.
 
+pub(crate) mod ffi;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
@@ -9,9 +11,7 @@ use weir_engine::log::{self, LogLevel};
 
 use crate::api::log_level;
 use crate::luajit::state::LuaState;
-use crate::run::function::{
-    ApiFunction, CallDone, CallOutcome, expect_number, expect_string, fail, function,
-};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, expect_number, fail, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -43,21 +43,6 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             l.raw_set_index(2, at + 1);
             l.push_number(at as f64 / 3.0);
         })
-    }),
-    function("_errlog.level", 0, |l| {
-        let limit =
-            lend::any_exchange(|x| x.plan.core.error_log.limit()).unwrap_or_else(|_| log::main_limit());
-        l.push_number(f64::from(limit as u8));
-        Ok(CallDone::Results(1))
-    }),
-    function("_errlog.raw", 0, |l| {
-        let level = log_level(expect_number(l, 1, "raw_log")?);
-        let message = expect_string(&l, 2, "raw_log")?;
-        if let Some(level) = level {
-            lend::log_plain(level, &String::from_utf8_lossy(&message));
-        }
-        l.push_boolean(level.is_some());
-        Ok(CallDone::Results(1))
     }),
 ];
 

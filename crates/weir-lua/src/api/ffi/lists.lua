@@ -10,7 +10,7 @@ ngx.req._refused = nil
 -- Fields by their name in lower case, hyphens for underscores where the name as it is finds none.
 local meta = {
     __index = function(self, key)
-        if type(key) ~= "string" then return nil end
+        if type(key) ~= "string" and type(key) ~= "number" then return nil end
         key = lower(key)
         local value = rawget(self, key)
         if value ~= nil or not find(key, "_", 1, true) then return value end

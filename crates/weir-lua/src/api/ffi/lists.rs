@@ -212,6 +212,17 @@ pub(crate) unsafe extern "C" fn list(
     })
 }
 
+/// Gives values without names as the list; how many they are.
+pub(crate) fn give(values: &[Vec<u8>], answer: &mut FfiAnswer) -> i32 {
+    LIST.with_borrow_mut(|list| {
+        list.clear();
+        values.iter().for_each(|value| list.push(b"", Some(value), NameCase::AsSent));
+        list.settle();
+        answer.pairs = if list.pairs.is_empty() { ptr::null() } else { list.pairs.as_ptr() };
+        list.pairs.len() as i32
+    })
+}
+
 /// Adds the arguments in `text`; how many there are.
 fn arguments(list: &mut PairList, text: &[u8], most: usize) -> usize {
     let mut all = 0;

@@ -13,7 +13,9 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
-use crate::api::{arg, control, coroutine, ctx, encode, header, output, re, req, shared, socket, time, var};
+use crate::api::{
+    arg, control, coroutine, ctx, encode, errlog, header, output, re, req, shared, socket, time, var, worker,
+};
 use crate::dict::{EntryMark, SharedDict, ValueScratch};
 use crate::luajit::shared_page::{self, SharedPage};
 use crate::run::function::{ApiFunction, CallDone, function};
@@ -137,6 +139,17 @@ pub(crate) struct FfiTable {
     scheduled: extern "C" fn() -> i32,
     connect: unsafe extern "C" fn(*const c_void, *const u8, usize, f64, f64, f64, f64) -> i32,
     keep: unsafe extern "C" fn(*const c_void, f64) -> i32,
+    dict_key: unsafe extern "C" fn(*const SharedDict, i32, *const u8, usize, f64, *mut FfiAnswer) -> i32,
+    raw_log: unsafe extern "C" fn(f64, *const u8, usize) -> i32,
+    log_limit: extern "C" fn() -> i32,
+    exiting: extern "C" fn() -> i32,
+    bypass: extern "C" fn() -> i32,
+    set_reason: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
+    capture: unsafe extern "C" fn(f64, *mut FfiAnswer) -> i32,
+    set_module_variable: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
+    header_values: unsafe extern "C" fn(*const u8, usize, *mut FfiAnswer) -> i32,
+    field_value: unsafe extern "C" fn(i32, *const u8, usize),
+    set_field: unsafe extern "C" fn(i32, *const u8, usize, i32) -> i32,
 }
 
 const API: FfiTable = FfiTable {
@@ -183,6 +196,17 @@ const API: FfiTable = FfiTable {
     scheduled: coroutine::scheduled,
     connect: socket::ffi::connect,
     keep: socket::ffi::keep,
+    dict_key: shared::ffi::key,
+    raw_log: errlog::ffi::raw_log,
+    log_limit: errlog::ffi::log_limit,
+    exiting: worker::exiting,
+    bypass: control::ffi::bypass,
+    set_reason: control::ffi::set_reason,
+    capture: var::ffi::capture,
+    set_module_variable: var::ffi::set_module_variable,
+    header_values: header::ffi::header_values,
+    field_value: header::fields::field_value,
+    set_field: header::fields::set_field,
 };
 
 static NEAR: FfiTable = API;
@@ -194,6 +218,7 @@ static FAR: FfiTable = FfiTable {
     dict_set: shared::ffi_agent::set,
     dict_incr: shared::ffi_agent::incr,
     dict_whole: shared::ffi_agent::whole,
+    dict_key: shared::ffi_agent::key,
     ..API
 };
 

@@ -86,6 +86,17 @@ struct weir_api {
     int (*scheduled)(void);
     int (*connect)(const void *, const char *, size_t, double, double, double, double);
     int (*keep)(const void *, double);
+    int (*dict_key)(const struct weir_dict *, int, const char *, size_t, double, struct weir_answer *);
+    int (*raw_log)(double, const char *, size_t);
+    int (*log_limit)(void);
+    int (*exiting)(void);
+    int (*bypass)(void);
+    int (*set_reason)(int, const char *, size_t);
+    int (*capture)(double, struct weir_answer *);
+    int (*set_module_variable)(const char *, size_t, const char *, size_t);
+    int (*header_values)(const char *, size_t, struct weir_answer *);
+    void (*field_value)(int, const char *, size_t);
+    int (*set_field)(int, const char *, size_t, int);
 };
 ]]
 ngx._fast = {

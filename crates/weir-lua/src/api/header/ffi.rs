@@ -3,7 +3,9 @@
 use weir_engine::Text;
 use weir_http::{KnownField, classify};
 
+use crate::api::ffi::lists;
 use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
+use crate::api::header::{response_name, response_values};
 use crate::api::is_sent;
 use crate::run::lend;
 use crate::run::settings::ScriptSettings;
@@ -101,5 +103,18 @@ pub(crate) unsafe extern "C" fn set_header(
             FOUND
         });
         done.unwrap_or(REFUSED)
+    })
+}
+
+/// All values of a field of the response as a list without names; how many they are.
+pub(crate) unsafe extern "C" fn header_values(name: *const u8, len: usize, answer: *mut FfiAnswer) -> i32 {
+    // SAFETY: the prelude passes a Lua string and lends its own result struct, both during the call.
+    let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let found = response_name(name.to_vec()).and_then(|name| response_values(&name));
+        found.map_or(REFUSED, |values| lists::give(&values, answer))
     })
 }

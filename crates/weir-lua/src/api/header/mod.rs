@@ -1,6 +1,7 @@
 //! `ngx.header`, and how scripts read and write fields.
 
 pub(crate) mod ffi;
+pub(crate) mod fields;
 
 use weir_engine::exchange::FieldPattern;
 use weir_engine::log::LogLevel;
@@ -56,7 +57,11 @@ pub(crate) fn response_fields(x: &mut Exchange) -> Vec<HeaderField> {
 
 /// The field's name in the first argument, with hyphens for underscores where the location wants that.
 fn field_name(l: LuaState, function: &str) -> Result<Vec<u8>, LuaRaise> {
-    let mut name = expect_string(&l, 1, function)?;
+    response_name(expect_string(&l, 1, function)?)
+}
+
+/// The name that a field of the response has for scripts.
+pub(crate) fn response_name(mut name: Vec<u8>) -> Result<Vec<u8>, LuaRaise> {
     if name.contains(&b'_')
         && lend::exchange(|x| x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.underscores))?
     {
@@ -70,9 +75,9 @@ fn shown(x: &Exchange, value: Option<&Text>) -> Vec<Vec<u8>> {
     value.map(|value| x.text(value).to_vec()).filter(|value| !value.is_empty()).into_iter().collect()
 }
 
-fn get(l: LuaState) -> CallOutcome {
-    let name = field_name(l, "__index")?;
-    let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
+/// The values of the response's field.
+fn response_values(name: &[u8]) -> Result<Vec<Vec<u8>>, LuaRaise> {
+    lend::exchange(|x| match classify(name) {
         KnownField::ContentType => content_type(x).into_iter().collect(),
         KnownField::ContentLength => {
             x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect()
@@ -87,10 +92,14 @@ fn get(l: LuaState) -> CallOutcome {
         KnownField::Date => shown(x, x.response.date.as_ref()),
         _ => {
             let headers = x.response.headers.iter();
-            let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(&name));
+            let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(name));
             named.map(|header| x.text(&header.value).to_vec()).collect()
         }
-    })?;
+    })
+}
+
+fn get(l: LuaState) -> CallOutcome {
+    let found = response_values(&field_name(l, "__index")?)?;
     match &found[..] {
         [] => l.push_nil(),
         [one] => l.push_bytes(one),
@@ -151,21 +160,70 @@ pub(crate) fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
 
 fn set(l: LuaState) -> CallOutcome {
     let name = field_name(l, "__newindex")?;
+    set_response(&name, listed(l, 2)?)?;
+    Ok(CallDone::Results(0))
+}
+
+/// Whether scripts may write the field now. How the body is framed is the server's business.
+fn is_written(name: &[u8]) -> bool {
     if control::is_sent() && lend::phase() != ScriptPhase::HeaderFilter {
         lend::log(LogLevel::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
-        return Ok(CallDone::Results(0));
+        return false;
     }
-    let list = values(l, 2)?;
-    let safe = safe_name(&name);
+    !name.is_empty() && classify(name) != KnownField::TransferEncoding
+}
+
+/// Whether a response has such a field once: of several values the last counts.
+fn has_one_value(name: &[u8]) -> bool {
+    ONE_VALUE.iter().any(|one| one.eq_ignore_ascii_case(name))
+}
+
+/// Fields that ngx_lua gives one value.
+const ONE_VALUE: [&[u8]; 11] = [
+    b"Accept-Ranges",
+    b"Content-Encoding",
+    b"Content-Length",
+    b"Content-Range",
+    b"Content-Type",
+    b"Date",
+    b"ETag",
+    b"Expires",
+    b"Last-Modified",
+    b"Refresh",
+    b"Server",
+];
+
+/// Adds fields of that name, one for each value that is not empty.
+pub(crate) fn add_values(name: &[u8], mut values: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
+    let safe = safe_name(name);
+    values.retain(|value| !value.is_empty());
+    if has_one_value(&safe) || classify(&safe) == KnownField::Location {
+        return match values.pop() {
+            Some(last) => set_response(name, vec![last]),
+            None => Ok(()),
+        };
+    }
+    if !is_written(&safe) {
+        return Ok(());
+    }
+    lend::exchange(|x| values.iter().for_each(|value| add_response(x, &safe, value)))
+}
+
+/// Gives the response's field these values, none for an absent one.
+fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
+    let safe = safe_name(name);
+    if !is_written(&safe) {
+        return Ok(());
+    }
+    list.retain(|value| !value.is_empty());
     let known = classify(&safe);
-    // How the body is framed is the server's business.
-    if safe.is_empty() || known == KnownField::TransferEncoding {
-        return Ok(CallDone::Results(0));
+    if has_one_value(&safe) && list.len() > 1 {
+        list.drain(..list.len() - 1);
     }
     if let (KnownField::ContentLength, [length, ..]) = (known, &list[..])
         && !length.iter().all(u8::is_ascii_digit)
     {
-        return Err(LuaRaise::text("failed to set header \"Content-Length\": invalid value"));
+        return Err(LuaRaise::text("failed to set header"));
     }
     lend::exchange(|x| match &list[..] {
         [] => {
@@ -181,8 +239,7 @@ fn set(l: LuaState) -> CallOutcome {
             x.remove_response_fields(FieldPattern::Exactly(&safe));
             many.iter().for_each(|value| add_response(x, &safe, value));
         }
-    })?;
-    Ok(CallDone::Results(0))
+    })
 }
 
 /// A location of this server, which goes out as it is: `absolute_redirect` has no say.

@@ -4,7 +4,8 @@ local ngx = ngx
 local header_get, header_set = ngx._header_get, ngx._header_set
 ngx._header_get, ngx._header_set = nil, nil
 local type, tostring, find, gsub, lower, setmetatable = type, tostring, string.find, string.gsub, string.lower, setmetatable
-local C, out, glance = ngx._fast.C, ngx._fast.out, ngx._fast.glance
+local C, out, glance, text = ngx._fast.C, ngx._fast.out, ngx._fast.glance, ngx._fast.string
+local new_table = require "table.new"
 local memory, remember, taken = ngx._fast.memory, ngx._fast.remember, ngx._fast.taken
 
 -- How many names are known at most.
@@ -28,6 +29,35 @@ local function texts(value)
 end
 ngx._texts = texts
 
+-- Writes a field with a value, several or none, in compiled code; whether that was done. `what` as the function table numbers it.
+local function write(what, name, value)
+    local count = 0
+    if type(value) == "table" then
+        count = #value
+        for at = 1, count do
+            local text = value[at]
+            C.field_value(at, text, #text)
+        end
+    elseif value ~= nil then
+        count = 1
+        C.field_value(1, value, #value)
+    end
+    return C.set_field(what, name, #name, count) == 1
+end
+ngx._write_field = write
+
+-- What the last list has, one value or a table of them.
+local function several(count)
+    local pairs = out.pairs
+    if count == 1 then
+        local value = text(pairs[0].value, pairs[0].value_len)
+        return value
+    end
+    local values = new_table(count, 0)
+    for at = 0, count - 1 do values[at + 1] = text(pairs[at].value, pairs[at].value_len) end
+    return values
+end
+
 local fields = memory()
 ngx.header = setmetatable({}, {
     __index = function(_, name)
@@ -40,8 +70,14 @@ ngx.header = setmetatable({}, {
                 remember(fields, name, value, glance.change)
                 return value
             end
+            local count = C.header_values(name, #name, out)
+            if count == 0 then return nil end
+            if count > 0 then
+                local values = several(count)
+                return values
+            end
         end
-        return header_get(name)
+        return header_get(tostring(name))
     end,
     __newindex = function(_, name, value)
         if type(name) == "string" then
@@ -54,10 +90,11 @@ ngx.header = setmetatable({}, {
                     return
                 end
             end
-        elseif name ~= nil then
+        else
             name = tostring(name)
         end
         if value ~= nil then value = texts(value) end
+        if write(0, name, value) then return end
         header_set(name, value)
     end,
 })

@@ -48,5 +48,6 @@ setmetatable(weir, {
     end,
 })
 
+ngx._write_field = nil
 ngx._fast, ngx._lists, ngx._texts, ngx._getters, ngx._setters, ngx._request = nil, nil, nil, nil, nil, nil
 rawget(_G, "jit").opt.start("maxtrace=8000", "maxrecord=16000", "minstitch=3", "maxmcode=40960")

@@ -35,9 +35,11 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_warn_blocking", 0, |l| {
         if serves() {
             let (name, place) = (l.lossy(1), l.place(2));
-            note_trap(&name, &place, || {
-                format!("[lua] {place}{name} blocks the worker, and with it all of its requests")
-            });
+            if traps::count(&name, &place) == Some(1) {
+                let message =
+                    format!("[lua] {place}{name} blocks the worker, and with it all of its requests");
+                lend::log(LogLevel::Notice, &message);
+            }
         }
         Ok(CallDone::Results(0))
     }),

@@ -4,7 +4,7 @@ local _, native = ...
 local ffi = require "ffi"
 local regex = require "weir.regex"
 local C, out, given, text_of = native.fast.C, native.fast.out, native.fast.value, native.fast.string
-local errlog, failed, zones = native.errlog, native.c_names.failed, native.zones
+local failed, zones = native.c_names.failed, native.zones
 local cast, copy, tonumber, floor, pcall, error = ffi.cast, ffi.copy, tonumber, math.floor, pcall, error
 local ngx = ngx
 local OK, ERROR, DECLINED, NO_REQUEST, BAD_CONTEXT, NO_REF = 0, -1, -5, -100, -101, -2
@@ -102,9 +102,9 @@ end
 -- The log, the worker, times
 
 function names.raw_log(_, level, message, length)
-    return errlog.raw(level, bytes(message, length)) and OK or ERROR
+    return C.raw_log(level, message, length) == 1 and OK or ERROR
 end
-names.errlog_get_sys_filter_level = errlog.level
+function names.errlog_get_sys_filter_level() return C.log_limit() end
 
 names.now, names.update_time = ngx.now, ngx.update_time
 function names.time() return floor(ngx.now()) end

@@ -4,7 +4,8 @@ local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 -- Of the last match: pairs of offsets. One pointer for ever, since each that is read is an object.
 local spans = C.re_spans()
 local names_of, template_of, complain = re.names, re.template, re.complain
-local type, tostring, error, concat, pairs, sub = type, tostring, error, table.concat, pairs, string.sub
+local type, tostring, error, concat, pairs, sub, setmetatable =
+    type, tostring, error, table.concat, pairs, string.sub, setmetatable
 local find_plain, byte = string.find, string.byte
 local new = require "table.new"
 
@@ -137,29 +138,33 @@ function ngx.re.find(subject, regex, options, ctx, nth)
     return from, to
 end
 
+-- What `gmatch` gives: a table that is called, since a function that is made is not compiled.
+local function next_match(self)
+    local subject, start = self.subject, self.start
+    if start > #subject then return nil end
+    local number, once = compiled(self.regex, self.options)
+    local count = C.re_exec(number, subject, #subject, start, out)
+    local found, wrong
+    if count > 0 then
+        local from, to = spans[0], spans[1]
+        found = fill(new(groups[number], names[number] and 4 or 0), number, subject)
+        self.start = to > from and to or further(subject, number, to)
+    else
+        self.start = #subject + 1
+        if count < 0 then wrong = failed() end
+    end
+    if once then C.re_free(number) end
+    return found, wrong
+end
+local iterator = { __call = next_match }
+
 function ngx.re.gmatch(subject, regex, options)
     subject, regex, options = string_of(subject, 1, "gmatch"), string_of(regex, 2, "gmatch"), options or ""
     -- What is wrong with the pattern is reported at once.
     local number, once = compiled(regex, options)
     if not number then return nil, once end
     if once then C.re_free(number) end
-    local start = 0
-    return function()
-        if start > #subject then return nil end
-        local number, once = compiled(regex, options)
-        local count = C.re_exec(number, subject, #subject, start, out)
-        local found, wrong
-        if count > 0 then
-            local from, to = spans[0], spans[1]
-            found = fill(new(groups[number], names[number] and 4 or 0), number, subject)
-            start = to > from and to or further(subject, number, to)
-        else
-            start = #subject + 1
-            if count < 0 then wrong = failed() end
-        end
-        if once then C.re_free(number) end
-        return found, wrong
-    end
+    return setmetatable({ subject = subject, regex = regex, options = options, start = 0 }, iterator)
 end
 
 -- Replacements with `$1` and the like, in parts: texts, and numbers of groups.

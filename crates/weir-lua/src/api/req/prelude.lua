@@ -39,7 +39,7 @@ function req.set_method(method)
 end
 
 local set_header, clear_header = req.set_header, req.clear_header
-local texts = ngx._texts
+local texts, write = ngx._texts, ngx._write_field
 function req.set_header(name, value)
     if name == nil then error("bad 'name' argument: string expected, got nil", 2) end
     if type(name) ~= "string" then name = tostring(name) end
@@ -48,6 +48,7 @@ function req.set_header(name, value)
     else
         value = texts(value)
         if type(value) == "string" and C.set_request_header(name, #name, value, #value) == 1 then return end
+        if write(2, name, value) then return end
     end
     return set_header(name, value)
 end
@@ -56,7 +57,9 @@ function req._add_header(name, value)
     if name == nil then error("bad 'name' argument: string expected, got nil", 2) end
     if value == nil then error("bad 'value' argument: string or table expected, got nil", 2) end
     if type(value) == "table" and #value == 0 then error("bad 'value' argument: non-empty table expected", 2) end
-    return add_header(tostring(name), texts(value))
+    name, value = tostring(name), texts(value)
+    if write(3, name, value) then return end
+    return add_header(name, value)
 end
 function req.clear_header(name)
     if type(name) ~= "string" then name = tostring(name) end

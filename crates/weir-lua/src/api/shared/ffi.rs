@@ -183,3 +183,33 @@ pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer
         FOUND
     })
 }
+
+/// What concerns one key: 0 its time to live in seconds, in `number`; 1 gives it `seconds` from now on. A [`DictOutcome`].
+pub(crate) unsafe extern "C" fn key(
+    dict: *const SharedDict,
+    what: i32,
+    key: *const u8,
+    len: usize,
+    seconds: f64,
+    answer: *mut FfiAnswer,
+) -> i32 {
+    // SAFETY: the prelude passes what `place` gave, a Lua string and its own result struct, all kept during the call.
+    let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
+    guarded(|| match key_call(what, key, seconds) {
+        Some(call) => {
+            let reply = call.perform(dict);
+            answer.number = reply.number;
+            reply.outcome as i32
+        }
+        None => DictOutcome::Done as i32,
+    })
+}
+
+/// What is asked of the dictionary; nothing where writes are ignored.
+pub(super) fn key_call(what: i32, key: &[u8], seconds: f64) -> Option<call::DictCall<'_>> {
+    match what {
+        0 => Some(call::DictCall::Ttl(key)),
+        _ if writes_are_ignored() => None,
+        _ => Some(call::DictCall::Expire(key, (seconds * 1000.0) as u64)),
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::agent;
 use crate::api::ffi::{FOUND, FfiAnswer, guarded, slice};
-use crate::api::shared::ffi::FfiValue;
+use crate::api::shared::ffi::{FfiValue, key_call};
 use crate::api::writes_are_ignored;
 use crate::dict::SharedDict;
 use crate::dict::call::{DictCall, DictReply};
@@ -94,4 +94,18 @@ pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer
         tell(ask(dict, &call), answer);
         FOUND
     })
+}
+
+/// As [`key`](super::ffi::key) of the server's own process.
+pub(crate) unsafe extern "C" fn key(
+    dict: *const SharedDict,
+    what: i32,
+    key: *const u8,
+    len: usize,
+    seconds: f64,
+    answer: *mut FfiAnswer,
+) -> i32 {
+    // SAFETY: the prelude passes a Lua string and its own result struct, both kept during the call.
+    let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
+    guarded(|| key_call(what, key, seconds).map_or(FOUND, |call| tell(ask(dict, &call), answer)))
 }

@@ -185,6 +185,26 @@ function methods.free_space(zone)
     return out.number
 end
 
+local other_ttl, other_expire = methods.ttl, methods.expire
+function methods.ttl(zone, key)
+    if type(key) ~= "string" or #key == 0 or #key > 65535 then return other_ttl(zone, key) end
+    local outcome = C.dict_key(place_of(zone), 0, key, #key, 0, out)
+    if outcome == 2 then return out.number end
+    if outcome == 6 then return nil, "not found" end
+    return other_ttl(zone, key)
+end
+-- Negative times count as none.
+function methods.expire(zone, key, exptime)
+    if type(key) ~= "string" or #key == 0 or #key > 65535 then return other_expire(zone, key, exptime) end
+    if exptime == nil then error('bad "exptime" argument', 2) end
+    local place, seconds = place_of(zone), exptime * 1
+    if not (seconds > 0) then seconds = 0 end
+    local outcome = C.dict_key(place, 1, key, #key, seconds, out)
+    if outcome == 1 or outcome == 3 then return true end
+    if outcome == 6 then return nil, "not found" end
+    return other_expire(zone, key, seconds)
+end
+
 -- Where scripts find it that replace a method of all.
 methods.__index = methods
 ngx.shared, ngx._zones = {}, {}

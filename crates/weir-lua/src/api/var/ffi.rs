@@ -14,12 +14,14 @@ pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
     numbered(unsafe { slice(name, len) }, |tables, name| {
         let variables = &tables.variables;
+        // Of captures' names the other function knows.
+        let unknown = || name.starts_with(|first: char| !first.is_ascii_digit()).then_some(UNKNOWN);
         if let Some(index) = variables.find(name) {
             let own = || tables.modules_variable(name).is_none();
             let steady = is_steady(name) || variables.settable(name) == Some(true) && own();
             return Some(i32::from(index.0) + if steady { STEADY } else { 0 });
         }
-        let (get, rest) = tables.modules_variable(name)?;
+        let Some((get, rest)) = tables.modules_variable(name) else { return unknown() };
         let at = lend::vm(|vm| {
             let mut direct = vm.direct.borrow_mut();
             direct.push((get, rest.into()));
@@ -33,7 +35,9 @@ pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
 /// The number that `find` has for a variable's name, which it is given in lower case.
 fn numbered(name: &[u8], find: impl FnOnce(&RequestTables, &str) -> Option<i32>) -> i32 {
     guarded(|| {
-        let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
+        let (Ok(name), true) = (std::str::from_utf8(name), lend::phase().is_in(REQUEST)) else {
+            return REFUSED;
+        };
         let name = name.to_ascii_lowercase();
         let index = lend::exchange(|x| find(x.server.tables(), &name));
         index.ok().flatten().unwrap_or(REFUSED)
@@ -120,6 +124,9 @@ pub(crate) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: 
     })
 }
 
+/// No variable has the name.
+const UNKNOWN: i32 = -3;
+
 /// Is added to the numbers of variables that stay as they are.
 const STEADY: i32 = 1 << 24;
 
@@ -149,3 +156,50 @@ const STEADY_NAMES: &[&str] = &[
 
 /// Where the numbers of modules' variables begin that the configuration does not name; the others have 16 bits.
 const DIRECT: i32 = 1 << 16;
+
+/// What part `number` of the last match of a `location` or `rewrite` is; nothing for the whole of it.
+pub(crate) unsafe extern "C" fn capture(number: f64, answer: *mut FfiAnswer) -> i32 {
+    // SAFETY: the prelude lends its own result struct, exclusively during the call.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let found = lend::exchange(|x| match x.captures.get(number as usize).filter(|_| number >= 1.0) {
+            Some(span) => {
+                answer.text(x.arena.get(span));
+                FOUND
+            }
+            None => NOTHING,
+        });
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// Gives a module's variable that may be written, as `args`, a value.
+pub(crate) unsafe extern "C" fn set_module_variable(
+    name: *const u8,
+    name_len: usize,
+    value: *const u8,
+    len: usize,
+) -> i32 {
+    // SAFETY: the prelude passes Lua strings, which its stack keeps during the call.
+    let (name, value) = unsafe { (slice(name, name_len), slice(value, len)) };
+    changing(|| {
+        let (Ok(name), true) = (std::str::from_utf8(name), lend::phase().is_in(REQUEST)) else {
+            return REFUSED;
+        };
+        let done = lend::exchange(|x| {
+            let server = x.server.clone();
+            let tables = server.tables();
+            match tables.modules_setter(name).filter(|_| tables.variables.settable(name).is_none()) {
+                Some(set) => {
+                    set(x, value);
+                    FOUND
+                }
+                None => REFUSED,
+            }
+        });
+        done.unwrap_or(REFUSED)
+    })
+}

@@ -8,15 +8,22 @@ local C, out, glance = ngx._fast.C, ngx._fast.out, ngx._fast.glance
 local memory, remember, taken = ngx._fast.memory, ngx._fast.remember, ngx._fast.taken
 
 -- Numbers of variables, which hold as long as the VM; from here on their values change only with something else.
-local indexes, settable, STEADY = {}, {}, 0x1000000
+local indexes, settable, STEADY, UNKNOWN = {}, {}, 0x1000000, -3
 local known = memory()
 ngx.var = setmetatable({}, {
     __index = function(_, name)
         if known.states[name] == glance.change then return known.values[name] end
         local index = indexes[name]
         if not index then
+            if type(name) == "number" then
+                local found = C.capture(name, out)
+                if found < 0 then return var_get(name) end
+                local value = taken(found)
+                return value
+            end
             if type(name) ~= "string" then return var_get(name) end
             index = C.variable_index(name, #name)
+            if index == UNKNOWN then return nil end
             if index < 0 then return var_get(name) end
             indexes[name] = index
         end
@@ -46,6 +53,8 @@ ngx.var = setmetatable({}, {
                 elseif given == nil and C.set_variable(index, nil, 0) == 1 then
                     return
                 end
+            elseif type(given) == "string" and C.set_module_variable(name, #name, given, #given) == 1 then
+                return
             end
         end
         var_set(name, value)

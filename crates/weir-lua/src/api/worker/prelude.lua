@@ -5,6 +5,16 @@ for _, name in ipairs { "pid", "id", "count" } do
     local value = ngx.worker[name]()
     ngx.worker[name] = function() return value end
 end
+local C, INIT, pid, count = ngx._fast.C, 1, ngx.worker.pid(), ngx.worker.count()
+local error, new_table = error, require "table.new"
+function ngx.worker.exiting() return C.exiting() == 1 end
+-- One process has them all.
+function ngx.worker.pids()
+    if C.phase() == INIT then error("API disabled in the current context", 2) end
+    local pids = new_table(count, 0)
+    for at = 1, count do pids[at] = pid end
+    return pids
+end
 
 -- Scripts of `init_by_lua` see the environment that the server was started with, later ones what `env` has left of it.
 local getenv, started_with = os.getenv, ngx._environment
