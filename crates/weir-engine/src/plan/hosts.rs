@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use super::server::VirtualServer;
-use crate::deep_traces::PatternRole;
+use crate::deep_traces::{self, PatternRole};
 use crate::exchange::Exchange;
 use crate::name_map::NameMap;
 use crate::regex::{GivenUp, RegexPattern};
@@ -75,6 +75,18 @@ enum ServerNameMatch<'h> {
     Head(&'h [u8]),
     /// This beginning of the host and `*`.
     Tail(&'h [u8]),
+}
+
+impl ServerNameMatch<'_> {
+    /// The name as the configuration has it, by which `host` was found.
+    fn shown(&self, host: &[u8]) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            ServerNameMatch::Exact => text(host),
+            ServerNameMatch::Head(rest) => format!("*{}", text(rest)),
+            ServerNameMatch::Tail(rest) => format!("{}*", text(rest)),
+        }
+    }
 }
 
 /// The servers of one address, by name.
@@ -153,8 +165,7 @@ impl AddressServers {
     /// # Errors
     /// A pattern was given up; `x` stays with the default server.
     pub fn choose(&self, x: &mut Exchange) -> Result<(), GivenUp> {
-        let host = x.arena.get(x.request.host);
-        let (found, error) = match self.by_name(host).cloned() {
+        let (found, error) = match self.by_plain_name(x) {
             Some(server) => (Some(server), None),
             None => match self.by_pattern(x) {
                 Ok(found) => (found, None),
@@ -165,6 +176,27 @@ impl AddressServers {
         x.plan = server.plan.clone();
         x.server = server;
         error.map_or(Ok(()), Err)
+    }
+
+    /// The server for the host of `x` by its plain and wildcard names.
+    #[inline]
+    fn by_plain_name(&self, x: &Exchange) -> Option<Rc<VirtualServer>> {
+        let host = x.arena.get(x.request.host);
+        match deep_traces::is_asked() {
+            false => self.by_name(host).cloned(),
+            true => self.watched_name(x, host),
+        }
+    }
+
+    /// The same in a boundary of its own.
+    #[cold]
+    fn watched_name(&self, x: &Exchange, host: &[u8]) -> Option<Rc<VirtualServer>> {
+        let name = match self.matched(host) {
+            Some((found, _)) => found.shown(host),
+            None => "without patterns".to_owned(),
+        };
+        let look = || self.by_name(host).cloned();
+        x.watched_pattern(PatternRole::ServerName, &name, Option::is_some, look)
     }
 
     /// The server for `host` by its plain and wildcard names.
@@ -200,12 +232,9 @@ impl AddressServers {
 
     /// Why `host` is served by the server it is: which name matched, in the form of the configuration.
     pub fn reason(&self, host: &[u8]) -> String {
-        let shown = |rest: &[u8]| String::from_utf8_lossy(rest).into_owned();
         match self.matched(host).map(|(name, _)| name) {
             _ if self.is_single() => "the only server of the address".to_owned(),
-            Some(ServerNameMatch::Exact) => format!("name \"{}\"", shown(host)),
-            Some(ServerNameMatch::Head(rest)) => format!("name \"*{}\"", shown(rest)),
-            Some(ServerNameMatch::Tail(rest)) => format!("name \"{}*\"", shown(rest)),
+            Some(found) => format!("name \"{}\"", found.shown(host)),
             None => {
                 let matches = |(pattern, _): &&(Arc<RegexPattern>, u32)| {
                     !host.is_empty() && pattern.is_match(host).is_ok_and(|matches| matches)

@@ -83,7 +83,9 @@ impl HostTotals {
             let kind = SiteKind::named(text_of(site, "kind"), text_of(site, "phase"), text_of(site, "name"));
             let Some(kind) = kind.filter(|kind| part.has(*kind)) else { continue };
             let (location, name) = (text_of(site, "location").into(), text_of(site, "name").into());
-            totals.sites.insert(HostSite { kind, location, name }, counts(site));
+            let all = counts(site);
+            let all = if part == TotalsPart::Traffic { all.for_traffic(kind) } else { all };
+            totals.sites.insert(HostSite { kind, location, name }, all);
         }
         for peer in list(&json, "peers").unwrap_or_default() {
             totals.peers.insert(text_of(peer, "name").to_owned(), faults(peer));

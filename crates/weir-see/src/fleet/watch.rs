@@ -211,7 +211,9 @@ impl WatchedHost {
     /// What is known of it, besides `others`.
     fn look(&self, others: &[HostLook]) -> HostLook {
         // A name server, or a socket whose queue is full, may hold its thread for longer than a host has time.
-        let late = self.asked.is_some_and(|at| at.elapsed() > PATIENCE + BRIEFLY);
+        let is_old = |sample: &HostSample| sample.at.elapsed() > 2 * PATIENCE;
+        let late = self.asked.is_some_and(|at| at.elapsed() > PATIENCE + BRIEFLY)
+            && self.samples.last.as_ref().is_none_or(is_old);
         let twin = self.samples.last.as_ref().and_then(|sample| sample.twin(others));
         let state = match (&self.error, twin) {
             (Some(error), _) => HostState::Silent(error.clone()),
@@ -322,8 +324,11 @@ mod tests {
         host.settle(Err("is ill".to_owned()));
         let look = host.look(&[]);
         assert_eq!((look.state, look.all.is_none()), (HostState::Silent("is ill".to_owned()), true));
+        // Its thread is held up. What is known of it is shown a little longer.
         host.asked = Instant::now().checked_sub(PATIENCE * 2);
         host.error = None;
+        assert_eq!(host.look(&[]).state, HostState::Up);
+        host.samples.last = None;
         assert!(matches!(host.look(&[]).state, HostState::Silent(_)));
     }
 }

@@ -13,6 +13,7 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%; ht
         location ~ \\.txt$ { add_header X-Browser $browser; }
         location ~ ^/(one|two)$ { return 200 $1; }
         location / { return 200 plain; } }
+    server { listen 127.0.0.1:%%PORT_0%%; server_name plain.test *.wild.test; return 200 named; }
     server { listen 127.0.0.1:%%PORT_0%%; server_name ~^www\\.; return 200 www; }
     server { listen 127.0.0.1:%%PORT_0%%; server_name ~^(?<who>.+)\\.example$;
         location ~ ^/x { return 200 x; }
@@ -115,12 +116,17 @@ both_drivers! {
             let mut client = server.client();
             let tracing = Tracing::start(&server, &["--deep", "--all", "/y"]);
             let tree = tracing.text(|| assert_eq!(asks_host(&mut client, "a.example", "/y"), "a"));
-            let tried = ["server_name ~ ^www\\.: no match", "server_name ~ ^(?<who>.+)\\.example$: matches",
+            let tried = ["server_name without patterns: no match", "server_name ~ ^www\\.: no match", "server_name ~ ^(?<who>.+)\\.example$: matches",
                 "location ~ ^/x: no match", "location ~ ^/y: matches"];
             let places: Vec<usize> = tried.iter().map(|part| tree.find(part).unwrap_or_else(|| panic!("{part} in {tree}"))).collect();
             assert!(places.is_sorted(), "{tree}");
             assert!(tried.iter().all(|part| line(&tree, part).contains("µs")), "{tree}");
-            // A name that is known without patterns tries none.
+            // Names without patterns come first; one of them ends the search.
+            for (host, part) in [("plain.test", "server_name plain.test: matches"), ("a.wild.test", "server_name *.wild.test: matches")] {
+                let tracing = Tracing::start(&server, &["--deep", "--all", "/named"]);
+                let tree = tracing.text(|| assert_eq!(asks_host(&mut client, host, "/named"), "named"));
+                assert!(tree.contains(part) && !tree.contains("server_name ~"), "{tree}");
+            }
             let tracing = Tracing::start(&server, &["--deep", "--all", "/one"]);
             let tree = tracing.text(|| assert_eq!(asks(&mut client, "/one"), "one"));
             assert!(tree.contains("server_name ~ ^www\\.: no match") && !tree.contains("location ~ ^/x"), "{tree}");

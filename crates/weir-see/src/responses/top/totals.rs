@@ -9,7 +9,8 @@ use super::window::{LatencySpread, SiteWindow, TopSnapshot, WorkerFigures};
 use crate::closes::CloseCounts;
 use crate::source::ServerSource;
 
-/// The whole response; with `traffic` of sites only those of requests and peers, and no closes.
+/// The whole response; with `traffic` of sites only those of requests and peers, with the spread of the time that tables
+/// show of them, and no closes.
 pub(crate) fn write(source: &ServerSource, traffic: bool) -> String {
     let snapshot = TopSnapshot::take(source, TopView::Routes);
     let sum = |of: fn(&WorkerFigures) -> u64| snapshot.workers.iter().map(of).sum::<u64>();
@@ -56,6 +57,7 @@ fn sites(json: &mut JsonWriter, snapshot: &TopSnapshot, traffic: bool) {
             continue;
         }
         let all = SiteWindow::between(&none, totals);
+        let all = if traffic { all.for_traffic(info.kind) } else { all };
         json.nested(|json| {
             json.key("kind").text(info.kind.as_str());
             json.key("phase").text(info.phase.unwrap_or(""));

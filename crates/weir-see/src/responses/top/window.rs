@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_engine::figures::{self, KeyZone};
 use weir_rt::LoopSnapshot;
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
-use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
+use weir_trace::{Histogram, Site, SiteKind, SiteTotals, StatusCounts};
 use weir_upstream::PeerTotals;
 
 use super::super::upstreams::upstreams;
@@ -219,6 +219,17 @@ impl SiteWindow {
         }
     }
 
+    /// What tables of several servers show of a site of `kind`: how long requests took, and how long peers were waited for,
+    /// with their spread; of other times the sums. A third of the numbers.
+    pub(crate) fn for_traffic(mut self, kind: SiteKind) -> SiteWindow {
+        self.run = self.run.summed();
+        match kind {
+            SiteKind::Request => self.wait = self.wait.summed(),
+            _ => self.total = self.total.summed(),
+        }
+        self
+    }
+
     /// What was added since `before`, of the same site.
     pub(crate) fn since(&self, before: &SiteWindow) -> SiteWindow {
         SiteWindow {
@@ -289,6 +300,11 @@ impl LatencySpread {
         spread
     }
 
+    /// Its count and sum alone, without how it is spread.
+    pub(crate) fn summed(&self) -> LatencySpread {
+        LatencySpread::of_buckets(self.sum, [(0, self.count)])
+    }
+
     /// What [`LatencySpread::of_buckets`] takes.
     pub(super) fn buckets_ns(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().map(|(bound, count)| (scale(*bound), *count))
@@ -342,5 +358,8 @@ mod tests {
         assert!((scale(50)..=scale(54)).contains(&spread.quantile(0.5)), "{spread:?}");
         assert!((scale(100)..=scale(107)).contains(&spread.quantile(0.99)), "{spread:?}");
         assert_eq!(LatencySpread::default().quantile(0.5), 0);
+        let sums = spread.summed();
+        assert_eq!((sums.count, sums.sum, sums.buckets.len()), (10, scale(550), 1));
+        assert_eq!(sums.since(&sums).count, 0);
     }
 }
