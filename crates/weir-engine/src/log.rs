@@ -35,7 +35,7 @@ pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
 pub use file::{HeldLogs, LogBuffering, LogFile, hold};
 pub use given::{GivenFiles, give, opened, reopen_for};
-pub use last_lines::{LastLine, last_lines};
+pub use last_lines::{LastLine, LoggedRequest, last_lines};
 pub use level::LogLevel;
 pub use line::up_to;
 pub(crate) use line::{compose, now};
@@ -146,7 +146,7 @@ pub fn set_own(log: Option<ErrorLog>) {
 pub fn cycle(level: LogLevel, message: &dyn Display) {
     if main_enabled(level) {
         let line = compose(&now(), level, None, message, |_| {});
-        tell(level, &line);
+        tell(level, &line, None);
         main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), LineReach::ByLevel);
     }
 }

@@ -11,7 +11,7 @@ use weir_rt::net::SockAddr;
 
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::log::{LineReach, LogFile, LogLevel, compose, now, tell};
+use crate::log::{LineReach, LogFile, LogLevel, LoggedRequest, compose, now, tell};
 use crate::transport::ClientConnection;
 use crate::worker::Worker;
 
@@ -60,7 +60,8 @@ fn about_exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
             exchange_context(x, out);
         })
     });
-    tell(level, &line);
+    let presence = &x.shared.presence;
+    tell(level, &line, Some(LoggedRequest { id: presence.id(), route: presence.route() }));
     let (log, reach) = (&x.plan.core.error_log, line_reach(&x.connection));
     if level.is_urgent() || log.is_main() {
         return log.put(level, &line, reach);
@@ -80,7 +81,7 @@ fn about_connection(
     let log = &server.plan.core.error_log;
     if log.enabled(level) || connection.debug {
         let line = compose(&now(), level, Some(connection.number), message, context);
-        tell(level, &line);
+        tell(level, &line, None);
         log.put(level, &line, line_reach(connection));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use super::{LogLevel, last_lines};
+use super::LogLevel;
+use super::last_lines::{self, LoggedRequest};
 
 /// The function that gets each line, without its newline. It logs nothing itself.
 pub type LineTaker = Box<dyn Fn(LogLevel, &[u8])>;
@@ -13,8 +14,8 @@ pub fn capture(taker: Option<LineTaker>) {
 }
 
 /// Remembers the line, and passes it to the taker, if there is one.
-pub(crate) fn tell(level: LogLevel, line: &[u8]) {
-    last_lines::remember(level, line.strip_suffix(b"\n").unwrap_or(line));
+pub(crate) fn tell(level: LogLevel, line: &[u8], about: Option<LoggedRequest>) {
+    last_lines::remember(level, line.strip_suffix(b"\n").unwrap_or(line), about);
     TAKER.with_borrow(|taker| {
         if let Some(taker) = taker {
             taker(level, line.strip_suffix(b"\n").unwrap_or(line));
@@ -38,9 +39,9 @@ mod tests {
         let lines = Rc::new(RefCell::new(Vec::new()));
         let taker = lines.clone();
         capture(Some(Box::new(move |level, line| taker.borrow_mut().push((level, line.to_vec())))));
-        tell(LogLevel::Warn, b"one\n");
+        tell(LogLevel::Warn, b"one\n", None);
         capture(None);
-        tell(LogLevel::Warn, b"two\n");
+        tell(LogLevel::Warn, b"two\n", None);
         assert_eq!(*lines.borrow(), [(LogLevel::Warn, b"one".to_vec())]);
     }
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
+use weir_trace::{RequestId, Site};
+
 use super::LogLevel;
 
 /// A line of an error log, without its newline.
@@ -13,6 +15,17 @@ pub struct LastLine {
     pub level: LogLevel,
     /// What was written; of a long line the beginning.
     pub text: Box<[u8]>,
+    /// The request that it is about, if it is about one.
+    pub about: Option<LoggedRequest>,
+}
+
+/// The request that a line of an error log is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Its number.
+    pub id: RequestId,
+    /// Its location, where that was known.
+    pub route: Site,
 }
 
 /// The last [`MOST`] lines that this process logged at `warn` and graver, oldest first, and how many more there were.
@@ -23,7 +36,7 @@ pub fn last_lines() -> (Vec<LastLine>, u64) {
 }
 
 /// Remembers a line. One that comes while another thread has the list is only counted: no worker waits for this.
-pub(super) fn remember(level: LogLevel, line: &[u8]) {
+pub(super) fn remember(level: LogLevel, line: &[u8], about: Option<LoggedRequest>) {
     if level > LogLevel::Warn {
         return;
     }
@@ -39,7 +52,7 @@ pub(super) fn remember(level: LogLevel, line: &[u8]) {
         lines.pop_front();
         GONE.fetch_add(1, Relaxed);
     }
-    lines.push_back(LastLine { level, text: line[..line.len().min(LONGEST)].into() });
+    lines.push_back(LastLine { level, text: line[..line.len().min(LONGEST)].into(), about });
 }
 
 static LINES: Mutex<VecDeque<LastLine>> = Mutex::new(VecDeque::new());
@@ -56,9 +69,9 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_remembered_and_the_others_counted() {
-        remember(LogLevel::Info, b"not this one");
-        (0..MOST + 5).for_each(|number| remember(LogLevel::Error, format!("line {number}").as_bytes()));
-        remember(LogLevel::Warn, &[b'x'; 5_000]);
+        remember(LogLevel::Info, b"not this one", None);
+        (0..MOST + 5).for_each(|number| remember(LogLevel::Error, format!("line {number}").as_bytes(), None));
+        remember(LogLevel::Warn, &[b'x'; 5_000], None);
         let (lines, gone) = last_lines();
         assert_eq!(lines.len(), MOST);
         assert!(gone >= 6, "{gone}");

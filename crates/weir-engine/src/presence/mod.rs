@@ -181,6 +181,11 @@ impl RequestPresence {
         self.route.set(parent.route.get());
     }
 
+    /// Its location, as far as it is known.
+    pub(crate) fn route(&self) -> Site {
+        self.route.get()
+    }
+
     /// The request's number.
     pub(crate) fn id(&self) -> RequestId {
         if self.id.get() == RequestId::default() {

@@ -3,7 +3,7 @@
 use weir_trace::{KeptRequest, RequestId, SiteTable};
 
 use super::reply::ReplyFailure;
-use super::{reqs, spans, trace};
+use super::{log_lines, reqs, spans, trace};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::RequestFilter;
 use crate::source::{PATIENCE, ServerSource, scale};
@@ -149,7 +149,7 @@ fn story(source: &ServerSource, kept: &KeptRequest) -> String {
             }
         }
     }
-    text
+    text + &log_lines::of_request(id)
 }
 
 fn named(id: RequestId, digits: &str) -> bool {

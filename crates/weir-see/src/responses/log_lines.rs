@@ -1,10 +1,12 @@
 //! `log`: the last lines of the error logs, without arguments of requests.
 
-use weir_engine::log::{self, LastLine};
+use weir_engine::log::{self, LastLine, LoggedRequest};
 use weir_http::json::JsonWriter;
+use weir_trace::{RequestId, Site, SiteTable};
 
 use super::reply::ReplyFailure;
 use crate::control::protocol::ControlQuestion;
+use crate::why::errors::message;
 
 /// The last `n` lines from `warn` on, latest first: a line each, or as JSON an object each.
 pub(super) fn respond(question: &ControlQuestion) -> Result<String, ReplyFailure> {
@@ -24,11 +26,32 @@ fn write(json: &mut JsonWriter, line: &LastLine) {
     json.nested(|json| {
         json.key("level").text(line.level.name());
         json.key("text").text(&without_arguments(&String::from_utf8_lossy(&line.text)));
+        if let Some(LoggedRequest { id, route }) = line.about {
+            json.key("request").text(&id.to_string());
+            json.key("location").text(&location(route));
+        }
     });
 }
 
+/// The name of a request's location; `-` before it is known.
+fn location(route: Site) -> String {
+    if route.is_none() { "-".to_owned() } else { SiteTable::global().info(route).location.to_string() }
+}
+
+/// What the last lines say of a request, each without the request itself.
+pub(super) fn of_request(id: RequestId) -> String {
+    let lines = log::last_lines().0;
+    let lines = lines.iter().filter(|line| line.about.is_some_and(|about| about.id == id));
+    lines
+        .map(|line| {
+            let text = String::from_utf8_lossy(&line.text);
+            format!("logged [{}]: {}\n", line.level.name(), without_arguments(message(&text)))
+        })
+        .collect()
+}
+
 /// Arguments may hold secrets: what follows a `?` up to the next blank or quote is left out.
-fn without_arguments(line: &str) -> String {
+pub(super) fn without_arguments(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find('?') {

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_engine::figures::{self, FigureValue};
+use weir_engine::log::{self, LastLine, LogLevel};
 use weir_engine::worker::Worker;
 use weir_http::json::JsonValue;
 use weir_rt::blocking::{self, PoolStats};
 use weir_rt::sampler::StackFrame;
 use weir_rt::{LoopSnapshot, clock};
 use weir_server::housekeeping::{self, WorkerStall};
-use weir_trace::{Site, SiteKind, SiteTable, SiteTotals};
+use weir_trace::{Site, SiteKind, SiteTable, SiteTotals, StatusCounts};
 use weir_upstream::PeerTotals;
 use weir_upstream::peer::{Peer, PeerHealth};
 
 use super::lines;
+use super::log_lines::without_arguments;
 use super::reply::{ReplyFailure, ReplySink, pause};
 use super::reqs;
 use super::upstreams::upstreams;
@@ -22,8 +24,10 @@ use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 use crate::stall_cause;
+use crate::why::errors::{message, place};
 use crate::why::figures::{
-    FileLoad, ListenerLoad, ModuleLoad, PeerLoad, StallCause, StallLoad, UpstreamLoad, WhyFigures, WorkerLoad,
+    ErrorLoad, FileLoad, ListenerLoad, ModuleLoad, PeerLoad, StallCause, StallLoad, UpstreamLoad, WhyFigures,
+    WorkerLoad,
 };
 use crate::why::{findings, json, text};
 
@@ -58,6 +62,8 @@ struct WhyMoment {
     workers: Vec<WorkerMoment>,
     peers: BTreeMap<(String, String), PeerTotals>,
     files: PoolStats,
+    /// Lines of the error logs until then.
+    lines: u64,
 }
 
 struct WorkerMoment {
@@ -96,6 +102,7 @@ impl WhyMoment {
             workers: source.workers().iter().map(worker).collect(),
             peers,
             files: blocking::pool_stats(),
+            lines: logged().0,
         }
     }
 }
@@ -147,9 +154,61 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
                 room: backlog.room,
             })
             .collect(),
+        errors: errors(before, after),
         no_descriptor: emfile(after).saturating_sub(emfile(before)),
         connections: (open, room.unwrap_or(0)),
     }
+}
+
+/// How many lines the error logs have had, and the last of them.
+fn logged() -> (u64, Vec<LastLine>) {
+    let (lines, gone) = log::last_lines();
+    (gone + lines.len() as u64, lines)
+}
+
+/// Locations with errors, with what the lines say that were logged meanwhile.
+fn errors(before: &WhyMoment, after: &WhyMoment) -> Vec<ErrorLoad> {
+    let (none, table) = (StatusCounts::default(), SiteTable::global());
+    let (all, lines) = logged();
+    let new = usize::try_from(all.saturating_sub(before.lines)).unwrap_or(usize::MAX);
+    let lines = &lines[lines.len().saturating_sub(new)..];
+    let load = |(site, now): (&Site, &SiteTotals)| {
+        let now = now.status.as_ref()?;
+        let was = before.sites.get(site).and_then(|was| was.status.as_ref()).unwrap_or(&none);
+        let class = |class: usize| now.classes[class].saturating_sub(was.classes[class]);
+        let (refused, failed) = (class(4), class(5));
+        if refused + failed == 0 {
+            return None;
+        }
+        let named = StatusCounts::NAMED.iter().zip(now.named.iter().zip(was.named));
+        let most = named.map(|(status, (now, was))| (now.saturating_sub(was), *status)).max();
+        let message = most_frequent(lines, *site);
+        Some(ErrorLoad {
+            location: table.info(*site).location.to_string(),
+            responses: now.total().saturating_sub(was.total()),
+            failed,
+            refused,
+            status: most.filter(|(count, _)| count * 2 > failed.max(refused)).map(|(_, status)| status),
+            line: place(&message),
+            message,
+        })
+    };
+    after.sites.iter().filter_map(load).collect()
+}
+
+/// The message of most lines about requests of that location, without arguments; numbers in it may differ.
+fn most_frequent(lines: &[LastLine], location: Site) -> String {
+    let mut kinds = BTreeMap::<String, (u64, String)>::new();
+    let about = |line: &&LastLine| line.about.is_some_and(|about| about.route == location);
+    for line in lines.iter().filter(about).filter(|line| line.level <= LogLevel::Error) {
+        let text = String::from_utf8_lossy(&line.text);
+        let said = without_arguments(message(&text));
+        let kind = said.chars().map(|char| if char.is_ascii_digit() { '#' } else { char }).collect();
+        let kind = kinds.entry(kind).or_default();
+        *kind = (kind.0 + 1, said);
+    }
+    let most = kinds.into_values().max_by_key(|(count, _)| *count).unwrap_or_default().1;
+    most.chars().take(LONGEST_MESSAGE).collect()
 }
 
 /// A worker's connections, those too that wait for it or for any worker.
@@ -373,6 +432,8 @@ const FILES: [&str; 7] = ["fsync", "fdatasync", "pread64", "preadv2", "pwrite64"
 const COLLECTS: u8 = 3;
 /// The share of the time without a core from which on a turn that lasts is taken to want one.
 const STARVED: f64 = 0.4;
+/// Characters of what an error log says of a location.
+const LONGEST_MESSAGE: usize = 200;
 /// A window at most.
 const LONGEST: Duration = Duration::from_secs(3600);
 

@@ -15,6 +15,8 @@ pub(crate) struct WhyFigures {
     pub(crate) upstreams: Vec<UpstreamLoad>,
     pub(crate) files: FileLoad,
     pub(crate) listeners: Vec<ListenerLoad>,
+    /// Locations with responses that are errors.
+    pub(crate) errors: Vec<ErrorLoad>,
     /// Accepts that found no free descriptor.
     pub(crate) no_descriptor: u64,
     /// Connections, and how many the workers may have together.
@@ -122,6 +124,24 @@ pub(crate) struct FileLoad {
     pub(crate) running: u64,
     /// How long those that run have run on average, in nanoseconds.
     pub(crate) oldest_ns: u64,
+}
+
+/// A location's errors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorLoad {
+    pub(crate) location: String,
+    /// All of its responses.
+    pub(crate) responses: u64,
+    /// Of them those of 500 and above.
+    pub(crate) failed: u64,
+    /// Of them those of 400 to 499.
+    pub(crate) refused: u64,
+    /// The status of most of these, if that is one of those that are counted one by one.
+    pub(crate) status: Option<u16>,
+    /// What the error log says most often of its requests; empty where it says nothing.
+    pub(crate) message: String,
+    /// The `file:line` in that; empty where there is none.
+    pub(crate) line: String,
 }
 
 /// A listening socket.

@@ -4,6 +4,7 @@
 //! function from those to findings, so that it can be tried without a server. A healthy server has none.
 
 mod compute;
+pub(crate) mod errors;
 pub(crate) mod figures;
 mod queues;
 mod stalls;
@@ -34,6 +35,7 @@ type Detector = fn(&WhyFigures) -> Vec<Finding>;
 
 /// All detectors, by the kind of what they find.
 const DETECTORS: &[(&str, Detector)] = &[
+    (ERRORS, errors::find),
     (CPU, compute::find),
     (GC, compute::collector),
     (BLOCKED, stalls::calls),
@@ -46,6 +48,8 @@ const DETECTORS: &[(&str, Detector)] = &[
     (NO_CORE, queues::no_core),
 ];
 
+/// Responses are errors.
+pub(crate) const ERRORS: &str = "errors";
 /// A module or a script computes much, or without a pause.
 pub(crate) const CPU: &str = "cpu";
 /// A Lua VM's collector takes much, or stops everything.
@@ -156,6 +160,15 @@ mod tests {
             }],
             files: FileLoad { done: 50, ns: 20_000_000, running: 0, oldest_ns: 0 },
             listeners: vec![ListenerLoad { name: "127.0.0.1:80".to_owned(), waiting: 3, room: 511 }],
+            // Some clients ask for what is not there.
+            errors: vec![ErrorLoad {
+                location: "/".to_owned(),
+                responses: 400,
+                failed: 2,
+                refused: 200,
+                message: "open() failed".to_owned(),
+                ..ErrorLoad::default()
+            }],
             ..WhyFigures::default()
         }
     }
@@ -188,7 +201,9 @@ mod tests {
     #[test]
     fn each_fault_has_its_name() {
         type Fault = (&'static str, fn(&mut WhyFigures));
-        let faults: [Fault; 13] = [
+        let faults: [Fault; 15] = [
+            (ERRORS, |f| f.errors[0].failed = 40),
+            (ERRORS, |f| f.errors[0].refused = 390),
             (CPU, |f| {
                 f.workers[0].busy = 0.97;
                 (f.modules[0].ns, f.requests_ns) = (1_500_000_000, 1_900_000_000);
@@ -238,6 +253,30 @@ mod tests {
             json.contains("\"kind\":\"blocked\",\"weight\":") && json.contains("\"subject\":\"b\""),
             "{json}"
         );
+    }
+
+    #[test]
+    fn errors_are_named_with_what_the_log_says() {
+        let mut figures = healthy();
+        figures.stalls = vec![stall(StallCause::Sleeps); 28];
+        figures.errors[0].failed = 100;
+        let found = findings(&figures, 5);
+        assert_eq!((found.len(), found[0].kind), (2, ERRORS), "what clients see comes first: {found:?}");
+        assert_eq!(found[0].says, "25% of the responses of / are 5xx, 50.0 a second: open() failed");
+        assert_eq!(found[0].command, "weir slow --match 'location=/ status=5xx'");
+        (figures.errors[0].status, figures.errors[0].line) = (Some(500), "a.lua:4".to_owned());
+        let says = |figures: &WhyFigures| findings(figures, 1)[0].says.clone();
+        assert_eq!(
+            says(&figures),
+            "25% of the responses of / are 500, 50.0 a second: open() failed at a.lua:4"
+        );
+        figures.errors[0].message = "a.lua:4: no".to_owned();
+        assert!(says(&figures).ends_with(": a.lua:4: no"));
+        figures.errors[0].message.clear();
+        assert!(says(&figures).ends_with("; the error log says nothing of them"));
+        (figures.errors[0].failed, figures.errors[0].refused) = (0, 400);
+        assert_eq!(found.len(), 2, "refusals without a line are clients' own: {found:?}");
+        assert_eq!(findings(&figures, 5)[0].kind, BLOCKED);
     }
 
     /// One long turn is an accident; so is a connection that was reset once.

@@ -1,4 +1,4 @@
-//! `weir why`: ten faults, each named with its place and nothing else named; and silence on a healthy server.
+//! `weir why`: twelve faults, each named with its place and nothing else named; and silence on a healthy server.
 
 use std::net::TcpStream;
 use std::process::Command;
@@ -98,6 +98,42 @@ both_drivers! {
         let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
         let found = named(&server, "blocked", "fault.lua:2");
         assert!(found.says.contains("os.execute") && found.says.contains(" times a second"), "{found:?}");
+    }
+
+    /// Some requests of a location fail: the line that does it, and the failed request's own page has what the log says of it.
+    fn a_script_that_fails_for_some(driver) {
+        let (conf, script) = lua("local user = { name = 'ann' }\nif ngx.var.arg_none then user = nil end\nngx.say(user.name)");
+        let server = started(&conf, &[("fault.lua", &script)], |builder| builder.allow("attempt to index"));
+        let load = FaultLoad::default().clients(&server, 3, "/", PAUSE);
+        let port = server.addr(0);
+        // A 500 ends its connection.
+        let _load = load.with(move || {
+            let mut client = Client::connect(port);
+            client.send("GET /?none=secret HTTP/1.1\r\nHost: a\r\n\r\n");
+            let _ = client.try_response();
+            thread::sleep(PAUSE);
+        });
+        let found = named(&server, "errors", "fault.lua:3");
+        assert!(found.says.contains("% of the responses of / are 500") && found.says.contains("attempt to index"), "{found:?}");
+        // Of a request the server remembers what was logged while it is one of the last 200 lines.
+        let story = wait_for("a request with its line", || {
+            let slow = weir(&server, &["slow", "--match", "status=5xx", "-n", "200", "--json"]);
+            let kept = slow.lines().filter_map(|line| JsonValue::parse(line.as_bytes()).ok());
+            let latest = kept.max_by_key(|kept| kept.path(&["record", "unix_ms"]).and_then(JsonValue::number))?;
+            let id = latest.path(&["record", "id"]).and_then(JsonValue::text).expect("an id");
+            Some(weir(&server, &["explain", id])).filter(|story| story.contains("\nlogged [error]: "))
+        });
+        assert!(story.contains("fault.lua:3: attempt to index"), "{story}");
+        assert!(!story.contains("secret") && !found.says.contains("secret"), "{story}");
+    }
+
+    fn a_location_that_refuses_everything(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%;
+            location / { return 200; } location /closed/ { deny all; } } }";
+        let server = started(conf, &[], |builder| builder.allow("forbidden by rule"));
+        let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE).clients(&server, 1, "/closed/x", PAUSE);
+        let found = named(&server, "errors", "/closed/");
+        assert!(found.says.contains("100% of the responses") && found.says.contains("access forbidden by rule"), "{found:?}");
     }
 
     fn a_lock_that_another_program_holds(driver) {
