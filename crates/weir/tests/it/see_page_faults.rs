@@ -1,4 +1,4 @@
-//! Five faults, each found by the page of the admin listener alone, by its links: what docs/guides/five-faults.md
+//! Faults, each found by the page of the admin listener alone, by its links: five of them are what docs/guides/five-faults.md
 //! describes step by step, with its pictures.
 
 use std::thread;
@@ -173,6 +173,37 @@ fn a_line_of_lua_that_blocks() {
     look.follow("blocked", "workers");
     look.browser.until(
         "[...document.querySelectorAll('table.blocked tbody tr')].some((row) => row.cells[0].textContent.includes('report.lua:2') && row.cells[1].textContent === '/report/' && Number(row.cells[2].textContent) > 3)",
+    );
+    look.ends();
+}
+
+/// What clients see is found first, with the line of the script; the error log's lines lead to the failed requests.
+#[test]
+fn a_script_that_fails_for_some() {
+    let (one, other) = (Backend::answering("well"), Backend::answering("well"));
+    let report =
+        "local user = { name = 'ann' }\nif ngx.var.arg_id == '7' then user = nil end\nngx.say(user.name)";
+    let builder = builder(&conf(2, &[one.port(), other.port()]), report).allow("attempt to index");
+    let server = builder.start();
+    let port = server.addr(0);
+    let _load = loaded(&server).with(move || {
+        let mut client = Client::connect(port);
+        client.send("GET /report/?id=7 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let _ = client.try_response();
+        thread::sleep(PAUSE);
+    });
+    let Some(mut look) = Look::at(&server) else { return };
+    look.finding("errors", "% of the responses of /report/ are 500");
+    look.finding("errors", "report.lua:3: attempt to index");
+    look.follow("errors", "location /report/");
+    look.browser.until("document.querySelector('h1').textContent === '/report/'");
+    look.browser.click("nav a", "server");
+    let row = "[...document.querySelectorAll('.log div')].find((row) => row.textContent.includes('attempt to index'))";
+    look.browser
+        .until(&format!("/^\\d+ × /.test({row}.textContent) && {row}.querySelectorAll('a').length === 2"));
+    look.browser.value(&format!("{row}.querySelectorAll('a')[1].click(); true"));
+    look.browser.until(
+        "document.querySelector('h1').textContent === 'GET /report/' && document.querySelector('.story').textContent.includes('report.lua:3: attempt to index')",
     );
     look.ends();
 }

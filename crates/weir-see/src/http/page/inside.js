@@ -268,7 +268,7 @@ function server() {
     ["Resources", "Use, saturation and errors of each, in the last second and since the server began.", rowsOf("use", { every: "1s" })],
     ["Memory", "What it is held for, the heaviest kind first; each: what one thing takes.", rowsOf("top/memory", { every: "0" })],
     ["Why connections of clients end", "Who was first and why, streams of HTTP/2 too; connections to servers are with the upstreams.", async () => closes.element],
-    ["Error log", "The last lines from warn on, latest first; arguments of requests are left out.", logLines],
+    ["Error log", "The last lines from warn on, latest first, those that differ in numbers alone counted; arguments of requests are left out.", logLines],
     ["Phases", "Since the server began.", rowsOf("top/phases", { every: "0" })],
     ["Modules", "Since the server began, those with most time first.", rowsOf("top/modules", { every: "0" })],
     ["Keys", "What profile_key counts, since the server began.", rowsOf("top/keys", { every: "0" })],
@@ -280,9 +280,28 @@ function server() {
 async function logLines() {
   const { lines, gone } = await ask("log", { n: 100 });
   if (!lines.length) return make("p", { class: "faint" }, "nothing was logged");
-  const grave = ["error", "crit", "alert", "emerg"];
-  const shown = lines.map(({ level, text }) => make("div", { class: grave.includes(level) ? "bad" : undefined }, text));
-  return make("div", { class: "log" }, ...shown, gone ? make("p", { class: "faint" }, gone + " lines before these are not remembered") : undefined);
+  return make("div", { class: "log" }, ...alike(lines).map(logLine), gone ? make("p", { class: "faint" }, gone + " lines before these are not remembered") : undefined);
+}
+
+/** Lines that differ in numbers alone, as one: the latest of them with their count. */
+function alike(lines) {
+  const groups = new Map();
+  for (const line of lines) {
+    const kind = line.level + (line.location || "") + line.text.replace(/^.*?\] /, "").replace(/, client: .*/s, "").replace(/[0-9a-f]{32}|\d+/g, "#");
+    const group = groups.get(kind);
+    if (group) group.count++;
+    else groups.set(kind, { ...line, count: 1 });
+  }
+  return [...groups.values()];
+}
+
+function logLine({ level, text, count, request, location }) {
+  const grave = ["error", "crit", "alert", "emerg"].includes(level);
+  const links = [];
+  if (location && location !== "-") links.push(" ", make("a", { href: path("route", location) }, location));
+  if (request) links.push(" ", make("a", { href: path("req", request) }, "request"));
+  const times = count > 1 ? make("b", {}, count + " × ") : undefined;
+  return make("div", { class: grave ? "bad" : undefined }, times, text, ...links);
 }
 
 /** What `/metrics` says of the server as a whole, in groups. */

@@ -85,8 +85,14 @@ async function request(id) {
       make("a", { href: path("flame", "cpu", location) }, "flame cpu"), make("a", { href: path("flame", "wall", location) }, "flame wall")),
     make("h2", {}, "Over time"), fall, make("h2", {}, "Tree"), tree(found.root, location, 1));
   const over = await ask("req/" + encodeURIComponent(id) + "/spans");
-  story.replaceChildren(...over.story.split("\n").filter((line) => !line.startsWith("kept as")).map((line) => make("p", { class: "bad" }, line)));
+  story.replaceChildren(...over.story.split("\n").filter((line) => !line.startsWith("kept as")).map(storyLine));
   fall.replaceChildren(waterfall(over));
+}
+
+/** A line of its story, in which the numbers of other requests are links. */
+function storyLine(line) {
+  const parts = line.split(/\b([0-9a-f]{32})\b/).map((part, at) => (at % 2 ? make("a", { href: path("req", part) }, part) : part));
+  return make("p", { class: "bad" }, ...parts);
 }
 
 function kindOf(kind, ns, whole) {

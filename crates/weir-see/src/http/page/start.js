@@ -25,6 +25,8 @@ function tell(ticker, event) {
   const data = event.split("\n").find((line) => line.startsWith("data: "));
   if (!data) return;
   const stall = JSON.parse(data.slice(6));
+  // What held the loop outside of all requests, and nobody waited for it: mostly a thread without a processor.
+  if (stall.site === "-" && !stall.victims.length) return;
   const verb = stall.ongoing ? "is blocked for " : "was blocked for ";
   const victims = stall.victims.length ? ", " + stall.victims.length + " requests waited" : "";
   const words = "worker " + stall.worker + " " + verb + time(stall.duration_ns) + " in " + stall.site + ", location " + stall.location + victims;
