@@ -276,7 +276,7 @@ program:
   -l MODULE            loads MODULE into a global of its name
   -i                   reads and runs lines after the rest
   -I DIRECTORY         looks for modules in DIRECTORY
-  -j off|v|dump        nothing is compiled; what is compiled is shown, or all of it
+  -j off|v|dump        compile nothing; show what is compiled, or all of it
 
 server:
   -c N                 connections at a time (default: 1024)

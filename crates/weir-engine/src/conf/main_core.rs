@@ -55,8 +55,8 @@ const TABLE: &[MainRow] = &[
         .syntax("master_gone serve | quit")
         .default("serve")
         .doc(
-            "What the server does when its master process is gone without having ended it, as after `kill -9`: it serves \
-             on, and the next master takes its listening sockets over, or it ends gracefully. Weir's own.",
+            "What the server does when its master process is gone without having ended it, as after `kill -9`. `serve`: it \
+             serves on, and the next master takes its listening sockets over. `quit`: it ends gracefully. Weir's own.",
         ),
     MainRow::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
         .syntax("pid file")
