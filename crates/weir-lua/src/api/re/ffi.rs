@@ -4,10 +4,12 @@ use std::cell::RefCell;
 
 use weir_engine::Exchange;
 use weir_engine::deep_traces::{self, PatternRole};
+use weir_sys::regex::MatchError;
 
 use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, guarded, slice};
 use crate::run::lend;
-use crate::vm::patterns::PatternError;
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::patterns::{CompiledPattern, PatternError};
 
 thread_local! {
     /// Offsets of the last match, two for each capture group, -1 for one that took no part. They stay where they are:
@@ -74,42 +76,45 @@ pub(crate) unsafe extern "C" fn exec(
 ) -> i32 {
     // SAFETY: the prelude passes a Lua string and lends its own result struct, both during the call.
     let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };
-    guarded(|| match deep_traces::is_asked() {
-        false => find(number, subject, start, answer),
-        true => find_watched(number, subject, start, answer),
-    })
-}
-
-#[inline(always)]
-fn find(number: i32, subject: &[u8], start: f64, answer: &mut FfiAnswer) -> i32 {
-    lend::vm(|vm| {
-        let Some(compiled) = vm.patterns.numbered(number) else { return REFUSED };
-        SPANS.with_borrow_mut(|spans| {
-            spans.clear();
-            match vm.patterns.spans(&compiled, subject, start as usize, spans) {
-                Ok(0) => NOTHING,
-                Ok(groups) => groups as i32,
-                Err(error) => {
-                    answer.number = f64::from(error.code());
-                    -2
+    guarded(|| {
+        lend::vm(|vm| {
+            let Some(compiled) = vm.patterns.numbered(number) else { return REFUSED };
+            SPANS.with_borrow_mut(|spans| {
+                spans.clear();
+                let found = match deep_traces::is_asked() {
+                    false => vm.patterns.spans(&compiled, subject, start as usize, spans),
+                    true => watched_spans(vm, &compiled, subject, start as usize, spans),
+                };
+                match found {
+                    Ok(0) => NOTHING,
+                    Ok(groups) => groups as i32,
+                    Err(error) => {
+                        answer.number = f64::from(error.code());
+                        -2
+                    }
                 }
-            }
+            })
         })
     })
 }
 
-/// [`find`] in a boundary of its own: `weir trace --deep` asks.
+/// [`PatternCache::spans`](crate::vm::patterns::PatternCache::spans) in a boundary of its own: `weir trace --deep` asks.
 #[cold]
 #[inline(never)]
-fn find_watched(number: i32, subject: &[u8], start: f64, answer: &mut FfiAnswer) -> i32 {
-    let name = lend::vm(|vm| vm.patterns.numbered(number).map(|compiled| compiled.name()));
-    let mut find = || find(number, subject, start, answer);
-    let Some(name) = name else { return find() };
+fn watched_spans(
+    vm: &LuaVm,
+    compiled: &CompiledPattern,
+    subject: &[u8],
+    start: usize,
+    spans: &mut Vec<i32>,
+) -> Result<usize, MatchError> {
+    let mut look = || vm.patterns.spans(compiled, subject, start, spans);
+    let is_match = |found: &Result<usize, MatchError>| found.as_ref().is_ok_and(|groups| *groups > 0);
     let watched =
-        |x: &mut Exchange| x.watched_pattern(PatternRole::Script, &name, |found| *found > 0, &mut find);
+        |x: &mut Exchange| x.watched_pattern(PatternRole::Script, &compiled.name(), is_match, &mut look);
     // Scripts without a request have no trace.
     match lend::any_exchange(watched) {
         Ok(found) => found,
-        Err(_) => find(),
+        Err(_) => look(),
     }
 }
