@@ -27,8 +27,12 @@ fn name(frame: &str) -> &str {
     frame.split_once(" (").map_or(frame, |(name, _)| name)
 }
 
-/// `/lua/waf.lua:7`, `content_by_lua(nginx.conf:40):1`.
+/// `/lua/waf.lua:7`, `content_by_lua(nginx.conf:40):1`; not `ngx/var:12`, lines of Weir's own: in compiled code a call may seem to be in
+/// what was inlined before it.
 pub(crate) fn is_line_of_lua(frame: &str) -> bool {
+    if frame.starts_with("ngx/") && !frame.contains(".lua") {
+        return false;
+    }
     let line = frame.rsplit_once(':').map(|(_, line)| line);
     line.is_some_and(|line| !line.is_empty() && line.bytes().all(|digit| digit.is_ascii_digit()))
 }
@@ -64,6 +68,9 @@ mod tests {
             of(&["0xab", "futex_wait (f.rs:1) ?", "main (m.rs:9)"], None),
             "futex_wait in content content_by_lua"
         );
+        let inlined = ["nanosleep", "ngx/ffi:129", "content_by_lua(nginx.conf:4):1"];
+        assert_eq!(of(&inlined, None), "nanosleep at content_by_lua(nginx.conf:4):1");
+        assert_eq!(of(&["usleep", "ngx/own.lua:3"], None), "usleep at ngx/own.lua:3");
         assert_eq!(of(&["0xab"], None), "content content_by_lua");
         assert_eq!(of(&[], None), "content content_by_lua");
     }
