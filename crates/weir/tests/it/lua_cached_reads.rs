@@ -141,6 +141,24 @@ both_drivers! {
         }
     }
 
+    /// Names that scripts make of what clients send, and the same name in any case, take no memory for ever, and are right.
+    fn a_flood_of_names_is_forgotten(driver) {
+        let script = "local function flood(prefix) for i = 1, 50000 do local _ = ngx.var[prefix .. i] end end
+            local function cases() for n = 0, 2 ^ 14 - 1 do local name = ('request_method'):gsub('%a', function(letter)
+                local upper = n % 2 == 1 n = (n - n % 2) / 2 return upper and letter:upper() or letter end)
+                if ngx.var[name] ~= 'GET' then error(name) end end end
+            local before = collectgarbage('count')
+            flood('http_x') flood('arg_') flood('cookie_') cases() collectgarbage() collectgarbage()
+            local grown = collectgarbage('count') - before
+            ngx.say(grown < 3000 and 'little' or grown, ' ', ngx.var.http_late, ' ', ngx.var['hTTP_lATE'], ' ', ngx.var.arg_a, ' ', ngx.var.http_none)";
+        let server = serve("", &format!("location / {{ content_by_lua_block {{ {script} }} }}"));
+        let mut client = server.client();
+        for value in ["one", "two"] {
+            let said = client.request(format!("GET /?a=b HTTP/1.1\r\nHost: h\r\nLate: {value}\r\n\r\n")).text();
+            assert_eq!(said, format!("little {value} {value} b nil\n"), "{}", server.error_log());
+        }
+    }
+
     fn fields_of_the_request_are_its_own(driver) {
         let script = "local function show(raw) local names, fields = {}, ngx.req.get_headers(0, raw)
                 for name in pairs(fields) do names[#names + 1] = name end table.sort(names)

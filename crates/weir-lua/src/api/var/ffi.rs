@@ -24,11 +24,13 @@ pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
         let Some((get, rest)) = tables.modules_variable(name) else { return unknown() };
         let at = lend::vm(|vm| {
             let mut direct = vm.direct.borrow_mut();
-            direct.push((get, rest.into()));
-            direct.len() - 1
+            (direct.len() < MOST_DIRECT).then(|| {
+                direct.push((get, rest.into()));
+                direct.len() - 1
+            })
         });
         let steady = if is_steady(name) { STEADY } else { 0 };
-        i32::try_from(at).ok().map(|at| DIRECT + at + steady)
+        i32::try_from(at?).ok().map(|at| DIRECT + at + steady)
     })
 }
 
@@ -156,6 +158,8 @@ const STEADY_NAMES: &[&str] = &[
 
 /// Where the numbers of modules' variables begin that the configuration does not name; the others have 16 bits.
 const DIRECT: i32 = 1 << 16;
+/// How many have one: scripts may make names of what clients send. The others are looked up each time.
+const MOST_DIRECT: usize = 4096;
 
 /// What part `number` of the last match of a `location` or `rewrite` is; nothing for the whole of it.
 pub(crate) unsafe extern "C" fn capture(number: f64, answer: *mut FfiAnswer) -> i32 {

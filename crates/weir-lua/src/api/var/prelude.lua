@@ -10,6 +10,8 @@ local memory, remember, taken = ngx._fast.memory, ngx._fast.remember, ngx._fast.
 -- Numbers of variables, which hold as long as the VM; from here on their values change only with something else.
 local indexes, settable, STEADY, UNKNOWN = {}, {}, 0x1000000, -3
 local known = memory()
+-- Names that are numbered: a script may make them of what clients send. Others are looked up each time.
+local numbered, MOST = 0, 4096
 ngx.var = setmetatable({}, {
     __index = function(_, name)
         if known.states[name] == glance.change then return known.values[name] end
@@ -25,7 +27,10 @@ ngx.var = setmetatable({}, {
             index = C.variable_index(name, #name)
             if index == UNKNOWN then return nil end
             if index < 0 then return var_get(name) end
-            indexes[name] = index
+            if numbered < MOST then
+                numbered = numbered + 1
+                indexes[name] = index
+            end
         end
         local last = known.values[name]
         local found = C.variable(index, last, last and #last or 0, out)
@@ -43,7 +48,10 @@ ngx.var = setmetatable({}, {
             local index = settable[name]
             if not index then
                 index = C.settable(name, #name)
-                if index >= 0 then settable[name] = index end
+                if index >= 0 and numbered < MOST then
+                    numbered = numbered + 1
+                    settable[name] = index
+                end
             end
             if value ~= nil and type(value) ~= "string" then value = tostring(value) end
             local given = value
