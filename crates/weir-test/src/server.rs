@@ -269,14 +269,8 @@ impl Server {
     }
 
     fn complete(&self, text: &str) -> String {
-        ended_with_master(conf::complete(
-            text,
-            &self.http,
-            self.dir.path(),
-            &self.ports,
-            self.driver,
-            self.master,
-        ))
+        let full = conf::complete(text, &self.http, self.dir.path(), &self.ports, self.driver, self.master);
+        if self.insists { full } else { ended_with_master(full) }
     }
 
     fn exited(&mut self) -> Option<ExitStatus> {
@@ -473,7 +467,7 @@ impl TestServerBuilder {
     fn spawn(&self, ports: &[u16], arguments: &[&str]) -> Child {
         let Self { conf, http, driver, master, .. } = self;
         let full = conf::complete(conf, http, self.dir.path(), ports, *driver, *master);
-        self.dir.write(CONF, ended_with_master(full));
+        self.dir.write(CONF, if self.insists { full } else { ended_with_master(full) });
         fs::create_dir_all(self.dir.path().join("logs"))
             .unwrap_or_else(|error| panic!("mkdir logs: {error}"));
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);

@@ -15,4 +15,5 @@ pub(crate) mod settings;
 pub(crate) mod sleepers;
 pub(crate) mod start;
 pub(crate) mod thread;
+mod traced_files;
 pub(crate) mod variables;

@@ -20,6 +20,7 @@ use crate::run::op::{OpWait, ScriptEnd, ThreadOp};
 use crate::run::owned_run::OwnedRun;
 use crate::run::sleepers::SleepingThreads;
 use crate::run::thread::{LuaThread, RunThreads, ThreadKind, ThreadStatus, ThreadWait};
+use crate::run::traced_files;
 use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
@@ -313,9 +314,7 @@ impl ScriptRun {
         self.threads.get_mut(at).clean = true;
         let (state, parent) = (self.threads[at].state, self.threads[at].parent);
         match self.threads[at].kind {
-            ThreadKind::Entry => {
-                self.threads.set(at, ThreadStatus::Dead);
-            }
+            ThreadKind::Entry => drop(self.threads.set(at, ThreadStatus::Dead)),
             ThreadKind::Coroutine => {
                 self.threads.set(at, ThreadStatus::Dead);
                 if let Some(parent) = parent {
@@ -352,7 +351,7 @@ impl ScriptRun {
         let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
         let reason = error_text(state);
         let below = self.raised.take().filter(|(same, _)| *same == reason).map(|(_, traces)| traces);
-        let backtrace = self.backtrace(at, status, below.unwrap_or_default());
+        let backtrace = traced_files::known(self.backtrace(at, status, below.unwrap_or_default()));
         let place = self.vm().place_of(&reason, x.as_deref());
         let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
         match x {

@@ -27,7 +27,7 @@ fn of_location(load: &ErrorLoad, seconds: f64) -> Option<Finding> {
     Some(Finding {
         kind: ERRORS,
         // Clients see these: before anything that only takes time.
-        weight: 1.0 + 2.0 * share(count),
+        weight: SEEN + share(count),
         says: format!(
             "{:.0}% of the responses of {} are {status}, {each:.1} a second{why}",
             share(count) * 100.0,
@@ -39,6 +39,8 @@ fn of_location(load: &ErrorLoad, seconds: f64) -> Option<Finding> {
     })
 }
 
+/// More than anything weighs that clients do not see.
+const SEEN: f64 = 1000.0;
 /// Failed responses in a window, and their share, from which on a location fails.
 const FEW: u64 = 3;
 const LITTLE: f64 = 0.05;
@@ -62,17 +64,17 @@ pub(crate) fn message(line: &str) -> &str {
     LUA.iter().fold(line, |line, known| line.strip_prefix(known).unwrap_or(line))
 }
 
-/// The first `file:line` in a message, without directories; empty where there is none.
+/// The first `file:line` in a message; empty where there is none.
 pub(crate) fn place(message: &str) -> String {
     let words = message.split([' ', '(', ')', '"', '\'', '[', ']', ',', '\t']);
     let place = |word: &str| {
-        let word = word.rsplit('/').next().unwrap_or(word);
         let (file, rest) = word.split_once(':')?;
         let line = rest.split(':').next().filter(|line| !line.is_empty())?;
-        let is_file = file.contains('.') && file.bytes().any(|byte| byte.is_ascii_alphabetic());
+        // A host and its port look alike.
+        let is_file = file.ends_with(".lua") || file.ends_with(".conf");
         (is_file && line.bytes().all(|byte| byte.is_ascii_digit())).then(|| format!("{file}:{line}"))
     };
-    words.filter_map(place).find(|place| !place.starts_with("http")).unwrap_or_default()
+    words.filter_map(place).next().unwrap_or_default()
 }
 
 /// What ngx_lua says before each error of a script.
@@ -89,7 +91,7 @@ mod tests {
                 "2026/11/28 18:50:16 [error] 12#14: *5 lua entry thread aborted: runtime error: /srv/user.lua:4: attempt to index \
                  local 'user' (a nil value)\nstack traceback:\n, client: 127.0.0.1, server: , request: \"GET / HTTP/1.1\"",
                 "/srv/user.lua:4: attempt to index local 'user' (a nil value)",
-                "user.lua:4",
+                "/srv/user.lua:4",
             ),
             (
                 "2026/11/28 18:50:16 [error] 12#14: *5 open() \"/srv/a b\" failed (2: No such file or directory), client: ::1",
@@ -102,7 +104,7 @@ mod tests {
                 "access_by_lua(weir.conf:12):1: module 'audit' not found",
                 "weir.conf:12",
             ),
-            ("connect() to 127.0.0.1:80 failed", "connect() to 127.0.0.1:80 failed", ""),
+            ("connect() to a.example:80 failed", "connect() to a.example:80 failed", ""),
             ("", "", ""),
         ] {
             assert_eq!((message(line), &*place(message(line))), (says, at));

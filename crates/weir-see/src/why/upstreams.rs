@@ -13,7 +13,7 @@ pub(super) fn slow(figures: &WhyFigures) -> Vec<Finding> {
 fn slow_of(figures: &WhyFigures, upstream: &UpstreamLoad) -> Vec<Finding> {
     let timed: Vec<&PeerLoad> = upstream.peers.iter().filter(|peer| peer.responses >= FEW).collect();
     // Peers may be on this machine, and have no core either.
-    let starved = figures.workers.iter().any(|worker| worker.run_queue >= LOST);
+    let starved = figures.workers.iter().any(|worker| worker.run_queue >= LOST) || is_blocked(figures);
     let least = if starved { STARVED_US } else { LEAST_US };
     let found = timed.iter().filter_map(|peer| {
         // The median of the others; of an even number the lower one.
@@ -38,6 +38,12 @@ fn slow_of(figures: &WhyFigures, upstream: &UpstreamLoad) -> Vec<Finding> {
         })
     });
     found.collect()
+}
+
+/// Whether loops are blocked so much that responses which are there wait to be read.
+fn is_blocked(figures: &WhyFigures) -> bool {
+    let blocked: u64 = figures.stalls.iter().map(|stall| stall.ns).sum();
+    blocked as f64 / 1e9 >= LOST * figures.seconds
 }
 
 /// Peers that refuse connections, break them off, or are left out.

@@ -195,6 +195,10 @@ fn a_script_that_fails_for_some() {
     let Some(mut look) = Look::at(&server) else { return };
     look.finding("errors", "% of the responses of /report/ are 500");
     look.finding("errors", "report.lua:3: attempt to index");
+    look.follow("errors", "report.lua:3");
+    look.browser
+        .until("document.querySelector('dialog[open] li.meant').textContent.includes('ngx.say(user.name)')");
+    look.browser.click("dialog button", "close");
     look.follow("errors", "location /report/");
     look.browser.until("document.querySelector('h1').textContent === '/report/'");
     look.browser.click("nav a", "server");

@@ -43,6 +43,7 @@ const VIEWS = { "": overview, route, requests, req: request, workers, upstreams,
 function failed(error) {
   if (error.name === "AbortError") return;
   if (error instanceof Unauthorized) return login();
+  for (const before of main.querySelectorAll(":scope > p.bad")) if (before.textContent === error.message) before.remove();
   main.prepend(make("p", { class: "bad" }, error.message));
 }
 
