@@ -11,7 +11,8 @@ pub(super) fn find(figures: &WhyFigures) -> Vec<Finding> {
     let starved = figures.workers.iter().any(|worker| worker.run_queue >= LOST);
     let mut found: Vec<Finding> = group(figures, StallCause::Computes)
         .into_iter()
-        .filter(|group| !starved || !group.line.is_empty())
+        // What the collector takes of a script is the collector's finding.
+        .filter(|group| !group.line.is_empty() || !starved && collected(figures) * 2 <= group.ns)
         .map(|group| {
             let StallGroup { by, location, times, ns, waited: count, waited_ns, .. } = &group;
             Finding {
@@ -38,9 +39,7 @@ fn busiest(figures: &WhyFigures) -> Option<Finding> {
     let saturated = figures.workers.iter().any(|worker| worker.busy - worker.run_queue >= SATURATED);
     let module = figures.modules.iter().max_by_key(|module| module.ns).filter(|_| saturated)?;
     let share = module.ns as f64 / figures.requests_ns.max(1) as f64;
-    let gc_ns: u64 = figures.workers.iter().map(|worker| worker.gc_ns).sum();
-    // What the collector takes of a script is the collector's finding.
-    if share < HALF || module.is_lua && gc_ns * 2 > module.ns {
+    if share < HALF || module.is_lua && collected(figures) * 2 > module.ns {
         return None;
     }
     let line = if module.line.is_empty() { String::new() } else { format!(", {}", module.line) };
@@ -52,6 +51,11 @@ fn busiest(figures: &WhyFigures) -> Option<Finding> {
         line: module.line.clone(),
         command: format!("weir flame cpu --route {}", command(&module.location)),
     })
+}
+
+/// What collectors have taken, in nanoseconds.
+fn collected(figures: &WhyFigures) -> u64 {
+    figures.workers.iter().map(|worker| worker.gc_ns).sum()
 }
 
 /// Collectors that take much of a worker, or stop it.

@@ -232,7 +232,8 @@ mod tests {
     fn sentences_have_a_line_and_a_command() {
         let mut figures = healthy();
         figures.stalls = vec![stall(StallCause::Sleeps); 28];
-        figures.upstreams[0].peers[1].p50_us = 19_200;
+        // Much slower than the loops, which are blocked, make any of them look.
+        figures.upstreams[0].peers[1].p50_us = 49_200;
         let mut found = findings(&figures, 5);
         assert_eq!(found.len(), 2, "{found:?}");
         found.sort_by_key(|finding| finding.kind);
@@ -243,8 +244,10 @@ mod tests {
         assert_eq!((&*found[0].line, &*found[0].command), ("a.lua:3", "weir blocked"));
         assert_eq!(
             found[1].says,
-            "b is 9.6 times slower than the other servers of u: 19.2 ms to a response against 2.0 ms"
+            "b is 24.6 times slower than the other servers of u: 49.2 ms to a response against 2.0 ms"
         );
+        figures.upstreams[0].peers[1].p50_us = 19_200;
+        assert_eq!(kinds(&figures), [BLOCKED], "as slow as that all of them may look");
         let text = text(&found);
         assert!(text.starts_with("1. os.execute") && text.ends_with("   weir top upstreams\n"), "{text}");
         assert_eq!(findings(&figures, 1).len(), 1);
@@ -253,6 +256,20 @@ mod tests {
             json.contains("\"kind\":\"blocked\",\"weight\":") && json.contains("\"subject\":\"b\""),
             "{json}"
         );
+    }
+
+    /// A pause that nobody looked into, while the collector took as much.
+    #[test]
+    fn a_pause_without_a_stack_may_be_the_collector_s() {
+        let mut figures = healthy();
+        let unseen =
+            StallLoad { line: String::new(), by: "content".to_owned(), ..stall(StallCause::Computes) };
+        figures.stalls = vec![unseen; 8];
+        assert_eq!(kinds(&figures), [CPU]);
+        figures.workers[0].gc_ns = 150_000_000;
+        assert_eq!(kinds(&figures), [""; 0]);
+        figures.stalls = vec![stall(StallCause::Computes); 8];
+        assert_eq!(kinds(&figures), [CPU], "one whose line was seen");
     }
 
     #[test]
