@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_test::{Client, Driver, Server, TempDir, TestServerBuilder, both_drivers, require_program};
 
@@ -20,7 +22,7 @@ fn failing(master: &str) -> TestServerBuilder {
 #[test]
 fn every_failed_start_says_why() {
     for (master, starts) in [("on", 100), ("off", 10)] {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(move || {
                     for _ in 0..starts / 2 {
@@ -65,7 +67,14 @@ struct Started(Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended. A master that is killed leaves its server.
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+            let end = Instant::now() + DEADLINE;
+            while Instant::now() < end && self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
