@@ -35,7 +35,7 @@ pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
 pub use file::{HeldLogs, LogBuffering, LogFile, hold};
 pub use given::{GivenFiles, give, opened, reopen_for};
-pub use last_lines::{LastLine, LoggedRequest, last_lines};
+pub use last_lines::{LastLine, LoggedRequest, last_lines, lines_logged};
 pub use level::LogLevel;
 pub use line::up_to;
 pub(crate) use line::{compose, now};

@@ -24,12 +24,7 @@ pub(crate) fn bind(path: &Path, owner: Option<u32>) -> Option<UnixListener> {
     listener.map_err(refused).ok()
 }
 
-/// As [`bind`], at a name of its own: the socket takes its place with [`take_place`].
-pub(crate) fn bind_beside(path: &Path, owner: Option<u32>) -> Option<UnixListener> {
-    bind(&beside(path), owner)
-}
-
-/// The name until then.
+/// A name for a socket that takes its place at `path` later, with [`take_place`].
 pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_extension("next")
 }

@@ -35,6 +35,13 @@ pub fn last_lines() -> (Vec<LastLine>, u64) {
     (lines.iter().cloned().collect(), GONE.load(Relaxed))
 }
 
+/// How many lines at `warn` and graver this process has logged.
+#[must_use]
+pub fn lines_logged() -> u64 {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    GONE.load(Relaxed) + lines.len() as u64
+}
+
 /// Remembers a line. One that comes while another thread has the list is only counted: no worker waits for this.
 pub(super) fn remember(level: LogLevel, line: &[u8], about: Option<LoggedRequest>) {
     if level > LogLevel::Warn {

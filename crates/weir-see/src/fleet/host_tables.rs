@@ -10,6 +10,7 @@ use weir_upstream::PeerTotals;
 
 use super::host_totals::HostTotals;
 use super::watch::{FleetWatch, HostLook, HostState};
+use crate::responses::top::sites::PEERS;
 use crate::responses::top::window::{LatencySpread, SiteWindow};
 use crate::source::ServerSource;
 use crate::table::{TableCell, TableColumn, TableReport};
@@ -133,7 +134,7 @@ impl<'a> FleetSums<'a> {
     }
 
     fn upstreams(&self) -> TableReport {
-        let mut report = TableReport::new(&UPSTREAMS);
+        let mut report = TableReport::new(&PEERS);
         for (name, sum) in busiest(&self.peers) {
             let (lately, peer) = (&sum.window, self.faults.get(name).cloned().unwrap_or_default());
             report.row([
@@ -261,16 +262,6 @@ const LOCATIONS: [TableColumn; 10] = [
     TableColumn("run/req", "run_ns"),
     TableColumn("wait/req", "wait_ns"),
     TableColumn("out/s", "bytes_out_per_second"),
-];
-const UPSTREAMS: [TableColumn; 8] = [
-    TableColumn("peer", "peer"),
-    TableColumn("tries/s", "tries_per_second"),
-    TableColumn("failed", "share_failed"),
-    TableColumn("refused", "refused"),
-    TableColumn("reset", "reset"),
-    TableColumn("repeated", "repeated"),
-    TableColumn("wait p50", "wait_p50_ns"),
-    TableColumn("wait p99", "wait_p99_ns"),
 ];
 const WORKERS: [TableColumn; 8] = [
     TableColumn("host", "host"),

@@ -4,7 +4,7 @@ mod closes;
 mod keys;
 mod lines;
 mod memory;
-mod sites;
+pub(crate) mod sites;
 mod tables;
 mod totals;
 pub(crate) mod window;

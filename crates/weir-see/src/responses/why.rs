@@ -102,7 +102,7 @@ impl WhyMoment {
             workers: source.workers().iter().map(worker).collect(),
             peers,
             files: blocking::pool_stats(),
-            lines: logged().0,
+            lines: log::lines_logged(),
         }
     }
 }
@@ -160,16 +160,11 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
     }
 }
 
-/// How many lines the error logs have had, and the last of them.
-fn logged() -> (u64, Vec<LastLine>) {
-    let (lines, gone) = log::last_lines();
-    (gone + lines.len() as u64, lines)
-}
-
 /// Locations with errors, with what the lines say that were logged meanwhile.
 fn errors(before: &WhyMoment, after: &WhyMoment) -> Vec<ErrorLoad> {
     let (none, table) = (StatusCounts::default(), SiteTable::global());
-    let (all, lines) = logged();
+    let (lines, gone) = log::last_lines();
+    let all = gone + lines.len() as u64;
     let new = usize::try_from(all.saturating_sub(before.lines)).unwrap_or(usize::MAX);
     let lines = &lines[lines.len().saturating_sub(new)..];
     let load = |(site, now): (&Site, &SiteTotals)| {

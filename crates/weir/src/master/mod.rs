@@ -44,10 +44,8 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
     let owner = start.configuration.main.run_as().map(|(user, _)| user.uid);
     // A predecessor has moved its own away. That of a server without a master is needed until this one serves.
     let control_path = pid::socket(&pid_path);
-    let control = match start.orphan.is_some() {
-        true => control::bind_beside(&control_path, owner),
-        false => control::bind(&control_path, owner),
-    };
+    let bound_at = if start.orphan.is_some() { control::beside(&control_path) } else { control_path.clone() };
+    let control = control::bind(&bound_at, owner);
     let mut title = ProcessTitle::claim().ok();
     if let Some(title) = &mut title {
         title.set(&master_title(&program));
@@ -67,8 +65,7 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
     announce();
     let (server, wants_agent) = hatching.first(&start.signals).inspect_err(|_| {
         // The name is ours, as the pid file would have been.
-        let made = if start.orphan.is_some() { control::beside(&control_path) } else { control_path.clone() };
-        let _ = std::fs::remove_file(made);
+        let _ = std::fs::remove_file(&bound_at);
     })?;
     let pid = PidFile::write(pid_path.clone()).map_err(|error| {
         server.kill(signal::SIGTERM);

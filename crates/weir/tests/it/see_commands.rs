@@ -1,5 +1,6 @@
 //! Each command and each path of the admin listener, against a server under a small load.
 
+use crate::support::StopAtEnd;
 use crate::support::says as said;
 
 use std::io::Write;
@@ -79,13 +80,7 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Relaxed);
-            }
-        }
-        let _stop = Stop(&done);
+        let _stop = StopAtEnd(&done);
         f()
     })
 }

@@ -1,5 +1,6 @@
 //! The page of the admin listener in a browser, as a person uses it: by its links, at a desk and on a phone.
 
+use crate::support::StopAtEnd;
 use crate::support::browser;
 use crate::support::page::{DESK, PHONE, click_frame, fits, keep, opened, seen};
 
@@ -73,12 +74,6 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
 /// Runs `f` while requests of these paths come.
 fn loaded_with<T>(server: &Server, paths: &[&str], f: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
-    }
     std::thread::scope(|scope| {
         for path in paths {
             let done = &done;
@@ -92,7 +87,7 @@ fn loaded_with<T>(server: &Server, paths: &[&str], f: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let _stop = Stop(&done);
+        let _stop = StopAtEnd(&done);
         f()
     })
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Driver, Server, both_drivers, free_port, wait_for};
 
+use crate::support::StopAtEnd;
 use crate::support::page::{DESK, fits, keep, opened};
 
 /// A server that is looked at.
@@ -81,12 +82,6 @@ fn state(tables: &JsonValue, name: &str) -> (String, String) {
 /// Requests come to these servers until `f` ends.
 fn under_load<T>(load: &[(&Server, &str)], f: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
-    }
     std::thread::scope(|scope| {
         for (server, path) in load {
             let done = &done;
@@ -98,7 +93,7 @@ fn under_load<T>(load: &[(&Server, &str)], f: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let _stop = Stop(&done);
+        let _stop = StopAtEnd(&done);
         f()
     })
 }

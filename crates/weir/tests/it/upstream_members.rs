@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use crate::support::StopAtEnd;
 use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Response, Server, both_drivers, wait_for};
 
@@ -199,13 +200,7 @@ both_drivers! {
                     }
                 });
             }
-            struct Stop<'a>(&'a AtomicBool);
-            impl Drop for Stop<'_> {
-                fn drop(&mut self) {
-                    self.0.store(true, Relaxed);
-                }
-            }
-            let _stop = Stop(&done);
+            let _stop = StopAtEnd(&done);
             for round in 0..40 {
                 let one = address(&backends[round % 2]);
                 let path = format!("/upstreams/u/servers/{one}");

@@ -2,6 +2,7 @@
 
 use crate::http2::client;
 use crate::support;
+use crate::support::StopAtEnd;
 use crate::support::tls;
 
 use std::collections::BTreeMap;
@@ -102,15 +103,6 @@ fn shares(workers: impl Iterator<Item = usize>) -> BTreeMap<usize, usize> {
     let mut shares = BTreeMap::new();
     workers.for_each(|worker| *shares.entry(worker).or_insert(0) += 1);
     shares
-}
-
-/// Stops the threads, also when the test fails.
-struct Stop<'s>(&'s AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 /// Which worker responds, and the connection's number.
@@ -223,7 +215,7 @@ both_drivers! {
         let stop = AtomicBool::new(false);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
-            let _stop = Stop(&stop);
+            let _stop = StopAtEnd(&stop);
             for _ in 0..cores * 2 {
                 scope.spawn(|| {
                     while !stop.load(Relaxed) {
@@ -258,7 +250,7 @@ both_drivers! {
         let stop = AtomicBool::new(false);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
-            let _stop = Stop(&stop);
+            let _stop = StopAtEnd(&stop);
             for _ in 0..cores * 2 {
                 scope.spawn(|| {
                     while !stop.load(Relaxed) {

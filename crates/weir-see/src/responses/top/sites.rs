@@ -83,7 +83,7 @@ pub(super) fn modules(window: &TopWindow) -> TableReport {
 
 /// Upstream peers: tries, failures, and how long they were waited for.
 pub(super) fn upstreams(window: &TopWindow) -> TableReport {
-    let mut report = TableReport::new(&UPSTREAMS);
+    let mut report = TableReport::of([&PEERS[..], &TRAFFIC[..]].concat());
     let tries = known(window).filter(|(info, _)| info.kind == SiteKind::UpstreamTry);
     let mut rows = sums(tries.map(|(info, lately)| (info.name.to_string(), lately)));
     // One that refuses is asked seldom.
@@ -186,7 +186,8 @@ const MODULE_COLUMNS: [TableColumn; 8] = [
     TableColumn("share", "share_of_run"),
     TableColumn("errors", "errors"),
 ];
-const UPSTREAMS: [TableColumn; 11] = [
+/// What is said of a peer, of one server or of several.
+pub(crate) const PEERS: [TableColumn; 8] = [
     TableColumn("peer", "peer"),
     TableColumn("tries/s", "tries_per_second"),
     TableColumn("failed", "share_failed"),
@@ -195,6 +196,9 @@ const UPSTREAMS: [TableColumn; 11] = [
     TableColumn("repeated", "repeated"),
     TableColumn("wait p50", "wait_p50_ns"),
     TableColumn("wait p99", "wait_p99_ns"),
+];
+/// And of one server besides.
+const TRAFFIC: [TableColumn; 3] = [
     TableColumn("wait mean", "wait_ns"),
     TableColumn("in/s", "bytes_in_per_second"),
     TableColumn("out/s", "bytes_out_per_second"),
