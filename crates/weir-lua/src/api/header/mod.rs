@@ -217,7 +217,7 @@ fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
     }
     list.retain(|value| !value.is_empty());
     let known = classify(&safe);
-    if has_one_value(&safe) && list.len() > 1 {
+    if list.len() > 1 && has_one_value(&safe) {
         list.drain(..list.len() - 1);
     }
     if let (KnownField::ContentLength, [length, ..]) = (known, &list[..])

@@ -47,7 +47,7 @@ fn set_request(l: LuaState) -> CallOutcome {
 /// Gives the request's field these values, none for an absent one.
 pub(crate) fn set_request_values(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
     let known = classify(name);
-    if has_one_value(name) && list.len() > 1 {
+    if list.len() > 1 && has_one_value(name) {
         list.drain(..list.len() - 1);
     }
     if known == KnownField::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
