@@ -11,8 +11,8 @@ use super::lines::{directives, location_names, server_names, shown, without_secr
 pub(crate) struct ConfLineIndex<'t> {
     tree: &'t ConfTree,
     modules: &'t [&'static ModuleDef],
-    /// The blocks down to a location or server, outermost first.
-    places: HashMap<String, Vec<&'t DirectiveLine>>,
+    /// The blocks down to a location or server, outermost first; of each that is called so.
+    places: HashMap<String, Vec<Vec<&'t DirectiveLine>>>,
     /// Lines that hold scripts, by `file:line` without directories.
     scripts: HashMap<String, &'t DirectiveLine>,
 }
@@ -51,9 +51,30 @@ impl<'t> ConfLineIndex<'t> {
         }
     }
 
-    /// The first of that name counts, as for `lines`.
     fn called(&mut self, name: String, above: &[&'t DirectiveLine]) {
-        self.places.entry(name).or_insert_with(|| above.to_vec());
+        self.places.entry(name).or_default().push(above.to_vec());
+    }
+
+    /// The first of that name counts, as for `lines`.
+    fn first(&self, location: &str) -> Option<&[&'t DirectiveLine]> {
+        Some(self.places.get(location)?.first()?)
+    }
+
+    /// The words after `directive` where it is in force at `location`, and its `file:line`: `Some(None)` where it is not
+    /// written, `None` where there is no such location, or several of that name differ.
+    pub(crate) fn in_force(&self, location: &str, directive: &str) -> Option<Option<(String, String)>> {
+        let written = |block: &&'t DirectiveLine| {
+            let mut lines = block.block.iter().flat_map(|block| &block.lines);
+            lines.find(|line| line.name.is(directive))
+        };
+        let of = |blocks: &Vec<&'t DirectiveLine>| {
+            let line = blocks.iter().rev().find_map(written)?;
+            let words: Vec<&str> = line.args.iter().map(|word| word.str()).collect();
+            Some((words.join(" "), self.place(line)))
+        };
+        let mut all = self.places.get(location)?.iter().map(of);
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
     }
 
     /// The line that brought the module, handler or filter `name` into `location`; `None`: it is there by default.
@@ -63,7 +84,7 @@ impl<'t> ConfLineIndex<'t> {
             return Some(ConfLinePlace { place: place.to_owned(), text });
         }
         let directives = directives(self.modules, name);
-        let blocks = self.places.get(location)?;
+        let blocks = self.first(location)?;
         let inside = |block: &&'t DirectiveLine| {
             let lines = block.block.iter().flat_map(|block| &block.lines);
             let written = lines.filter(|line| directives.iter().any(|directive| line.name.is(directive)));
@@ -75,7 +96,7 @@ impl<'t> ConfLineIndex<'t> {
 
     /// The line that begins `location`.
     pub(crate) fn block(&self, location: &str) -> Option<ConfLinePlace> {
-        self.places.get(location)?.last().map(|line| self.shown(line))
+        self.first(location)?.last().map(|line| self.shown(line))
     }
 
     fn shown(&self, line: &DirectiveLine) -> ConfLinePlace {
@@ -136,6 +157,24 @@ mod tests {
         ] {
             assert_eq!(place(index.block(location)), expected, "{location}");
         }
+    }
+
+    #[test]
+    fn a_setting_is_that_of_the_innermost_block_and_of_all_of_a_name() {
+        let conf = "http {\n gzip_comp_level 9;\n server {\n  server_name a;\n  location /x {\n   gzip_comp_level 2;\n   location /x/y { }\n  }\n }\n\
+            server {\n  server_name b;\n  location /x { }\n  location /z { }\n }\n server {\n  location /z { gzip_min_length 1; }\n } }";
+        let files = MemoryFiles::new().with("/n.conf", conf);
+        let tree = weir_conf::load("/n.conf".as_ref(), "/".as_ref(), &files, |_| false, None).expect("lines");
+        let index = ConfLineIndex::new(&tree, &[]);
+        let level = |location: &str| index.in_force(location, "gzip_comp_level");
+        let at = |value: &str, place: &str| Some(Some((value.to_owned(), place.to_owned())));
+        assert_eq!(level("a/x"), at("2", "n.conf:6"));
+        assert_eq!(level("/x/y"), at("2", "n.conf:6"));
+        assert_eq!(level("b/x"), at("9", "n.conf:2"));
+        assert_eq!(level("/x"), None, "two of that name differ");
+        assert_eq!(level("/z"), at("9", "n.conf:2"), "both are alike");
+        assert_eq!(index.in_force("/z", "gzip_types"), Some(None));
+        assert_eq!(level("/none"), None);
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! `why`: gathers what the detectors of [`crate::why`] look at, over a window of seconds.
 
+mod cpu;
+mod settings;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_engine::figures::{self, FigureValue};
 use weir_engine::log::{self, LastLine, LogLevel};
 use weir_engine::worker::Worker;
-use weir_http::json::JsonValue;
 use weir_rt::blocking::{self, PoolStats};
 use weir_rt::sampler::StackFrame;
 use weir_rt::{LoopSnapshot, clock};
 use weir_server::housekeeping::{self, WorkerStall};
-use weir_trace::{Site, SiteKind, SiteTable, SiteTotals, StatusCounts};
+use weir_trace::{Site, SiteTable, SiteTotals, StatusCounts};
 use weir_upstream::PeerTotals;
 use weir_upstream::peer::{Peer, PeerHealth};
 
-use super::lines;
 use super::log_lines::without_arguments;
 use super::reply::{ReplyFailure, ReplySink, pause};
 use super::reqs;
@@ -26,8 +27,7 @@ use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 use crate::stall_cause;
 use crate::why::errors::{message, place};
 use crate::why::figures::{
-    ErrorLoad, FileLoad, ListenerLoad, ModuleLoad, PeerLoad, StallCause, StallLoad, UpstreamLoad, WhyFigures,
-    WorkerLoad,
+    ErrorLoad, FileLoad, ListenerLoad, PeerLoad, StallCause, StallLoad, UpstreamLoad, WhyFigures, WorkerLoad,
 };
 use crate::why::{findings, json, text};
 
@@ -126,15 +126,13 @@ fn collected() -> BTreeMap<u16, u64> {
 
 fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyFigures {
     let time = after.at.duration_since(before.at);
-    let (modules, requests_ns) = modules(source, before, after);
     let workers = workers(source, before, after, time);
     let emfile = |moment: &WhyMoment| moment.workers.iter().map(|worker| worker.turns.emfile).sum::<u64>();
     let open: u64 = source.workers().iter().map(connections).sum();
     let room = source.ask(BRIEFLY, Worker::most).whole(|most| most.into_iter().fold(0, u64::saturating_add));
-    WhyFigures {
+    let mut figures = WhyFigures {
         seconds: time.as_secs_f64(),
-        modules,
-        requests_ns,
+        modules: Vec::new(),
         stalls: stalls(&workers, before.ticks, after.ticks),
         workers,
         upstreams: peers(source, before, after),
@@ -157,7 +155,9 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
         errors: errors(before, after),
         no_descriptor: emfile(after).saturating_sub(emfile(before)),
         connections: (open, room.unwrap_or(0)),
-    }
+    };
+    cpu::add(source, &mut figures, before, after);
+    figures
 }
 
 /// Locations with errors, with what the lines say that were logged meanwhile.
@@ -228,55 +228,6 @@ fn workers(source: &ServerSource, before: &WhyMoment, after: &WhyMoment, time: D
         })
     };
     after.workers.iter().filter_map(load).collect()
-}
-
-/// Handlers and filters with what they ran on the processor, and what all requests did. The heaviest knows its line.
-fn modules(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> (Vec<ModuleLoad>, u64) {
-    let (none, table) = (SiteTotals::default(), SiteTable::global());
-    let (mut modules, mut requests, mut off) = (Vec::new(), 0, 0);
-    for (site, now) in &after.sites {
-        let was = before.sites.get(site).unwrap_or(&none);
-        let run = scale(now.run.sum().saturating_sub(was.run.sum()));
-        let lost = |totals: &SiteTotals| totals.counts.asleep + totals.counts.no_core;
-        let lost = scale(lost(now).saturating_sub(lost(was)));
-        off += lost;
-        let info = table.info(*site);
-        match info.kind {
-            SiteKind::Request => requests += run,
-            SiteKind::Handler(_) | SiteKind::HeaderFilter | SiteKind::BodyFilter if run > 0 => {
-                modules.push((
-                    info.name.to_string(),
-                    ModuleLoad {
-                        location: info.location.to_string(),
-                        name: info.label(),
-                        ns: run.saturating_sub(lost),
-                        is_lua: info.name.contains("_by_lua"),
-                        line: String::new(),
-                    },
-                ));
-            }
-            _ => {}
-        }
-    }
-    if let Some((name, module)) = modules.iter_mut().max_by_key(|(_, module)| module.ns) {
-        module.line = line(source, &module.location, name);
-    }
-    (modules.into_iter().map(|(_, module)| module).collect(), requests.saturating_sub(off))
-}
-
-/// The line of the configuration that brought `name` into `location`: `file:line` without directories; empty where none
-/// is known.
-fn line(source: &ServerSource, location: &str, name: &str) -> String {
-    if let Some((_, place)) = name.strip_suffix(')').and_then(|name| name.split_once('(')) {
-        return place.to_owned();
-    }
-    let question = ControlQuestion::new("lines").with("location", location).with("name", name);
-    let found = lines::lines(source, &question).ok().and_then(|text| JsonValue::parse(text.as_bytes()).ok());
-    let place = found.as_ref().and_then(JsonValue::list).and_then(|lines| {
-        let (file, line) = (lines.first()?.field("file")?.text()?, lines.first()?.field("line")?.number()?);
-        Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
-    });
-    place.unwrap_or_default()
 }
 
 fn peers(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> Vec<UpstreamLoad> {

@@ -1,11 +1,11 @@
 //! Who takes the processor: modules, scripts that do not pause, collectors.
 
-use super::figures::{StallCause, WhyFigures};
+use super::figures::{FilterSetting, ModuleLoad, ModuleWork, StallCause, WhyFigures};
 use super::queues::LOST;
 use super::stalls::{StallGroup, command, group};
 use super::{CPU, Finding, GC, waited};
 
-/// Scripts and modules that compute without a pause; and where a worker is saturated, the module that takes most.
+/// Scripts and modules that compute without a pause; and those that take much of what the workers run.
 pub(super) fn find(figures: &WhyFigures) -> Vec<Finding> {
     // Where a worker wants a core, only what was seen computing is sure.
     let starved = figures.workers.iter().any(|worker| worker.run_queue >= LOST);
@@ -30,27 +30,94 @@ pub(super) fn find(figures: &WhyFigures) -> Vec<Finding> {
             }
         })
         .collect();
-    found.extend(busiest(figures).filter(|module| found.iter().all(|other| other.subject != module.subject)));
+    let heavy = figures.modules.iter().filter(|module| is_heavy(figures, module));
+    let heavy = heavy.map(|module| steady(figures, module));
+    found.extend(
+        heavy.filter(|module| found.iter().all(|other| other.subject != module.subject)).collect::<Vec<_>>(),
+    );
     found
 }
 
-/// The module that takes most of the processor, where a worker has hardly any left.
-fn busiest(figures: &WhyFigures) -> Option<Finding> {
-    let saturated = figures.workers.iter().any(|worker| worker.busy - worker.run_queue >= SATURATED);
-    let module = figures.modules.iter().max_by_key(|module| module.ns).filter(|_| saturated)?;
-    let share = module.ns as f64 / figures.requests_ns.max(1) as f64;
-    if share < HALF || module.is_lua && collected(figures) * 2 > module.ns {
-        return None;
+/// Whether a module takes so much of what the workers run that it is worth a look. Of content that is what they are for.
+pub(crate) fn is_heavy(figures: &WhyFigures, module: &ModuleLoad) -> bool {
+    let wanting = |worker: &super::figures::WorkerLoad| worker.run_queue >= LOST;
+    let saturated = figures.workers.iter().any(|worker| worker.busy >= SATURATED);
+    let part = match module.work {
+        ModuleWork::Content => return false,
+        // Where other programs have the core, what the script takes is not what is wrong.
+        ModuleWork::Script if figures.workers.iter().any(wanting) => return false,
+        ModuleWork::Script if !saturated && module.each_ns() < DEAR_SCRIPT_NS => return false,
+        ModuleWork::Script => MOST,
+        ModuleWork::Besides => MUCH,
+    };
+    cores(figures, module) >= SOME_OF_A_CORE && share(figures, module) >= part
+}
+
+fn share(figures: &WhyFigures, module: &ModuleLoad) -> f64 {
+    module.ns as f64 / figures.used_ns().max(1) as f64
+}
+
+fn cores(figures: &WhyFigures, module: &ModuleLoad) -> f64 {
+    module.ns as f64 / 1e9 / figures.seconds.max(1e-9)
+}
+
+impl ModuleLoad {
+    /// Of a request; 0 where none are counted.
+    fn each_ns(&self) -> u64 {
+        self.ns.checked_div(self.requests).unwrap_or(0)
     }
-    let line = if module.line.is_empty() { String::new() } else { format!(", {}", module.line) };
-    Some(Finding {
+
+    /// `log_by_lua (weir.conf:20) in /pay`.
+    fn place(&self) -> String {
+        let line = if self.line.is_empty() { String::new() } else { format!(" ({})", self.line) };
+        let others = match self.others {
+            0 => String::new(),
+            1 => " and one other location".to_owned(),
+            count => format!(" and {count} other locations"),
+        };
+        // A timer's name is where it runs; a server may have no locations.
+        let location = match self.location.as_str() {
+            "" => String::new(),
+            location if location == self.name => String::new(),
+            location => format!(" in {location}"),
+        };
+        format!("{}{line}{location}{others}", self.name)
+    }
+}
+
+/// Says what a module takes, of a request too, and where in it or by which setting.
+fn steady(figures: &WhyFigures, module: &ModuleLoad) -> Finding {
+    let each = match module.each_ns() {
+        0 => String::new(),
+        ns if module.location == module.name => format!(", {} each time", crate::table::time(ns)),
+        ns => format!(", {} a request", crate::table::time(ns)),
+    };
+    let hottest =
+        if module.hottest.is_empty() { String::new() } else { format!(", most of it at {}", module.hottest) };
+    Finding {
         kind: CPU,
-        weight: module.ns as f64 / 1e9 / figures.seconds.max(1e-9),
-        says: format!("{} is {:.0}% of CPU, in {}{line}", module.name, share * 100.0, module.location),
+        weight: cores(figures, module),
+        says: format!(
+            "{} takes {:.0}% of the workers' CPU, {:.1} cores{each}{hottest}{}",
+            module.place(),
+            share(figures, module) * 100.0,
+            cores(figures, module),
+            module.setting.as_ref().map_or_else(String::new, setting)
+        ),
         subject: module.location.clone(),
-        line: module.line.clone(),
-        command: format!("weir flame cpu --route {}", command(&module.location)),
-    })
+        line: if module.hottest.is_empty() { module.line.clone() } else { module.hottest.clone() },
+        command: match module.location.as_str() {
+            "" => "weir flame cpu".to_owned(),
+            location => format!("weir flame cpu --route {}", command(location)),
+        },
+    }
+}
+
+/// `; gzip_comp_level is 9 (weir.conf:12): 1 costs least`.
+fn setting(setting: &FilterSetting) -> String {
+    let place =
+        if setting.place.is_empty() { "by default".to_owned() } else { format!("({})", setting.place) };
+    format!("; {} is {} {place}: {}", setting.directive, setting.value, setting.cheaper)
 }
 
 /// What collectors have taken, in nanoseconds.
@@ -113,7 +180,13 @@ pub(super) fn rate(times: u64, figures: &WhyFigures) -> String {
 
 /// The share of its time from which on a worker is saturated.
 const SATURATED: f64 = 0.8;
-/// The share of the processor from which on a module is the one to look at.
-const HALF: f64 = 0.5;
+/// The shares of what the workers run from which on something besides the content, and a script that makes it, are the ones
+/// to look at.
+const MUCH: f64 = 0.4;
+const MOST: f64 = 0.5;
+/// What takes less of a core hurts nobody, however large its share is.
+const SOME_OF_A_CORE: f64 = 0.3;
+/// A script that makes content in less is no dear one.
+const DEAR_SCRIPT_NS: u64 = 500_000;
 /// The share of a worker from which on its collector takes too much.
 const COLLECTS: f64 = 0.2;

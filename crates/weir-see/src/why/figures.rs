@@ -6,10 +6,8 @@ pub(crate) struct WhyFigures {
     /// How long the window was.
     pub(crate) seconds: f64,
     pub(crate) workers: Vec<WorkerLoad>,
-    /// Handlers and filters, by location.
+    /// Handlers, filters and scripts that take the processor.
     pub(crate) modules: Vec<ModuleLoad>,
-    /// What all requests ran on the processor, in nanoseconds.
-    pub(crate) requests_ns: u64,
     /// Turns that took too long and ended in the window, or have not ended.
     pub(crate) stalls: Vec<StallLoad>,
     pub(crate) upstreams: Vec<UpstreamLoad>,
@@ -38,17 +36,49 @@ pub(crate) struct WorkerLoad {
     pub(crate) late: u64,
 }
 
-/// A handler or filter in a location.
+/// A handler, filter or script, in all locations that it runs in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleLoad {
+    /// Where most of its time went.
     pub(crate) location: String,
-    /// As in trees: `gzip`, `content content_by_lua(nginx.conf:12)`.
+    /// In how many others it runs as well.
+    pub(crate) others: usize,
+    /// `gzip`, `log_by_lua`.
     pub(crate) name: String,
-    /// On the processor, in nanoseconds.
+    pub(crate) work: ModuleWork,
+    /// On the processor, in nanoseconds, without what the collector of Lua took in it.
     pub(crate) ns: u64,
-    pub(crate) is_lua: bool,
-    /// Where it came from.
+    /// Requests that it ran for; 0 where none are counted.
+    pub(crate) requests: u64,
+    /// Where its directive is written.
     pub(crate) line: String,
+    /// The line of a script that was seen most often; empty where none stands out.
+    pub(crate) hottest: String,
+    /// A setting that makes it dear or cheap.
+    pub(crate) setting: Option<FilterSetting>,
+}
+
+/// What a module does, by what can be said of its taking much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ModuleWork {
+    /// The content itself comes from it: that it takes most is as it should be.
+    #[default]
+    Content,
+    /// A script makes the content.
+    Script,
+    /// What is done besides: filters, handlers of other phases, timers.
+    Besides,
+}
+
+/// A setting in force at a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilterSetting {
+    pub(crate) directive: &'static str,
+    pub(crate) value: String,
+    /// `file:line`; empty where it is the default.
+    pub(crate) place: String,
+    /// What would be cheaper, in words; what else could be done where nothing is.
+    pub(crate) cheaper: &'static str,
 }
 
 /// Why a turn took too long.
@@ -66,6 +96,13 @@ pub(crate) enum StallCause {
     Disk,
     /// It had no core.
     NoCore,
+}
+
+impl WhyFigures {
+    /// What all workers ran on the processor, in nanoseconds.
+    pub(crate) fn used_ns(&self) -> u64 {
+        (self.workers.iter().map(|worker| worker.busy).sum::<f64>() * self.seconds * 1e9) as u64
+    }
 }
 
 impl StallCause {

@@ -3,7 +3,7 @@
 //! [`figures`] is what was counted in a window of some seconds, as plain numbers. Each detector of [`DETECTORS`] is a
 //! function from those to findings, so that it can be tried without a server. A healthy server has none.
 
-mod compute;
+pub(crate) mod compute;
 pub(crate) mod errors;
 pub(crate) mod figures;
 mod queues;
@@ -149,11 +149,11 @@ mod tests {
             modules: vec![ModuleLoad {
                 location: "/".to_owned(),
                 name: "gzip".to_owned(),
+                work: ModuleWork::Besides,
                 ns: 400_000_000,
-                is_lua: false,
                 line: "nginx.conf:7".to_owned(),
+                ..ModuleLoad::default()
             }],
-            requests_ns: 600_000_000,
             upstreams: vec![UpstreamLoad {
                 name: "u".to_owned(),
                 peers: vec![peer("a", 2_000), peer("b", 2_400)],
@@ -206,7 +206,7 @@ mod tests {
             (ERRORS, |f| f.errors[0].refused = 390),
             (CPU, |f| {
                 f.workers[0].busy = 0.97;
-                (f.modules[0].ns, f.requests_ns) = (1_500_000_000, 1_900_000_000);
+                f.modules[0].ns = 1_500_000_000;
             }),
             (CPU, |f| f.stalls = vec![stall(StallCause::Computes); 8]),
             (GC, |f| f.workers[1].gc_ns = 900_000_000),
@@ -256,6 +256,83 @@ mod tests {
             json.contains("\"kind\":\"blocked\",\"weight\":") && json.contains("\"subject\":\"b\""),
             "{json}"
         );
+    }
+
+    /// What takes much of the workers' CPU all the time is found; what is there for that, or hurts nobody, is not.
+    #[test]
+    fn steady_use_of_cpu_is_found_where_it_matters() {
+        let found = |work, ns, requests, busy: f64, run_queue| {
+            let mut figures = healthy();
+            figures.workers[0].busy = busy;
+            figures.workers[0].run_queue = run_queue;
+            figures.modules = vec![ModuleLoad { work, ns, requests, ..figures.modules[0].clone() }];
+            !kinds(&figures).is_empty()
+        };
+        use ModuleWork::{Besides, Content, Script};
+        // The other worker runs for 0.6 s of the two seconds.
+        for (work, ns, requests, busy, run_queue, expected) in [
+            (Besides, 1_000_000_000, 700, 0.9, 0.0, true),
+            (Besides, 1_000_000_000, 700, 0.9, 0.19, true),
+            (Besides, 900_000_000, 700, 0.9, 0.0, false),
+            (Besides, 590_000_000, 700, 0.0, 0.0, false),
+            (Besides, 610_000_000, 0, 0.1, 0.0, true),
+            (Content, 1_800_000_000, 10, 1.0, 0.0, false),
+            (Script, 1_400_000_000, 100_000, 1.0, 0.0, true),
+            (Script, 1_200_000_000, 100_000, 1.0, 0.0, false),
+            (Script, 1_000_000_000, 100_000, 0.6, 0.0, false),
+            (Script, 1_000_000_000, 1_000, 0.6, 0.0, true),
+            (Script, 1_000_000_000, 1_000, 0.6, 0.19, true),
+        ] {
+            assert_eq!(
+                found(work, ns, requests, busy, run_queue),
+                expected,
+                "{work:?} {ns} {requests} {busy}"
+            );
+        }
+        let mut figures = healthy();
+        figures.modules[0] =
+            ModuleLoad { work: Script, ns: 1_000_000_000, requests: 1_000, ..figures.modules[0].clone() };
+        figures.workers[1].run_queue = 0.3;
+        assert_eq!(kinds(&figures), [NO_CORE], "of a script nothing is said where others have the core");
+    }
+
+    #[test]
+    fn steady_use_of_cpu_has_its_line_its_price_and_its_setting() {
+        let mut figures = healthy();
+        figures.workers[0].busy = 0.9;
+        let setting = FilterSetting {
+            directive: "gzip_comp_level",
+            value: "9".to_owned(),
+            place: "nginx.conf:8".to_owned(),
+            cheaper: "level 1 costs least",
+        };
+        figures.modules[0] = ModuleLoad {
+            ns: 1_200_000_000,
+            requests: 600,
+            others: 2,
+            setting: Some(setting),
+            ..figures.modules[0].clone()
+        };
+        let found = findings(&figures, 5);
+        assert_eq!(
+            found[0].says,
+            "gzip (nginx.conf:7) in / and 2 other locations takes 50% of the workers' CPU, 0.6 cores, 2.0 ms a request; \
+             gzip_comp_level is 9 (nginx.conf:8): level 1 costs least"
+        );
+        assert_eq!((&*found[0].line, &*found[0].command), ("nginx.conf:7", "weir flame cpu --route /"));
+        figures.modules[0] = ModuleLoad {
+            name: "log_by_lua".to_owned(),
+            others: 0,
+            hottest: "/srv/audit.lua:5".to_owned(),
+            setting: None,
+            ..figures.modules[0].clone()
+        };
+        let found = findings(&figures, 5);
+        let says = "log_by_lua (nginx.conf:7) in / takes 50% of the workers' CPU, 0.6 cores, 2.0 ms a request, most of it at /srv/audit.lua:5";
+        assert_eq!((&*found[0].says, &*found[0].line), (says, "/srv/audit.lua:5"));
+        // One that computes without a pause there is one finding, not two.
+        figures.stalls = vec![StallLoad { location: "/".to_owned(), ..stall(StallCause::Computes) }; 8];
+        assert_eq!(kinds(&figures), [CPU]);
     }
 
     /// A pause that nobody looked into, while the collector took as much.

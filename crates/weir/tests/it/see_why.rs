@@ -89,8 +89,66 @@ both_drivers! {
         let server = with_script("local ends, x = os.clock() + 0.03, 0\n\
             while os.clock() < ends do x = x + 1 end");
         let _load = FaultLoad::default().clients(&server, 2, "/", PAUSE);
-        let found = named(&server, "cpu", "fault.lua:2");
-        assert!(found.says.contains("computed without a pause"), "{found:?}");
+        let found = named(&server, "cpu", "computed without a pause");
+        assert!(found.says.contains("fault.lua:2"), "{found:?}");
+    }
+
+    /// It holds nothing up, and takes most of what the worker runs: in two locations, of which each has a half.
+    fn a_script_that_takes_cpu_all_the_time(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; log_by_lua_file audit.lua;
+            server { listen 127.0.0.1:%%PORT%%; location /a { return 200 ok; }
+            location /b { return 200 ok; } } }";
+        let script = "local ends, x = os.clock() + 0.0015, 0\nwhile os.clock() < ends do x = x + 1 end";
+        let server = started(conf, &[("audit.lua", script)], |builder| builder);
+        let _load = FaultLoad::default().clients(&server, 2, "/a", PAUSE).clients(&server, 2, "/b", PAUSE);
+        let found = named(&server, "cpu", "audit.lua:2");
+        let says = &found.says;
+        assert!(says.starts_with("log_by_lua (nginx.conf:1) in /") && says.contains(" and one other location takes "), "{says}");
+        assert!(says.contains("% of the workers' CPU, ") && says.contains(" a request, most of it at "), "{says}");
+    }
+
+    fn a_filter_with_a_dear_setting(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%; root html;
+            gzip on; gzip_types text/plain;
+            gzip_comp_level 9; location / { } } }";
+        let text: String = (0..40_000_u64).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44)).collect();
+        let server = started(conf, &[("html/a.txt", &text)], |builder| builder);
+        let address = server.addr(0);
+        let mut client = Client::connect(address);
+        let _load = FaultLoad::default().with(move || {
+            client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+            let _ = client.try_response();
+        });
+        let found = named(&server, "cpu", "gzip");
+        // A turn of it may be a long one, too.
+        if found.says.contains("computed without a pause") {
+            return;
+        }
+        let says = &found.says;
+        assert!(says.contains("; gzip_comp_level is 9 (nginx.conf:3): level 1 costs least") && found.line == "nginx.conf:2", "{found:?}");
+    }
+
+    fn a_timer_that_takes_cpu_all_the_time(driver) {
+        let conf = "worker_processes 1; events { } http { init_worker_by_lua_file timer.lua;
+            server { listen 127.0.0.1:%%PORT%%; location / { return 200 ok; } } }";
+        let script = "local function work()\nlocal ends, x = os.clock() + 0.003, 0\nwhile os.clock() < ends do x = x + 1 end\nend\n\
+            ngx.timer.every(0.004, work)";
+        let server = started(conf, &[("timer.lua", script)], |builder| builder);
+        let found = named(&server, "cpu", "timer.lua:3");
+        assert!(found.says.starts_with("ngx.timer takes "), "{found:?}");
+    }
+
+    /// As busy as it gets, with nothing that takes more than it must.
+    fn a_busy_server_of_short_responses_has_nothing_wrong(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%; root html;
+            location / { return 200 ok; } location /file/ { alias html/; } } }";
+        let server = started(conf, &[("html/a.txt", "text")], |builder| builder);
+        let load = FaultLoad::default().clients(&server, 3, "/", Duration::ZERO);
+        let _load = load.clients(&server, 3, "/file/a.txt", Duration::ZERO);
+        for _ in 0..5 {
+            let found: Vec<Found> = why(&server).into_iter().filter(|one| one.kind != "no_core").collect();
+            assert!(found.is_empty(), "{found:?}");
+        }
     }
 
     fn a_call_that_blocks(driver) {
