@@ -27,13 +27,28 @@ impl KeepReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             KeepReason::Asked => "asked",
-            KeepReason::Blocker => "blocker",
-            KeepReason::Waiter => "waiter",
+            KeepReason::Blocker => "blocked_others",
+            KeepReason::Waiter => "was_blocked",
             KeepReason::Matched => "matched",
             KeepReason::Failed => "failed",
             KeepReason::Slow => "slow",
             KeepReason::Sampled => "sampled",
             KeepReason::Slowest => "slowest",
+        }
+    }
+
+    /// The same for people, after "kept because".
+    #[must_use]
+    pub const fn says(self) -> &'static str {
+        match self {
+            KeepReason::Asked => "its trace header or its location asks for that",
+            KeepReason::Blocker => "it blocked its worker",
+            KeepReason::Waiter => "it waited while another request blocked their worker",
+            KeepReason::Matched => "a command asked for such requests",
+            KeepReason::Failed => "its status is 500 or above",
+            KeepReason::Slow => "it took longer than the limit for slow ones",
+            KeepReason::Sampled => "it was drawn at random",
+            KeepReason::Slowest => "no other request of its location took longer in that minute",
         }
     }
 }

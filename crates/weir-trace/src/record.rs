@@ -278,7 +278,7 @@ impl Cause {
             Cause::Configured => "configured",
             Cause::Limit => "limit",
             Cause::File => "file",
-            Cause::Internal => "internal",
+            Cause::Internal => "handler_failed",
             Cause::Panic => "panic",
             Cause::DnsFailed => "dns_failed",
             Cause::DnsStaleUsed => "dns_stale_used",
@@ -300,6 +300,61 @@ impl Cause {
             Cause::ClosedInResponse => "closed_in_response",
             Cause::ResetInResponse => "reset_in_response",
             Cause::InvalidBody => "invalid_body",
+        }
+    }
+
+    /// The same for people, after "it failed because"; empty for [`Cause::None`].
+    #[must_use]
+    pub const fn says(self) -> &'static str {
+        match self {
+            Cause::None => "",
+            Cause::ClientClosed => "the client closed or reset the connection",
+            Cause::ClientTimeout => "the client was too slow",
+            Cause::BadRequest => "the client sent something malformed",
+            Cause::RequestHeaderTooLarge => "the request's head exceeds large_client_header_buffers",
+            Cause::BodyTooLarge => "the request's body exceeds client_max_body_size",
+            Cause::Unauthorized => "the client gave no credentials",
+            Cause::Forbidden => "the client may not have this",
+            Cause::NotFound => "there is no such thing",
+            Cause::MethodNotAllowed => "the method is not allowed there",
+            Cause::RangeNotSatisfiable => "the file has no such part",
+            Cause::Configured => "the configuration or a script says so",
+            Cause::Limit => "a configured limit was hit",
+            Cause::File => "a file or the disk failed",
+            Cause::Internal => "a handler, a script or a filter failed",
+            Cause::Panic => "a handler or filter panicked",
+            Cause::DnsFailed => "the name of an upstream server was not resolved",
+            Cause::DnsStaleUsed => "no name server responded, and addresses known from before were used",
+            Cause::AllPeersDown => "no server of the upstream could be asked",
+            Cause::QueueTimeout => {
+                "no server of the upstream came free in time, or too many requests wait for one"
+            }
+            Cause::RetryBudget => {
+                "another server would have been asked, but too many requests are retried already"
+            }
+            Cause::ConnectRefused => "the upstream server refused the connection",
+            Cause::ConnectTimeout => "the upstream server did not take the connection in time",
+            Cause::ConnectFailed => "no connection to the upstream server could be made",
+            Cause::TlsFailed => "the TLS handshake with the upstream server failed",
+            Cause::SendTimeout => "the upstream server took nothing of the request in time",
+            Cause::ReadTimeout => "the upstream server sent nothing of its response in time",
+            Cause::ClosedBeforeResponse => "the upstream server closed the connection without a response",
+            Cause::ResetBeforeResponse => "the upstream server reset the connection without a response",
+            Cause::KeepaliveRace => {
+                "a connection kept alive was closed while a request that may not be repeated was on its way"
+            }
+            Cause::InvalidHeader => "the upstream server's response is invalid",
+            Cause::HeaderTooLarge => "the head of the upstream server's response exceeds the buffer for it",
+            Cause::UpstreamStatus => {
+                "the status of the upstream server's response is one for which the next server is tried (*_next_upstream)"
+            }
+            Cause::ClosedInResponse => {
+                "the upstream server closed the connection in the middle of its response"
+            }
+            Cause::ResetInResponse => {
+                "the upstream server reset the connection in the middle of its response"
+            }
+            Cause::InvalidBody => "the framing of the upstream server's response is wrong",
         }
     }
 

@@ -77,7 +77,7 @@ fn listed(all: &[KeptRequest]) -> String {
             TableCell::text(format!("{} {}", record.method, record.path)),
             TableCell::text(&*location),
             TableCell::Count(record.status.into()),
-            TableCell::text(kept.why().as_str()),
+            TableCell::text(kept.why().as_str().replace('_', " ")),
             TableCell::Time(scale(record.total)),
             TableCell::Time(scale(record.run)),
             TableCell::Time(scale(record.wait())),
@@ -126,11 +126,15 @@ fn find(source: &ServerSource, question: &ControlQuestion) -> Result<KeptRequest
     }
 }
 
-/// Why it was retained, and the blocked loops it had to do with: the cause of a delay that its own tree shows as
+/// Why it was retained, why it failed, and the blocked loops it had to do with: the cause of a delay that its own tree shows as
 /// queueing only.
 fn story(source: &ServerSource, kept: &KeptRequest) -> String {
     let id = kept.record().id;
-    let mut text = format!("kept as {}\n", kept.why().as_str());
+    let mut text = format!("kept because {}\n", kept.why().says());
+    let cause = kept.record().cause.says();
+    if !cause.is_empty() {
+        text.push_str(&format!("failed because {cause}\n"));
+    }
     for worker in source.workers() {
         for stall in worker.recorder.stalls().list() {
             let (blocked, place) = (crate::table::time(scale(stall.duration)), reqs::at(stall.sample.site));
@@ -161,7 +165,7 @@ const COLUMNS: [TableColumn; 9] = [
     TableColumn("request", "request"),
     TableColumn("location", "location"),
     TableColumn("status", "status"),
-    TableColumn("kept as", "why"),
+    TableColumn("why kept", "why"),
     TableColumn("total", "total_ns"),
     TableColumn("run", "run_ns"),
     TableColumn("wait", "wait_ns"),

@@ -187,7 +187,7 @@ impl TimelineDrawing {
             ("request", &*id),
             ("status", &*status),
             ("location", &*route),
-            ("kept as", kept.why().as_str()),
+            ("kept because", kept.why().says()),
         ];
         let (begin, end) = (record.start, end(kept));
         self.timeline.begin(lane, self.now.unix_ns(begin), &name, &said);

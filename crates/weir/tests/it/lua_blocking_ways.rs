@@ -226,7 +226,7 @@ both_drivers! {
         assert!(row.contains("(wait4) at ") && row.contains("ms"), "{row}");
         let id = row.split_whitespace().last().expect("a word").to_owned();
         let explained = weir(&server, &["explain", &id]);
-        assert!(explained.contains("kept as blocker\n") && explained.contains("blocked its worker for "), "{explained}");
+        assert!(explained.contains("kept because it blocked its worker\n") && explained.contains("blocked its worker for "), "{explained}");
     }
 
     fn every_way_to_block_is_named_by_file_and_line(driver) {

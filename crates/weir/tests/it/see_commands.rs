@@ -255,7 +255,7 @@ both_drivers! {
             assert!(tree.starts_with("GET /gone  502") && tree.contains(&id), "{tree}");
             let json = says(&server, &["explain", &id, "--json"]);
             // It may be one of the three that were waited for; on a busy machine it may have taken so long that it blocked.
-            let why = ["failed", "matched", "blocker"].iter().any(|why| json.starts_with(&format!("{{\"why\":\"{why}\",")));
+            let why = ["failed", "matched", "blocked_others"].iter().any(|why| json.starts_with(&format!("{{\"why\":\"{why}\",")));
             assert!(why && json.contains(&format!("\"id\":\"{id}\"")), "{json}");
             // A whole id: fewer digits may begin another request's.
             assert!(!weir(&server, &["explain", &"0".repeat(32)]).status.success());

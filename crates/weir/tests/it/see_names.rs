@@ -95,7 +95,7 @@ both_drivers! {
         wait_for("the tree", || says(&server, &["slow", "--json"]).contains(&id).then_some(()));
         let reported = says(&server, &["explain", &id]);
         assert!(reported.starts_with("GET /secret  200") && reported.contains("-> trace_header "), "{reported}");
-        assert!(reported.contains("\nkept as asked\n"), "{reported}");
+        assert!(reported.contains("\nkept because its trace header or its location asks for that\n"), "{reported}");
         for wrong in ["", "X-Trace: 1\r\n", &signed.replace("41", "42"), &signed.replace(" 4102444800", " 1000000000")] {
             assert_eq!(server.client().request(format!("GET / HTTP/1.1\r\nHost: a\r\n{wrong}\r\n")).field("X-Trace"), None);
         }

@@ -1,6 +1,6 @@
 // ---- kept requests --------------------------------------------------------------------------------------------------
 
-const REQUESTS = [["request"], ["status"], ["location", "wide"], ["kept as", "wide"], ["total"], ["run", "wide"], ["wait"], ["at", "wide"]];
+const REQUESTS = [["request"], ["status"], ["location", "wide"], ["why kept", "wide"], ["total"], ["run", "wide"], ["wait"], ["at", "wide"]];
 
 function requestTable(requests, located) {
   if (!requests.length) return make("p", { class: "faint" }, "none was retained");
@@ -12,7 +12,7 @@ function requestRow({ why, record }, columns, located) {
   const link = make("a", { href: path("req", record.id) }, record.method + " " + record.path);
   const status = make("span", { class: record.status >= 500 ? "bad" : undefined }, String(record.status));
   const location = located ? [make("a", { href: path("route", record.location || "") }, record.location || "-")] : [];
-  const values = [link, status, ...location, why, time(record.total_ns), time(record.run_ns), time(record.wait_ns), clock(record.unix_ms)];
+  const values = [link, status, ...location, why.replaceAll("_", " "), time(record.total_ns), time(record.run_ns), time(record.wait_ns), clock(record.unix_ms)];
   return make("tr", {}, ...cells(columns, values));
 }
 
@@ -71,28 +71,30 @@ const WAITS = ["queue", "upstream_connect", "upstream_send", "upstream_first_byt
 
 /** Its headline, what it waited for, its steps over time, and its tree. */
 async function request(id) {
-  const { record, tree: found, why } = await ask("req/" + encodeURIComponent(id));
+  const { record, tree: found } = await ask("req/" + encodeURIComponent(id));
   const location = record.location || "";
   const parts = { run: record.run_ns, ...record.waits_ns };
   const fall = make("div", {}, "…");
   const story = make("div", { class: "story" });
   show(make("h1", {}, record.method + " " + record.path),
     make("p", {}, record.status + ", " + time(record.total_ns) + " = run " + time(record.run_ns) + " + wait " + time(record.wait_ns) +
-      ", worker " + record.worker + ", kept as " + why + ", " + new Date(record.unix_ms).toLocaleString() + (record.cause && record.cause !== "-" && record.cause !== "none" ? ", cause " + record.cause : "")),
+      ", worker " + record.worker + ", " + new Date(record.unix_ms).toLocaleString()),
     make("div", { class: "kinds" }, ...Object.entries(parts).map(([kind, ns]) => kindOf(kind, ns, record.total_ns))), story,
     make("div", { class: "bar" },
       make("a", { href: path("route", location) }, "location " + location),
       make("a", { href: path("flame", "cpu", location) }, "flame cpu"), make("a", { href: path("flame", "wall", location) }, "flame wall")),
     make("h2", {}, "Over time"), fall, make("h2", {}, "Tree"), tree(found.root, location, 1));
   const over = await ask("req/" + encodeURIComponent(id) + "/spans");
-  story.replaceChildren(...over.story.split("\n").filter((line) => !line.startsWith("kept as")).map(storyLine));
+  story.replaceChildren(...over.story.split("\n").map(storyLine), record.status >= 400 ? make("p", { class: "faint" }, WITHOUT_ARGUMENTS) : "");
   fall.replaceChildren(waterfall(over));
 }
+
+const WITHOUT_ARGUMENTS = "Arguments of requests are not retained, since they may hold secrets: a log_format with $request_id and $args has them, to be found by this id.";
 
 /** A line of its story, in which the numbers of other requests are links. */
 function storyLine(line) {
   const parts = line.split(/\b([0-9a-f]{32})\b/).map((part, at) => (at % 2 ? make("a", { href: path("req", part) }, part) : part));
-  return make("p", { class: "bad" }, ...parts);
+  return make("p", { class: line.startsWith("kept because") ? "faint" : "bad" }, ...parts);
 }
 
 function kindOf(kind, ns, whole) {
