@@ -16,10 +16,15 @@ pub(crate) fn cause(stack: &[&str], syscall: Option<&str>, site: &str) -> String
     match (function.is_empty(), line) {
         (true, Some(line)) => stack[line].to_owned(),
         (false, Some(line)) => format!("{function} at {}", stack[line]),
+        (true, None) if site == "-" => OUTSIDE.to_owned(),
         (true, None) => site.to_owned(),
+        (false, None) if site == "-" => format!("{function}, {OUTSIDE}"),
         (false, None) => format!("{function} in {site}"),
     }
 }
+
+/// Where no handler or filter ran.
+const OUTSIDE: &str = "outside of modules";
 
 /// A frame without its file and mark.
 fn name(frame: &str) -> &str {
@@ -73,5 +78,7 @@ mod tests {
         assert_eq!(of(&["usleep", "ngx/own.lua:3"], None), "usleep at ngx/own.lua:3");
         assert_eq!(of(&["0xab"], None), "content content_by_lua");
         assert_eq!(of(&[], None), "content content_by_lua");
+        assert_eq!(cause(&["accept4"], None, "-"), "accept4, outside of modules");
+        assert_eq!(cause(&[], None, "-"), "outside of modules");
     }
 }

@@ -1,9 +1,9 @@
 //! `weir flame`: a flame graph, or a profile in another program's format.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
-use super::control_calls::{gather, print};
+use super::control_calls::{gather, print, print_as_is};
 use super::help::CommandOption;
 use super::options::CommandLine;
 use super::questions::{MATCH, options};
@@ -66,7 +66,7 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     match file {
         Some(path) => std::fs::write(path, &bytes).map_err(|error| format!("\"{path}\": {error}")),
         None if io::stdout().is_terminal() => print(&bytes).map_err(|error| error.to_string()),
-        None => io::stdout().lock().write_all(&bytes).map_err(|error| error.to_string()),
+        None => print_as_is(&bytes).map_err(|error| error.to_string()),
     }
 }
 

@@ -14,7 +14,7 @@ mod options;
 mod questions;
 mod record;
 mod selector;
-mod stall_summary;
+pub(crate) mod stall_summary;
 mod table;
 mod top;
 mod visible;

@@ -1,8 +1,8 @@
 //! `weir record`: a timeline of the workers, for ui.perfetto.dev.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
-use super::control_calls::gather;
+use super::control_calls::{gather, print_as_is};
 use super::help::CommandOption;
 use super::options::CommandLine;
 use super::questions::{MATCH, matching, options};
@@ -28,8 +28,17 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
         return write(path, &last_crash(asked, locate)?);
     }
     let out = gather(asked, locate, &question)?;
-    write(path, &out)
+    write(path, &out)?;
+    if out.len() < EMPTY {
+        eprintln!(
+            "weir: it is empty: in that time no request was retained and no loop was blocked; --next has all requests to come"
+        );
+    }
+    Ok(())
 }
+
+/// Bytes of a timeline with the process and nothing in it, and some more; the track of a worker alone takes as many again.
+const EMPTY: usize = 32;
 
 /// The file that the master has written beside the control socket.
 fn last_crash(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Vec<u8>, String> {
@@ -46,7 +55,7 @@ fn last_crash(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Vec<u8>, 
 
 fn write(path: &str, out: &[u8]) -> Result<(), String> {
     match path {
-        "-" => io::stdout().lock().write_all(out).map_err(|error| error.to_string()),
+        "-" => print_as_is(out).map_err(|error| error.to_string()),
         path => {
             std::fs::write(path, out).map_err(|error| format!("\"{path}\": {error}"))?;
             println!("{path}: for https://ui.perfetto.dev");

@@ -1,17 +1,19 @@
 //! Stalls in a line each: equal ones together, with what blocked the loop by name.
 
-use weir_http::json::JsonValue;
+use weir_http::json::{JsonValue, JsonWriter};
 
 use crate::stall_cause::{cause, is_line_of_lua};
 use crate::table::{TableCell, TableColumn, TableReport, time};
 
 /// What a line needs of one stall, as `weir blocked --json` has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StallLine {
+pub(crate) struct StallLine {
     location: String,
     by: String,
-    /// What equal ones have in common: the line of the script where there is one, else all of `by`.
+    /// What equal ones have in common: the line of the script where there is one, else the call that slept, else the module.
     place: String,
+    /// Frames by name, innermost first; empty where nobody looked into it.
+    stack: Vec<String>,
     ns: u64,
     /// Nanoseconds since it ended; `None` while it lasts.
     ended: Option<u64>,
@@ -26,7 +28,7 @@ impl StallLine {
     ///
     /// # Errors
     /// Which key is missing.
-    pub(super) fn parse(line: &str) -> Result<StallLine, String> {
+    pub(crate) fn parse(line: &str) -> Result<StallLine, String> {
         let json = JsonValue::parse(line.as_bytes()).map_err(|error| error.to_string())?;
         let text = |key: &str| json.field(key).and_then(JsonValue::text);
         let number = |key: &str| {
@@ -37,15 +39,20 @@ impl StallLine {
         let stack: Vec<&str> = list("stack").iter().filter_map(JsonValue::text).collect();
         let ongoing = json.field("ongoing").and_then(JsonValue::bool) == Some(true);
         let (ns, age) = (number("duration_ns")?, number("age_ns")?);
-        let by = cause(&stack, text("syscall"), text("site").unwrap_or("-"));
+        let no_core = json.field("no_core_ns").and_then(JsonValue::number).unwrap_or(0);
+        let by = match no_core * 2 >= ns && ns > 0 {
+            // What ran when it lost its core is not to blame.
+            true => NO_CORE.to_owned(),
+            false => cause(&stack, text("syscall"), text("site").unwrap_or("-")),
+        };
         let request = text("request").filter(|id| id.bytes().any(|digit| digit != b'0')).unwrap_or_default();
+        // A module that computes is met in another function each time.
+        let module = text("site").filter(|_| by != NO_CORE && text("syscall").is_none());
+        let line = stack.iter().copied().find(|frame| by != NO_CORE && is_line_of_lua(frame));
         Ok(StallLine {
             location: text("location").unwrap_or("-").to_owned(),
-            place: stack
-                .iter()
-                .find(|frame| is_line_of_lua(frame))
-                .map_or(by.as_str(), |line| line)
-                .to_owned(),
+            place: line.or(module).unwrap_or(&by).to_owned(),
+            stack: stack.iter().map(|frame| (*frame).to_owned()).collect(),
             by,
             ns,
             ended: (!ongoing).then(|| age.saturating_sub(ns)),
@@ -63,33 +70,61 @@ impl StallLine {
     }
 }
 
-/// The table of all stalls: those of one location and line in one row, what took longest in sum first. The function is
-/// that of the longest one: a line that computes is met in another one each time.
-pub(super) fn table(stalls: &[StallLine]) -> String {
-    let mut rows: Vec<(StallLine, u64, u64)> = Vec::new();
-    for stall in stalls {
-        let same =
-            rows.iter_mut().find(|(row, ..)| (&row.location, &row.place) == (&stall.location, &stall.place));
-        let Some((row, times, total)) = same else {
-            rows.push((stall.clone(), 1, stall.ns));
-            continue;
-        };
-        (*times, *total) = (*times + 1, *total + stall.ns);
+/// Equal stalls.
+pub(crate) struct StallRow {
+    /// The longest one, with the requests that waited for any of them; it ended when the last one did.
+    longest: StallLine,
+    times: u64,
+    ns: u64,
+}
+
+impl StallRow {
+    fn add(&mut self, stall: &StallLine) {
+        (self.times, self.ns) = (self.times + 1, self.ns + stall.ns);
+        let row = &mut self.longest;
         row.waited += stall.waited;
         row.ended = row.ended.zip(stall.ended).map(|(one, other)| one.min(other));
         if stall.ns > row.ns {
-            (row.ns, row.request, row.by) = (stall.ns, stall.request.clone(), stall.by.clone());
+            (row.ns, row.request) = (stall.ns, stall.request.clone());
+            if !stall.stack.is_empty() {
+                (row.by, row.stack) = (stall.by.clone(), stall.stack.clone());
+            }
         }
     }
-    rows.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
+}
+
+/// All stalls: those of one location and line in one row, what took longest in sum first. The function is that of the
+/// longest one: a line that computes is met in another one each time. One that nobody looked into is like the others of
+/// its location, if these are all alike.
+pub(crate) fn rows(stalls: &[StallLine]) -> Vec<StallRow> {
+    let mut rows: Vec<StallRow> = Vec::new();
+    let (seen, unseen): (Vec<&StallLine>, Vec<&StallLine>) =
+        stalls.iter().partition(|stall| !stall.stack.is_empty());
+    let looked_into = seen.len();
+    for (number, stall) in seen.into_iter().chain(unseen).enumerate() {
+        let mut of_location =
+            rows.iter().enumerate().filter(|(_, row)| row.longest.location == stall.location);
+        let same = of_location.clone().find(|(_, row)| row.longest.place == stall.place);
+        let only = of_location.next().filter(|_| number >= looked_into && of_location.next().is_none());
+        match same.or(only).map(|(at, _)| at) {
+            Some(at) => rows[at].add(stall),
+            None => rows.push(StallRow { longest: stall.clone(), times: 1, ns: stall.ns }),
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
+    rows
+}
+
+/// The table of all stalls.
+pub(super) fn table(stalls: &[StallLine]) -> String {
     let mut report = TableReport::new(&COLUMNS);
-    for (row, times, total) in rows {
+    for StallRow { longest: row, times, ns } in rows(stalls) {
         report.row([
             TableCell::Text(row.location),
             TableCell::Text(row.by),
             TableCell::Count(times),
             TableCell::Time(row.ns),
-            TableCell::Time(total),
+            TableCell::Time(ns),
             row.ended.map_or_else(|| TableCell::text("goes on"), TableCell::Time),
             TableCell::Count(row.waited),
             TableCell::Text(if row.request.is_empty() { "-".to_owned() } else { row.request }),
@@ -97,6 +132,31 @@ pub(super) fn table(stalls: &[StallLine]) -> String {
     }
     report.text()
 }
+
+/// The same as JSON, each row with the stack of its longest stall, innermost first.
+pub(crate) fn json(stalls: &[StallLine]) -> String {
+    JsonWriter::array(|json| {
+        for StallRow { longest: row, times, ns } in rows(stalls) {
+            json.nested(|json| {
+                json.key("location").text(&row.location);
+                json.key("by").text(&row.by);
+                json.key("times").raw(times);
+                json.key("longest_ns").raw(row.ns);
+                json.key("total_ns").raw(ns);
+                match row.ended {
+                    Some(ended) => json.key("ended_ns").raw(ended),
+                    None => json.key("ended_ns").raw("null"),
+                }
+                json.key("waited").raw(row.waited);
+                json.key("request").text(&row.request);
+                json.key("stack").list(|json| row.stack.iter().for_each(|frame| json.text(frame)));
+            });
+        }
+    }) + "\n"
+}
+
+/// What blocks a worker that other programs keep from its core.
+const NO_CORE: &str = "no processor";
 
 const COLUMNS: [TableColumn; 8] = [
     TableColumn("location", "location"),
@@ -137,6 +197,33 @@ mod tests {
         assert_eq!(rows[1], "/b usleep at a.lua:3 1 90.0 ms 90.0 ms goes on 1 -");
         assert_eq!(rows[2], format!("/a usleep at a.lua:3 2 30.0 ms 50.0 ms 1.0 µs 2 {:032x}", 2));
         assert_eq!(stalls[1].text(), "90.0 ms in /b by usleep at a.lua:3, 1 waited\n");
+    }
+
+    /// A filter is met in another function each time, and sometimes nobody looks.
+    #[test]
+    fn one_cause_is_one_row() {
+        let line = |site: &str, syscall: &str, stack: &str, ns: u64| {
+            let line = format!(
+                r#"{{"ongoing":false,"duration_ns":{ns},"age_ns":{ns},"site":"{site}","location":"/a"{syscall},"stack":[{stack}],"victims":[]}}"#
+            );
+            StallLine::parse(&line).expect("a stall")
+        };
+        let gzip = |function: &str, ns| line("body_filter gzip", "", &format!("\"{function}\""), ns);
+        let all = [gzip("deflate_slow", 20), gzip("longest_match", 30), line("-", "", "", 90)];
+        let found = rows(&all);
+        assert_eq!((found.len(), found[0].times, found[0].ns, found[0].longest.ns), (1, 3, 140, 90));
+        assert_eq!(found[0].longest.by, "longest_match in body_filter gzip");
+        // Two causes: which of them the one is that nobody saw is not known.
+        let slept = line("content static", r#","syscall":"read""#, r#""read""#, 40);
+        let found = rows(&[gzip("deflate_slow", 20), slept, line("-", "", "", 90)]);
+        assert_eq!(found.iter().map(|row| row.ns).collect::<Vec<_>>(), [90, 40, 20]);
+        // One that had no processor is none of these, whatever ran then.
+        let late = r#"{"ongoing":false,"duration_ns":9,"age_ns":9,"no_core_ns":5,"site":"-","location":"/a","stack":["a.lua:3"],"victims":[]}"#;
+        let late = StallLine::parse(late).expect("a stall");
+        assert_eq!((&*late.by, rows(&[gzip("f", 20), late.clone()]).len()), ("no processor", 2));
+        let json = json(&all);
+        assert!(json.contains(r#""by":"longest_match in body_filter gzip","times":3,"longest_ns":90,"total_ns":140,"ended_ns":0"#), "{json}");
+        JsonValue::parse(json.as_bytes()).expect("JSON");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! ask.
 
 mod connection;
+mod known_names;
 mod listener;
 mod page;
 mod route;

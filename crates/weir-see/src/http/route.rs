@@ -9,9 +9,11 @@ use weir_server::tls::replace;
 use weir_upstream::block::list_changes::ListRefusal;
 
 use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
+use super::known_names::KnownNames;
 use super::listener::ListenerState;
 use super::{DoorSources, page};
 use crate::commands::blocked::named;
+use crate::commands::stall_summary::{self, StallLine};
 use crate::control::protocol::{ControlQuestion, unescape};
 use crate::formats::StackFormat;
 use crate::metrics::{self, ExpositionFormat};
@@ -334,13 +336,17 @@ impl ReplySink for NotedReply<'_> {
     }
 }
 
-/// Stalls as server-sent events, each as soon as it is known; or the last ones with `follow=no`.
+/// Stalls as server-sent events, each as soon as it is known; or the last ones with `follow=no`, with `merged` equal ones
+/// as one.
 fn blocked(source: &ServerSource, to: &mut ResponseWriter<'_>, request: &AdminRequest) -> io::Result<()> {
     let question = question(request, "blocked");
     if question.value("follow") == Some("no") {
         let mut once = ControlQuestion::new("blocked");
         for key in ["over", "n", "json"] {
             once = question.value(key).map_or(once.clone(), |value| once.with(key, value));
+        }
+        if question.has("merged") {
+            return merged(source, to, &once.with("json", ""));
         }
         return whole(source, to, once);
     }
@@ -351,6 +357,22 @@ fn blocked(source: &ServerSource, to: &mut ResponseWriter<'_>, request: &AdminRe
     to.stream("text/event-stream", |reply| {
         responses::respond(source, &question, &mut EventLines { reply, quiet: 0 })
     })
+}
+
+/// Equal stalls as one, by name.
+fn merged(source: &ServerSource, to: &mut ResponseWriter<'_>, question: &ControlQuestion) -> io::Result<()> {
+    let mut collected = CollectedReply(to, Vec::new());
+    let end = responses::respond(source, question, &mut collected);
+    let text = String::from_utf8_lossy(&collected.1).into_owned();
+    if let Err(failure) = end {
+        return match failure {
+            ReplyFailure::Gone(error) => Err(error),
+            ReplyFailure::Wrong(text) => to.send(&AdminResponse::text(400, text + "\n")),
+        };
+    }
+    let text = named(&text, &mut KnownNames::of(&text));
+    let stalls: Vec<StallLine> = text.lines().filter_map(|line| StallLine::parse(line).ok()).collect();
+    to.send(&json(200, stall_summary::json(&stalls)))
 }
 
 /// Lines of JSON as events.
@@ -452,7 +474,7 @@ fn written(raw: &RawStacks, format: StackFormat) -> Vec<u8> {
     }
 }
 
-fn command(raw: &RawStacks, format: StackFormat) -> io::Result<Vec<u8>> {
+pub(super) fn command(raw: &RawStacks, format: StackFormat) -> io::Result<Vec<u8>> {
     let mut child = Command::new("/proc/self/exe")
         .args(["flame", "--from", "-", "-o", format.as_str()])
         .env_clear()
@@ -482,7 +504,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /totals                             all that is counted, as JSON with whole histograms (weir top --hosts); of=traffic for less
 /hosts                              this server and those of admin_host, each and together; host=NAME for one of them
 /reqs                               requests in flight
-/blocked                            blocked loops as they come (server-sent events); follow=no for the last
+/blocked                            blocked loops as they come (server-sent events); follow=no for the last, merged=1 for a row a cause
 /blame                              which locations make which others wait
 /record.pftrace?seconds=10          what was kept of them as a timeline for ui.perfetto.dev; next for all to come
 /compare?a=/one/&b=/two/&rounds=10  two choices of requests, node by node; with progress=1 as lines that say how far it is

@@ -227,6 +227,14 @@ fn callers_and_differences(browser: &mut Browser) {
     // A link to a recording shows it, and records nothing.
     browser.value(&format!("location.hash = {:?}", recorded.text().expect("an address")));
     browser.until("document.querySelectorAll('.flame div').length > 2 && document.querySelector('#detail').textContent.startsWith('all (')");
+    // So does its location: the last one is there until another is asked for.
+    let last = "document.querySelector('#recorded').textContent";
+    browser.until(&format!("/^\\d+ samples in \\d/.test({last})"));
+    browser.value("location.hash = '#/flame/cpu/' + encodeURIComponent('/script/')");
+    browser
+        .until("!location.hash.endsWith('/script/') || document.querySelectorAll('.flame div').length > 2");
+    browser.until("document.querySelector('#detail').textContent.startsWith('all (')");
+    browser.until(&format!("/^\\d+ samples in \\d/.test({last})"));
 }
 
 fn comparing(browser: &mut Browser) {
@@ -260,7 +268,13 @@ fn inside(browser: &mut Browser, server: &Server) {
     assert!(stuck.text().is_some_and(|text| text.starts_with("worker 0 ")), "{stuck:?}");
     browser.click("#ticker a", "worker 0");
     browser.until("document.querySelector('table.workers tbody tr').cells[0].textContent === '0'");
-    browser.until("[...document.querySelectorAll('table.blocked tbody tr')].some((row) => row.cells[1].textContent === '/stuck/')");
+    // One cause is one row, and what is in its stack has names. Besides it, it may have had no processor.
+    server.get("/stuck/");
+    let rows = "[...document.querySelectorAll('table.blocked tbody tr')].filter((row) => row.cells[1].textContent === '/stuck/' && row.querySelector('summary a'))";
+    browser.until(&format!(
+        "{rows}.length === 1 && {rows}[0].querySelector('summary a').textContent === 'nginx.conf:21'"
+    ));
+    browser.until(&format!("{rows}[0].querySelector('pre').textContent.includes('weir_server::')"));
     browser.until("document.querySelector('table.figures').textContent.includes('accept')");
     keep(browser, "workers.png");
     browser.click("nav a", "lua");

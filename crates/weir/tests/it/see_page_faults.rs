@@ -212,6 +212,27 @@ fn a_script_that_fails_for_some() {
     look.ends();
 }
 
+/// It is the only one of its group, so it is asked again and again.
+#[test]
+fn a_peer_that_fails_all_is_not_just_up() {
+    let gone = Backend::answering("gone");
+    let port = gone.port();
+    gone.kill();
+    let server = builder(&conf(1, &[port]), REPORT).allow("Connection refused").start();
+    let _load = FaultLoad::default().clients(&server, 1, "/api/x", PAUSE);
+    let Some(mut look) = Look::at(&server) else { return };
+    let peer = format!("127.0.0.1:{port}");
+    look.finding("faulty_peer", &format!("{peer} of backends refuses connections"));
+    look.follow("faulty_peer", "upstreams");
+    look.cell("peers", &peer, "state", "cell === 'up, all tries fail'");
+    look.cell("peers", &peer, "failed", "cell === '100.0%'");
+    // A failed request says why it failed, and where its arguments could be.
+    look.browser.value("location.hash = '#/requests/' + encodeURIComponent('status=5xx')");
+    look.browser.click("a[href^='#/req/']", "GET /api/x");
+    look.browser.until("['kept because ', 'failed because the upstream server refused the connection', 'log_format with $request_id'].every((words) => document.querySelector('.story').textContent.includes(words))");
+    look.ends();
+}
+
 #[test]
 fn workers_whose_shares_are_uneven() {
     let (one, other) = (Backend::answering("well"), Backend::answering("well"));

@@ -18,12 +18,13 @@ async function flame(kind = "cpu", location = "", shown = "") {
   const server = make("input", { type: "checkbox" });
   const before = make("select", { "aria-label": "compared with" });
   const saved = make("span", { class: "faint" });
+  const about = make("p", { class: "faint", id: "recorded" });
   const drawing = make("div", { class: "flame" });
   const detail = make("div", { id: "detail", class: "faint" }, "recording…");
   const list = make("div", {});
   show(make("h1", {}, "Flame graph " + (location && "of " + location)),
     make("div", { class: "bar" }, chosen, seconds, again, form, make("label", {}, server, " runtime's frames"), make("label", {}, "less ", before), search, found, saved),
-    drawing, detail, make("h2", {}, "Functions"), list);
+    about, drawing, detail, make("h2", {}, "Functions"), list);
   let graph;
   const redraw = () => {
     const one = recordings[Number(shown) - 1];
@@ -32,6 +33,7 @@ async function flame(kind = "cpu", location = "", shown = "") {
     const prepared = (stacks) => stacks.map((stack) => ({ ...stack, frames: server.checked ? stack.frames : foldRuntime(stack.frames) }));
     const view = { inverted: form.value === "callers", before: other && prepared(other.stacks.stacks) };
     graph = new Flame({ ...one.stacks, stacks: prepared(one.stacks.stacks) }, drawing, detail, view);
+    about.textContent = aboutRecording(one);
     found.textContent = graph.find(search.value);
     list.replaceChildren(functions(graph, (name) => sandwich(graph, name, detail)));
   };
@@ -58,10 +60,21 @@ async function flame(kind = "cpu", location = "", shown = "") {
   };
   search.addEventListener("input", () => graph && (found.textContent = graph.find(search.value)));
   [form, server, before].forEach((input) => input.addEventListener("change", redraw));
-  if (!recordings[Number(shown) - 1]) return record();
+  // The last one of these stays until another is asked for.
+  const last = recordings.findLastIndex((one) => one && one.kind === kind && one.location === location) + 1;
+  if (!recordings[Number(shown) - 1]) shown = last ? String(last) : "";
+  if (!shown) return record();
   options();
   redraw();
 }
+
+/** How much a recording is made of, and when. */
+function aboutRecording({ stacks, kind, at }) {
+  const count = sum(stacks.stacks.map((stack) => stack.count));
+  const what = stacks.period_ns || kind === "alloc" ? "samples" : "times measured";
+  return count + " " + what + " in " + time(stacks.duration_ns) + ", until " + clock(at) + (count && count < FEW_SAMPLES && stacks.period_ns ? "; shares of so few are rough" : "");
+}
+const FEW_SAMPLES = 50;
 
 /** The frames of the runtime, between a request's module and its code, as one. */
 function foldRuntime(frames) {

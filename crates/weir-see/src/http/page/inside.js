@@ -63,8 +63,8 @@ async function workers() {
     const requests = await ask("reqs", { n: 100 });
     flight.update(requests.map((row) => ({ ...row, key: row.id })));
     none.textContent = requests.length ? "" : "no request is in flight";
-    const stalls = await askLines("blocked", { follow: "no", n: 200 });
-    const now = JSON.stringify(stalls.map((stall) => [stall.worker, stall.duration_ns, stall.request]));
+    const stalls = await ask("blocked", { follow: "no", merged: 1 });
+    const now = JSON.stringify(stalls.map((row) => [row.location, row.by, row.times, row.total_ns]));
     if (now !== seen) blocked.replaceChildren(blockedTable(stalls));
     seen = now;
   });
@@ -75,31 +75,20 @@ async function queueTable(shown) {
   shown.replaceChildren(figures(await ask("queue", { every: "1s" })));
 }
 
-/** Stalls, equal ones as one row: those with most time first. */
-function blockedTable(stalls) {
-  if (!stalls.length) return make("p", { class: "faint" }, "no loop was blocked since the server began, as far as is remembered");
-  const groups = new Map();
-  for (const stall of stalls) {
-    const line = luaOf(stall.stack);
-    const key = [stall.location, stall.site, stall.syscall || "", line || ""].join("\n");
-    const group = groups.get(key) || { stall, line, count: 0, time: 0, longest: 0, victims: 0 };
-    groups.set(key, group);
-    group.count += 1;
-    group.time += stall.duration_ns;
-    group.longest = Math.max(group.longest, stall.duration_ns);
-    group.victims += stall.victims.length;
-    group.stall = stall;
-  }
-  const columns = [["what"], ["location"], ["times"], ["longest"], ["together", "wide"], ["made wait", "wide"], ["last"]];
-  const rows = [...groups.values()].sort((a, b) => b.time - a.time).map((group) => {
-    const { stall } = group;
-    const words = [stall.site, stall.syscall && "in " + stall.syscall].filter(Boolean).join(", ");
-    const what = make("details", {}, make("summary", {}, words, " ", group.line ? lineLink(group.line.trim()) : ""), make("pre", {}, stall.stack.slice().reverse().join("\n")));
-    const last = make("a", { href: path("req", stall.request) }, ago(stall.age_ns));
-    const values = [what, make("a", { href: path("route", stall.location) }, stall.location), String(group.count), time(group.longest), time(group.time), String(group.victims), /[1-9a-f]/.test(stall.request) ? last : ago(stall.age_ns)];
+/** What blocked loops: a row a cause, those with most time first. */
+function blockedTable(rows) {
+  if (!rows.length) return make("p", { class: "faint" }, "no loop was blocked since the server began, as far as is remembered");
+  const columns = [["what"], ["location"], ["times"], ["worst"], ["together", "wide"], ["made wait", "wide"], ["last"]];
+  return table("blocked", columns, rows.map((row) => {
+    const line = luaOf(row.stack.filter((frame) => row.by.includes(frame)));
+    const words = line ? row.by.replace(line, "").trim() + " " : row.by;
+    const stack = row.stack.length ? row.stack.slice().reverse().join("\n") : "nobody looked into it while it lasted";
+    const what = make("details", {}, make("summary", {}, words, line ? lineLink(line.trim()) : ""), make("pre", {}, stack));
+    const when = row.ended_ns === null ? "goes on" : ago(row.ended_ns);
+    const worst = row.request ? make("a", { href: path("req", row.request) }, time(row.longest_ns)) : time(row.longest_ns);
+    const values = [what, make("a", { href: path("route", row.location) }, row.location), String(row.times), worst, time(row.total_ns), String(row.waited), when];
     return make("tr", {}, ...cells(columns, values));
-  });
-  return table("blocked", columns, rows);
+  }));
 }
 
 const ago = (ns) => (ns < 60e9 ? (ns / 1e9).toFixed(0) + " s ago" : (ns / 60e9).toFixed(0) + " min ago");
@@ -129,6 +118,7 @@ async function upstreams() {
   const history = new HistoryFeed(span());
   const blocks = make("div", {});
   const tables = new Map();
+  const tries = new PeerTries();
   const closes = new CloseTable(isToServer);
   show(make("div", { class: "bar" }, make("h1", {}, "Upstreams"), spans(history.span)), blocks,
     make("p", { class: "faint" }, "failed, broken off and requests: since the server began; repeated: tries that were made again, so that no client saw it. p50 and p99: how long tries waited for the peer."),
@@ -136,12 +126,14 @@ async function upstreams() {
   await follow(async () => {
     const known = await history.load();
     const groups = await ask("upstreams");
+    tries.look(groups);
     const series = new Map(known.upstreams.series.map((one) => [one.name, one]));
     const inside = new Set();
     const shown = groups.map((group) => {
       const peers = group.servers.flatMap((server) => server.peers);
       peers.forEach((peer) => inside.add(peer.address));
-      return { name: group.name, words: group.method + sourceOf(group), rows: peers.map((peer) => peerRow(peer, series.get(peer.address), known)) };
+      const state = (peer) => tries.state(group.name, peer);
+      return { name: group.name, words: group.method + sourceOf(group), rows: peers.map((peer) => peerRow(peer, series.get(peer.address), known, state(peer))) };
     });
     const others = known.upstreams.series.filter((one) => !inside.has(one.name));
     if (others.length) shown.push({ name: "without an upstream block", words: "", rows: others.map((one) => peerRow({ address: one.name }, one, known)) });
@@ -156,6 +148,29 @@ async function upstreams() {
   });
 }
 
+/** What became of the tries of the last ten seconds: a peer that gets requests and fails all of them is not just up. */
+class PeerTries {
+  constructor() {
+    this.looks = [];
+  }
+
+  look(groups) {
+    const counts = new Map();
+    for (const group of groups) for (const server of group.servers) for (const peer of server.peers) counts.set(group.name + " " + peer.address, [peer.requests, peer.faults]);
+    this.looks.push(counts);
+    if (this.looks.length > 11) this.looks.shift();
+  }
+
+  state(group, peer) {
+    if (peer.health !== "up") return peer.health;
+    const [requests, faults] = this.looks[0].get(group + " " + peer.address) || [0, 0];
+    const lately = [peer.requests - requests, peer.faults - faults];
+    // Of one that is asked seldom all counts.
+    const [tries, failed] = lately[0] >= 3 ? lately : [peer.requests, peer.faults];
+    return tries >= 3 && failed >= tries ? "up, all tries fail" : "up";
+  }
+}
+
 function beginGroup(blocks, name) {
   const group = { words: make("span", { class: "faint" }), rows: new LiveTable("peers", PEERS) };
   blocks.append(make("h2", {}, name + " ", group.words), group.rows.element);
@@ -164,16 +179,16 @@ function beginGroup(blocks, name) {
 
 const sourceOf = ({ source }) => (source ? ", from " + source.place + (source.error ? ": " + source.error : "") : "");
 
-function peerRow(peer, series, known) {
+function peerRow(peer, series, known, state) {
   const none = { key: peer.address, points: known.points, rates: [], p99s: [], rate: 0, share5xx: null, p50: null, p99: null };
   const error = peer.last_error ? peer.last_error.cause + " at " + clock(peer.last_error.at * 1000) : "";
   return {
     ...(series ? trafficRow(series, known, known.points) : none),
     key: peer.address,
-    state: peer.health || "-",
+    state: state || "-",
     flight: String(peer.in_flight ?? "-"),
     all: String(peer.requests ?? "-"),
-    failedShare: peer.requests ? peer.failed / peer.requests : null,
+    failedShare: peer.requests ? Math.min(1, Math.max(peer.failed, peer.faults) / peer.requests) : null,
     broken: ["refused", "reset", "repeated"].filter((key) => peer[key]).map((key) => peer[key] + " " + key).join(", ") || "-",
     error: [error, peer.last_failed_check].filter(Boolean).join("; ") || "-",
   };
