@@ -491,6 +491,7 @@ fn describe(x: &Exchange, record: &mut RequestRecord) {
 #[inline]
 fn describe_own(x: &Exchange, record: &mut RequestRecord) {
     record.id = x.id();
+    record.kernel = x.transport.take_kernel();
     record.receive_wait = x.shared.presence.receive_wait();
     if x.nth == 1 {
         record.accept_wait = x.connection.accept_wait;

@@ -24,6 +24,7 @@ pub mod file;
 mod heap;
 mod held;
 mod inbox;
+mod kernel_share;
 mod layer;
 mod listener;
 mod local;
@@ -57,6 +58,7 @@ pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
 pub use held::HeldMemory;
+pub use kernel_share::set_request_runs;
 pub use layer::{OpenOutcome, StreamLayer};
 pub use listener::Listener;
 pub use loop_memory::{LoopMemory, TASK_PLACE};
@@ -68,6 +70,7 @@ pub use runtime::{
     lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
+pub use socket::SocketAccount;
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{PeerClosed, RecvOutcome, Stream};
 pub use task::{TaskId, set_panic_hook};

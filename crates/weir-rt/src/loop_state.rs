@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::core_account::CoreAccount;
 use crate::executor::RunQueue;
 use crate::inbox::Inbox;
+use crate::kernel_share::KernelMeter;
 use crate::stats::LoopStats;
 use crate::timers::WorkerTimers;
 use crate::{clock, sampler};
@@ -17,6 +18,7 @@ pub(crate) struct LoopState {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) cores: CoreAccount,
+    pub(crate) kernel: KernelMeter,
     pub(crate) turn: Cell<u64>,
     /// See [`crate::epoch`].
     pub(crate) epoch: Cell<u64>,
@@ -35,6 +37,7 @@ impl LoopState {
             inbox,
             stats: Arc::new(LoopStats::default()),
             cores: CoreAccount::new(),
+            kernel: KernelMeter::new(),
             turn: Cell::new(1),
             epoch: Cell::new(1),
             now_ms: Cell::new(now_ms),

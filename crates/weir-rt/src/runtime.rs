@@ -311,7 +311,9 @@ impl RuntimeCore {
         sampler::current().clear();
         self.appetite.set(APPETITE);
         self.state.stats.tasks_polled.add(1);
-        self.io.with(|io| io.flush_dirty(&self.state));
+        if self.io.with(|io| !io.sockets.dirty.is_empty()) {
+            self.state.kernel.measure(|| self.io.with(|io| io.flush_dirty(&self.state)));
+        }
         self.state.sched.wake_foreign();
     }
 
@@ -338,7 +340,8 @@ impl RuntimeCore {
         probe.turn_ended();
         self.state.stats.turn_began.set(0);
         self.state.stamp.set(stamp);
-        let mail = self.io.with(|io| io.turn(&self.state, wait));
+        let mail = self.state.kernel.measure(|| self.io.with(|io| io.turn(&self.state, wait)));
+        self.state.kernel.turn();
         if mail || self.mail_left.get() {
             self.read_mail();
         }
@@ -362,7 +365,9 @@ impl RuntimeCore {
         for message in self.state.inbox.drain() {
             match message {
                 InboxMessage::Wake(task) => self.state.sched.wake(task),
-                InboxMessage::FileRead(read) => self.io.with(|io| io.read_in_done(&self.state, &read)),
+                InboxMessage::FileRead(read) => {
+                    self.state.kernel.measure(|| self.io.with(|io| io.read_in_done(&self.state, &read)));
+                }
                 InboxMessage::Run(run) => {
                     if task::catch(run).is_none() {
                         self.state.stats.panics.add(1);

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use std::task::Waker;
 
 use crate::held::HeldMemory;
+use crate::kernel_share::request_runs;
 use crate::layer::SocketLayer;
 use crate::net::RawAddr;
 use crate::output::SendError;
@@ -76,6 +77,13 @@ pub(crate) enum SendState {
     Yielded,
 }
 
+/// Where it is written what the kernel did for a socket: at a socket that is there, or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccount {
+    index: u32,
+    generation: u32,
+}
+
 /// One connected (or connecting) socket.
 pub(crate) struct SocketSlot {
     /// -1: the slot is free.
@@ -120,6 +128,10 @@ pub(crate) struct SocketSlot {
     pub(crate) output: Option<Box<OutputQueue>>,
     /// What its bytes go through on their way to the user and from there (TLS).
     pub(crate) layer: Option<Box<SocketLayer>>,
+    /// What the kernel has done for it and no request has paid, in ticks; less than 0: paid in advance.
+    pub(crate) kernel: i64,
+    /// The socket that pays: the client's for one to an upstream server, else itself.
+    pub(crate) payer: SocketAccount,
     /// Boxed: the kernel reads it when the operation is submitted.
     pub(crate) connecting: Option<Box<RawAddr>>,
     pub(crate) reader: Option<Waker>,
@@ -128,7 +140,7 @@ pub(crate) struct SocketSlot {
 }
 
 impl SocketSlot {
-    fn new(fd: RawFd, generation: u32) -> SocketSlot {
+    fn new(fd: RawFd, index: u32, generation: u32) -> SocketSlot {
         SocketSlot {
             fd,
             generation,
@@ -154,6 +166,8 @@ impl SocketSlot {
             flying: 0,
             output: None,
             layer: None,
+            kernel: 0,
+            payer: SocketAccount { index, generation },
             connecting: None,
             reader: None,
             writer: None,
@@ -169,6 +183,7 @@ impl SocketSlot {
             + self.connecting.as_ref().map_or(0, |address| size_of_val(&**address))
     }
 
+    #[inline]
     pub(crate) fn unsent(&self) -> u64 {
         let unsealed = self.layer.as_ref().map_or(0, |layered| layered.unsealed);
         u64::from(self.flying) + self.output.as_ref().map_or(0, |o| o.unsent()) + unsealed
@@ -226,12 +241,13 @@ impl SocketTable {
         match self.free.pop() {
             Some(i) => {
                 let slot = &mut self.slots[i as usize];
-                *slot = SocketSlot::new(fd, slot.generation.wrapping_add(1) & GENERATION_MASK);
+                *slot = SocketSlot::new(fd, i, slot.generation.wrapping_add(1) & GENERATION_MASK);
                 i
             }
             None => {
-                self.slots.push(SocketSlot::new(fd, 0));
-                self.slots.len() as u32 - 1
+                let i = self.slots.len() as u32;
+                self.slots.push(SocketSlot::new(fd, i, 0));
+                i
             }
         }
     }
@@ -263,6 +279,43 @@ impl SocketTable {
     #[inline]
     pub(crate) fn parts(&mut self, i: u32) -> (&mut SocketSlot, &mut BufferPool, &mut SpareVectors) {
         (&mut self.slots[i as usize], &mut self.pool, &mut self.spares)
+    }
+
+    /// What the kernel does now for the socket has this price, in ticks. What it does while a request runs is in that
+    /// request's run.
+    #[inline]
+    pub(crate) fn charge(&mut self, i: u32, ticks: u32) {
+        if !request_runs() {
+            self.charge_later(i, ticks);
+        }
+    }
+
+    /// As [`SocketTable::charge`], of what it will do with the turn's system call, when no request runs.
+    #[inline]
+    pub(crate) fn charge_later(&mut self, i: u32, ticks: u32) {
+        let payer = self.slots[i as usize].payer;
+        self.charge_account(payer, i64::from(ticks));
+    }
+
+    /// From here on, and for what it owes, socket `i` is paid for by `payer`.
+    pub(crate) fn set_payer(&mut self, i: u32, payer: Option<SocketAccount>) {
+        let slot = &mut self.slots[i as usize];
+        let payer = payer.unwrap_or(SocketAccount { index: i, generation: slot.generation });
+        slot.payer = payer;
+        let owes = std::mem::take(&mut slot.kernel);
+        if owes != 0 {
+            self.charge_account(payer, owes);
+        }
+    }
+
+    /// A client that is gone pays nothing.
+    #[inline(always)]
+    fn charge_account(&mut self, payer: SocketAccount, ticks: i64) {
+        if let Some(slot) = self.slots.get_mut(payer.index as usize)
+            && slot.generation == payer.generation
+        {
+            slot.kernel += ticks;
+        }
     }
 
     /// The slot of an event, unless it is of an earlier owner.

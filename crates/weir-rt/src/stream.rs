@@ -12,7 +12,7 @@ use crate::net::{self, SockAddr};
 use crate::output::{OutputChunk, SendError};
 use crate::recv_buf::RecvBuf;
 use crate::runtime::{RuntimeCore, UNIT, current};
-use crate::socket::SocketSlot;
+use crate::socket::{SendState, SocketAccount, SocketSlot};
 use crate::sys;
 use crate::timeout::Timer;
 
@@ -67,7 +67,7 @@ impl Stream {
     /// The errno of connect(2).
     pub async fn connect_with(fd: OwnedFd, addr: &SockAddr) -> io::Result<Stream> {
         let stream = Stream::from_fd(fd)?;
-        stream.core.io.with(|io| io.connect(stream.index, addr.to_raw()));
+        stream.work(|io| io.connect(stream.index, addr.to_raw()));
         let errno = poll_fn(|cx| {
             let state = stream.slot(|s| if s.connecting.is_none() { Some(s.recv_error) } else { None });
             state.map_or_else(|| stream.wait(cx, |s| &mut s.writer), Poll::Ready)
@@ -98,7 +98,10 @@ impl Stream {
 
     /// Takes over a connected, non-blocking socket.
     pub(crate) fn adopt(core: Rc<RuntimeCore>, fd: OwnedFd) -> io::Result<Stream> {
-        let index = core.io.with(|io| io.open(&core.state.stats, fd))?;
+        let kernel = &core.state.kernel;
+        let opened = kernel.measure(|| core.io.with(|io| io.open(&core.state.stats, fd)));
+        let index = opened?;
+        core.io.with(|io| io.sockets.charge_later(index, kernel.connection()));
         Ok(Stream { core, index })
     }
 
@@ -201,13 +204,13 @@ impl Stream {
     /// Appends to the output and starts sending: [`Stream::queue`] and [`Stream::flush`] in one.
     #[inline]
     pub fn send(&self, bytes: Vec<u8>) {
-        self.core.io.with(|io| io.send(&self.core.state, self.index, bytes));
+        self.work(|io| io.send(&self.core.state, self.index, bytes));
     }
 
     /// Starts sending what is queued.
     #[inline]
     pub fn flush(&self) {
-        self.core.io.with(|io| io.start_send(&self.core.state, self.index));
+        self.work(|io| io.start_send(&self.core.state, self.index));
     }
 
     /// Bytes queued and not yet handed to the kernel.
@@ -242,6 +245,42 @@ impl Stream {
         self.slot(|s| s.sent)
     }
 
+    /// What the kernel has done for this connection since this was asked last, in ticks, and what it will do to send
+    /// what is queued and `composed` bytes more: estimated from what the loop's system calls take at present. What the
+    /// kernel did while a request ran ([`sampler`](crate::sampler)) is not in it.
+    #[inline]
+    pub fn take_kernel(&self, composed: u64) -> u64 {
+        let due = self.due_kernel(composed);
+        self.slot(|slot| slot.kernel -= due as i64);
+        due
+    }
+
+    /// What [`Stream::take_kernel`] would take, in ticks.
+    #[inline]
+    pub fn due_kernel(&self, composed: u64) -> u64 {
+        self.slot(|slot| {
+            let queued = if slot.sending == SendState::InFlight { 0 } else { slot.unsent() };
+            let bytes = queued + composed;
+            let ahead = match bytes {
+                0 => 0,
+                _ => self.core.state.kernel.ahead(bytes, slot.layer.is_some()),
+            };
+            (slot.kernel + ahead as i64).max(0) as u64
+        })
+    }
+
+    /// What pays for this connection, for another one ([`Stream::charge_to`]).
+    pub fn account(&self) -> SocketAccount {
+        self.slot(|slot| slot.payer)
+    }
+
+    /// From here on `client` pays for what the kernel does for this connection, a server's that is asked on the client's
+    /// behalf, and for what it did. Both are of this loop. `None`: nobody does, it is written here.
+    #[inline]
+    pub fn charge_to(&self, client: Option<SocketAccount>) {
+        self.core.io.with(|io| io.sockets.set_payer(self.index, client));
+    }
+
     /// Waits until at most `below` bytes are unsent, having started to send.
     ///
     /// `timer` (armed by the caller) limits the time between two successes of the kernel's taking bytes, as nginx's
@@ -264,7 +303,7 @@ impl Stream {
         below: u64,
         timer: Option<&Timer>,
     ) -> Poll<Result<(), SendError>> {
-        let (state, progress_ms) = self.core.io.with(|io| {
+        let (state, progress_ms) = self.work(|io| {
             io.start_send(&self.core.state, self.index);
             let slot = io.sockets.slot(self.index);
             slot.wake_below = below;
@@ -340,7 +379,7 @@ impl Stream {
     /// # Errors
     /// The errno of shutdown(2): `ENOTCONN` if the connection is gone.
     pub fn shutdown_write(&self) -> io::Result<()> {
-        self.core.io.with(|io| io.shutdown_write(self.index)).map_err(io::Error::from_raw_os_error)
+        self.work(|io| io.shutdown_write(self.index)).map_err(io::Error::from_raw_os_error)
     }
 
     /// Ends the connection from here, whatever is under way: a reader gets its end, a writer an error.
@@ -392,6 +431,12 @@ impl Stream {
         self.slot(|s| s.fd)
     }
 
+    /// What the driver does with it, which is measured where this turn is.
+    #[inline(always)]
+    fn work<R>(&self, f: impl FnOnce(&mut WorkerIo) -> R) -> R {
+        self.core.state.kernel.measure(|| self.core.io.with(f))
+    }
+
     #[inline]
     fn slot<R>(&self, f: impl FnOnce(&mut SocketSlot) -> R) -> R {
         self.core.io.with(|io| f(io.sockets.slot(self.index)))
@@ -411,7 +456,7 @@ impl Drop for Stream {
         if self.index == GONE {
             return;
         }
-        self.core.io.with(|io| io.close(&self.core.state, self.index));
+        self.work(|io| io.close(&self.core.state, self.index));
     }
 }
 

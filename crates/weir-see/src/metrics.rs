@@ -188,6 +188,11 @@ fn routes_counts(out: &mut MetricsWriter, routes: &[RouteRow<'_>]) {
     let count = |of: fn(&SiteTotals) -> u64| {
         routes.iter().map(move |(labels, _, totals)| (labels.clone(), of(totals)))
     };
+    out.seconds(
+        "weir_request_kernel_seconds",
+        "CPU time of the kernel to receive, send and accept for requests, besides their run; estimated.",
+        count(|t| scale(t.counts.kernel)),
+    );
     out.counter(
         "weir_request_bytes_received",
         "Bytes of requests, heads included.",

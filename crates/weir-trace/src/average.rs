@@ -88,6 +88,7 @@ impl AverageCollector {
     pub(crate) fn add(&mut self, trace: &Trace, record: &RequestRecord) {
         if self.watch.takes(record) {
             self.average.add(trace, self.watch.sites);
+            self.average.kernel += record.kernel;
         }
     }
 
@@ -101,6 +102,8 @@ impl AverageCollector {
 pub struct AverageTree {
     /// Sums, as if all requests' trees had been merged.
     tree: TraceTree,
+    /// What the kernel took for all requests, in ticks.
+    kernel: u64,
     /// One for each node of the tree.
     parts: Vec<AveragePart>,
     /// Phases and chains of filters: nodes that are in no request's events.
@@ -184,6 +187,12 @@ impl AverageTree {
         self.tree.requests
     }
 
+    /// What the kernel took for them outside of their run, in ticks ([`RequestRecord::kernel`]).
+    #[must_use]
+    pub fn kernel(&self) -> u64 {
+        self.kernel
+    }
+
     /// Adds a request that was recorded.
     pub fn add(&mut self, trace: &Trace, sites: &SiteTable) {
         if trace.is_folded() {
@@ -223,6 +232,7 @@ impl AverageTree {
             self.groups[at].spread.merge(&group.spread);
         }
         self.tree.requests += other.tree.requests;
+        self.kernel += other.kernel;
         self.tree.sum_up();
     }
 

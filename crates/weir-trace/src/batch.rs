@@ -54,11 +54,14 @@ pub(crate) enum CountTarget {
     Wait,
     /// A route's whole time, of those that took some.
     Total,
+    /// What the kernel did for requests of a route.
+    Kernel,
     /// A site's bytes, or errors.
     Remark(EventKind),
 }
 
-/// The values of a request that are not in its events: its whole time, its run, its wait, its bytes in and out.
+/// The values of a request that are not in its events: its whole time, its run, its wait, what the
+/// kernel did for it, its bytes in and out.
 type BatchTotals = [u64; TOTALS];
 
 impl ShapeBatch {
@@ -78,6 +81,7 @@ impl ShapeBatch {
                 CountTarget::Total,
                 CountTarget::Run(1),
                 CountTarget::Wait,
+                CountTarget::Kernel,
                 CountTarget::Remark(EventKind::BytesIn),
                 CountTarget::Remark(EventKind::BytesOut),
             ];
@@ -120,9 +124,12 @@ impl ShapeBatch {
             self.fold(shared);
         }
         let Some(columns) = &mut self.totals else { return false };
-        let totals: BatchTotals = [record.total, record.run, wait, record.bytes_in, record.bytes_out];
+        let totals: BatchTotals =
+            [record.total, record.run, wait, record.kernel, record.bytes_in, record.bytes_out];
         let at = self.len % MANY;
-        columns.iter_mut().zip(totals).for_each(|(column, total)| column[at] = total as u32);
+        for (column, total) in columns.iter_mut().zip(&totals) {
+            column[at] = *total as u32;
+        }
         let Some(row) = self.rows.get_mut(at * self.width..(at + 1) * self.width) else { return false };
         let any = totals.iter().fold(copy(keys, events, row), |any, total| any | total);
         if any > LARGEST {
@@ -161,6 +168,7 @@ impl ShapeBatch {
                 CountTarget::Run(calls) => live.record_runs(values, *calls),
                 CountTarget::Wait => live.record_waits(values),
                 CountTarget::Total => live.record_totals(values),
+                CountTarget::Kernel => live.kernel(values.iter().map(|&value| u64::from(value)).sum()),
                 CountTarget::Remark(EventKind::Error) => live.remark(EventKind::Error, len as u64),
                 CountTarget::Remark(kind) => {
                     live.remark(*kind, values.iter().map(|&value| u64::from(value)).sum());
@@ -239,7 +247,7 @@ fn copy(keys: &[u64], events: &[impl EventWord], row: &mut [u32]) -> u64 {
 }
 
 /// Values of a request that are no event's.
-const TOTALS: usize = 5;
+const TOTALS: usize = 6;
 /// Requests that are counted alone: most shapes are rare, and a batch takes six kilobytes.
 const FEW: usize = 8;
 /// The largest value: processors convert signed numbers of 32 bits to floating point

@@ -12,6 +12,7 @@ use crate::histogram::{Histogram, OCTAVES, SUBS, bucket, small_bucket};
 use crate::live_off_core::LiveOffCore;
 use crate::site::Site;
 use crate::stalls::StallLog;
+use crate::status_counts::{LiveStatus, StatusCounts, add};
 
 /// A reader's hold on one worker's counts.
 #[derive(Clone, Debug)]
@@ -117,6 +118,7 @@ impl SiteTotals {
         self.counts.errors += other.counts.errors;
         self.counts.asleep += other.counts.asleep;
         self.counts.no_core += other.counts.no_core;
+        self.counts.kernel += other.counts.kernel;
         if let Some(status) = &other.status {
             self.status.get_or_insert_with(StatusCounts::default).merge(status);
         }
@@ -138,6 +140,9 @@ pub struct SiteCounts {
     pub asleep: u64,
     /// Ticks of its run ready and without a core; known of turns above a millisecond.
     pub no_core: u64,
+    /// Ticks that the kernel took outside of the run to receive, send and accept for its requests, for sites of whole
+    /// requests; estimated.
+    pub kernel: u64,
 }
 
 /// How many requests a site had, and how many of them failed.
@@ -167,32 +172,6 @@ impl SiteTally {
         self.requests += other.requests;
         self.client_errors += other.client_errors;
         self.server_errors += other.server_errors;
-    }
-}
-
-/// Requests by status: the classes, and the codes an operator asks for by name (they count in their class too).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatusCounts {
-    /// `classes[0]` is what has no status of 100 to 599, then 1xx to 5xx.
-    pub classes: [u64; 6],
-    /// Counts of [`StatusCounts::NAMED`], in that order.
-    pub named: [u64; StatusCounts::NAMED.len()],
-}
-
-impl StatusCounts {
-    /// The statuses counted one by one: the client left, and the 5xx of a gateway.
-    pub const NAMED: [u16; 7] = [429, 499, 500, 501, 502, 503, 504];
-
-    /// The number of all requests, those without a valid status included.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.classes.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
-    /// Adds the counts of `other`, class by class. What another server reports may be wrong: sums end where their type does.
-    pub fn merge(&mut self, other: &StatusCounts) {
-        self.classes.iter_mut().zip(other.classes).for_each(|(a, b)| *a = a.saturating_add(b));
-        self.named.iter_mut().zip(other.named).for_each(|(a, b)| *a = a.saturating_add(b));
     }
 }
 
@@ -317,6 +296,11 @@ impl LiveSite {
         }
     }
 
+    /// The kernel took so many ticks for requests of this route.
+    pub(crate) fn kernel(&self, ticks: u64) {
+        add(&self.route.get_or_init(Box::default).kernel, ticks);
+    }
+
     /// The whole time of a request of this route; 0: it was not measured.
     pub(crate) fn record_total(&self, total: u64) {
         if total > 0 {
@@ -353,6 +337,7 @@ impl LiveSite {
                 errors: self.errors.load(Relaxed),
                 asleep,
                 no_core,
+                kernel: self.route.get().map_or(0, |route| route.kernel.load(Relaxed)),
             },
             total: self.route.get().map(|route| route.total.read()).unwrap_or_default(),
             status: self.route.get().map(|route| route.status.read()),
@@ -365,31 +350,7 @@ impl LiveSite {
 struct LiveRoute {
     status: LiveStatus,
     total: LiveHistogram,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct LiveStatus {
-    classes: [AtomicU64; 6],
-    named: [AtomicU64; StatusCounts::NAMED.len()],
-}
-
-impl LiveStatus {
-    pub(crate) fn count(&self, status: u16, requests: u64) {
-        let class = usize::from(status / 100);
-        add(&self.classes[if class < self.classes.len() { class } else { 0 }], requests);
-        if status >= 499
-            && let Some(named) = StatusCounts::NAMED.iter().position(|&code| code == status)
-        {
-            add(&self.named[named], requests);
-        }
-    }
-
-    fn read(&self) -> StatusCounts {
-        StatusCounts {
-            classes: std::array::from_fn(|n| self.classes[n].load(Relaxed)),
-            named: std::array::from_fn(|n| self.named[n].load(Relaxed)),
-        }
-    }
+    kernel: AtomicU64,
 }
 
 /// A histogram with one writer. Eight octaves' 1,024 bytes come with their first value: what takes less than a
@@ -508,12 +469,6 @@ fn first(part: &OnceLock<Box<BucketPart>>) -> &BucketPart {
     part.get_or_init(|| Box::new([const { AtomicU64::new(0) }; PART]))
 }
 
-/// Adds as the only writer may: 0.3 ns, where an atomic addition costs 2.
-#[inline]
-fn add(counter: &AtomicU64, value: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
-}
-
 /// Requests that are counted together: a batch is full with them, and loops over this many values have a known length.
 pub(crate) const MANY: usize = 64;
 /// Buckets allocated together.
@@ -586,15 +541,5 @@ mod tests {
         let lately = reader.tally(route).expect("charged").since(&first);
         assert_eq!(lately, SiteTally { requests: 1, client_errors: 0, server_errors: 1 });
         assert_eq!(first.since(&SiteTally { requests: 9, ..first }).requests, 0, "never below nothing");
-    }
-
-    #[test]
-    fn statuses_count_in_their_class_and_by_name() {
-        let status = LiveStatus::default();
-        [200, 204, 404, 499, 502, 502, 0, 999].into_iter().for_each(|s| status.count(s, 1));
-        let read = status.read();
-        assert_eq!(read.classes, [2, 0, 2, 0, 2, 2]);
-        assert_eq!(read.named, [0, 1, 0, 0, 2, 0, 0]);
-        assert_eq!(read.total(), 8);
     }
 }

@@ -35,6 +35,8 @@ pub struct RequestRecord {
     pub run: u64,
     /// Ticks of it spent waiting, by [`WaitKind`].
     pub waits: [u64; WaitKind::COUNT],
+    /// Ticks that the kernel took outside of the run to receive, send and accept for it; estimated.
+    pub kernel: u64,
     /// Ticks before the beginning: in the listener's accept queue (first request of a connection).
     pub accept_wait: u64,
     /// Ticks before the beginning: in the socket's receive queue.
@@ -84,6 +86,7 @@ impl RequestRecord {
             start,
             total,
             run,
+            kernel,
             accept_wait,
             receive_wait,
             bytes_in,
@@ -99,6 +102,7 @@ impl RequestRecord {
             start,
             total,
             run,
+            kernel,
             accept_wait,
             receive_wait,
             bytes_in,
@@ -484,6 +488,7 @@ mod tests {
             total: ones(3),
             run: ones(4),
             waits: [ones(5); WaitKind::COUNT],
+            kernel: ones(15),
             accept_wait: ones(6),
             receive_wait: ones(7),
             bytes_in: ones(8),

@@ -361,6 +361,7 @@ fn count(shared: &LiveCounts, record: &RequestRecord, waited: Option<u64>) {
     live.remark(EventKind::BytesOut, record.bytes_out);
     if let Some(wait) = waited {
         live.record_one(record.run, wait);
+        live.kernel(record.kernel);
     }
 }
 

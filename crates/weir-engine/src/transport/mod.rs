@@ -21,6 +21,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
+use weir_rt::SocketAccount;
 use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
 
@@ -56,6 +57,8 @@ pub struct ClientConnection {
     pub requests: Cell<u64>,
     /// When it was accepted: milliseconds of the worker's monotonic clock.
     pub started_ms: u64,
+    /// Where it is written what the kernel does for it, and for servers that are asked for it; `None` without a socket.
+    pub account: Option<SocketAccount>,
     /// How long it waited to be accepted, in ticks; 0 also where that was not asked.
     pub accept_wait: u64,
     /// What a PROXY protocol header said.
@@ -120,6 +123,7 @@ impl ClientConnection {
             born: serial,
             requests: Cell::new(0),
             started_ms: weir_rt::now_ms(),
+            account: None,
             accept_wait: 0,
             proxied: OnceCell::new(),
             debug: false,
@@ -287,6 +291,22 @@ impl Transport {
             Transport::H2(stream) => Some(stream.wire()),
             _ => None,
         }
+    }
+
+    /// What the kernel did for the connection and no request has paid, and what it will do to send what is there, in ticks;
+    /// 0 of what has no socket.
+    #[inline]
+    pub(crate) fn take_kernel(&self) -> u64 {
+        match self {
+            Transport::H1(wire) => wire.take_kernel(),
+            Transport::H2(stream) => stream.wire().take_kernel(),
+            _ => 0,
+        }
+    }
+
+    /// What [`take_kernel`](Transport::take_kernel) would take now.
+    pub(crate) fn due_kernel(&self) -> u64 {
+        self.wire().map_or(0, |wire| wire.due_kernel())
     }
 
     /// The stream of HTTP/2, if it is one.

@@ -104,6 +104,17 @@ impl ClientWire {
         self.input.borrow().held_bytes() + self.out.borrow().capacity()
     }
 
+    /// See [`Transport::take_kernel`](super::Transport::take_kernel).
+    #[inline]
+    pub(super) fn take_kernel(&self) -> u64 {
+        self.stream.take_kernel(self.out.borrow().len() as u64)
+    }
+
+    /// See [`Transport::due_kernel`](super::Transport::due_kernel).
+    pub(super) fn due_kernel(&self) -> u64 {
+        self.stream.due_kernel(self.out.borrow().len() as u64)
+    }
+
     /// Hands over what was composed.
     pub fn flush(&self) {
         let mut out = self.out.borrow_mut();

@@ -24,6 +24,8 @@ impl WorkerIo {
         let DriverBackend::Uring(uring) = &mut self.backend else { return false };
         uring.submit_and_wait(wait);
         state.woke();
+        let DriverBackend::Uring(uring) = &self.backend else { return false };
+        state.kernel.waited(uring.completions.len());
         self.settle_silent(state);
         self.handle_completions(state)
     }
@@ -48,6 +50,9 @@ impl WorkerIo {
         let UringCompletion { data, result, flags } = completion;
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
+        if !matches!(kind, OperationKind::Nothing | OperationKind::Inbox | OperationKind::Accept) {
+            self.sockets.charge(i, state.kernel.event());
+        }
         match kind {
             OperationKind::Nothing | OperationKind::Fallen => (),
             OperationKind::Inbox => {
@@ -57,6 +62,7 @@ impl WorkerIo {
                 return true;
             }
             OperationKind::Accept => {
+                state.kernel.owe();
                 let accepted: Result<OwnedFd, i32> =
                     if result >= 0 { Ok(sys::adopt(result)) } else { Err(-result) };
                 self.on_accept(state, i, generation, accepted, more);
@@ -75,6 +81,7 @@ impl WorkerIo {
     }
 
     fn on_recv(&mut self, state: &LoopState, i: u32, result: i32, flags: u32) {
+        self.sockets.charge(i, state.kernel.receive(result.max(0) as usize));
         let (slot, pool, _) = self.sockets.parts(i);
         // Also an end of stream may have taken a buffer.
         let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));

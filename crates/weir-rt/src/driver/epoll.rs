@@ -88,6 +88,7 @@ impl WorkerIo {
         let DriverBackend::Epoll(epoll) = &mut self.backend else { return false };
         let count = epoll.wait(wait);
         state.woke();
+        state.kernel.waited(count);
         let mut mail = false;
         for n in 0..count {
             let DriverBackend::Epoll(epoll) = &self.backend else { return mail };
@@ -95,7 +96,10 @@ impl WorkerIo {
             let (kind, generation, i) = untag(event.u64);
             match kind {
                 OperationKind::Inbox => mail = true,
-                OperationKind::Accept => self.accept_ready(state, i, generation),
+                OperationKind::Accept => {
+                    state.kernel.owe();
+                    self.accept_ready(state, i, generation);
+                }
                 _ => self.on_ready(state, i, generation, event.events as i32),
             }
         }
@@ -104,7 +108,11 @@ impl WorkerIo {
 
     fn on_ready(&mut self, state: &LoopState, i: u32, generation: u32, events: i32) {
         // None: closed earlier in this batch.
-        let Some(slot) = self.sockets.current(i, generation) else { return };
+        if self.sockets.current(i, generation).is_none() {
+            return;
+        }
+        self.sockets.charge(i, state.kernel.event());
+        let slot = self.sockets.slot(i);
         let failed = events & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         if slot.connecting.is_some() {
             if !failed && events & libc::EPOLLOUT == 0 {

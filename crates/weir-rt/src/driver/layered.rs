@@ -48,7 +48,10 @@ impl WorkerIo {
                 ReceivedInput::Opened(raw) => raw,
                 ended => return Some(ended),
             };
+            self.sockets.charge(i, state.kernel.layer(raw.len()));
+            let stretch = state.kernel.begin();
             let plain = self.unwrap(i, &raw);
+            state.kernel.end(stretch);
             self.sockets.spares.give(raw);
             if !plain.is_empty() {
                 return Some(ReceivedInput::Opened(plain));
@@ -79,7 +82,7 @@ impl WorkerIo {
     }
 
     /// Seals what is queued; `Some`: the socket's own queue is empty, and why it stays so.
-    pub(super) fn seal(&mut self, i: u32) -> Option<PumpOutcome> {
+    pub(super) fn seal(&mut self, state: &LoopState, i: u32) -> Option<PumpOutcome> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
         let ahead = slot.output.as_ref().map_or(0, |output| output.unsent());
@@ -91,8 +94,12 @@ impl WorkerIo {
         } else {
             slot.output.get_or_insert_with(|| spares.take_output()).push(OutputChunk::Bytes(out), spares);
         }
+        let is_queued = slot.output.is_some();
+        if bytes > 0 {
+            self.sockets.charge(i, state.kernel.layer(bytes as usize));
+        }
         match end {
-            _ if slot.output.is_some() => None,
+            _ if is_queued => None,
             SealOutcome::Enough => Some(PumpOutcome::Done),
             SealOutcome::Cold => Some(PumpOutcome::Cold),
             SealOutcome::Truncated => Some(PumpOutcome::Failed(SendError::Truncated)),
@@ -100,7 +107,7 @@ impl WorkerIo {
     }
 
     /// Seals `bytes`, which go out alone; `None`: they were queued after others.
-    pub(super) fn seal_alone(&mut self, i: u32, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn seal_alone(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
         let free = layered.unsealed == 0;
@@ -111,6 +118,7 @@ impl WorkerIo {
         let mut out = spares.take_sealed(layered.unsealed);
         let (_, bytes) = layered.fill(0, &mut out, spares);
         slot.sent += bytes;
+        self.sockets.charge(i, state.kernel.layer(bytes as usize));
         Some(out)
     }
 

@@ -72,7 +72,11 @@ impl WorkerIo {
         }
         let most = most.clamp(BUFFER_SIZE, LONG_RECEIVE);
         let mut bytes = if most > COPIED { spares.take_long() } else { spares.take() };
+        let stretch = state.kernel.begin();
         let result = sys::append_received(slot.fd, &mut bytes, most);
+        state.kernel.end(stretch);
+        self.sockets.charge(i, state.kernel.receive(result.unwrap_or(0)));
+        let (slot, _, spares) = self.sockets.parts(i);
         let input = match result {
             Ok(0) if slot.reset != 0 => Some(ReceivedInput::Error(slot.reset)),
             Ok(0) => Some(ReceivedInput::Eof),

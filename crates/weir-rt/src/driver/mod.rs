@@ -292,6 +292,7 @@ impl WorkerIo {
     }
 
     fn recv_into(&mut self, state: &LoopState, i: u32, id: u32) -> Option<ReceivedInput> {
+        let stretch = state.kernel.begin();
         let (slot, pool, _) = self.sockets.parts(i);
         let result = match packets::is_watching() {
             // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, which nothing else refers to.
@@ -299,6 +300,9 @@ impl WorkerIo {
             // SAFETY: the same.
             true => unsafe { sys::recv_stamped(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
         };
+        self.sockets.charge(i, state.kernel.receive(result.unwrap_or(0)));
+        state.kernel.end(stretch);
+        let (slot, pool, _) = self.sockets.parts(i);
         match result {
             Ok(n) if n > 0 => {
                 state.received();

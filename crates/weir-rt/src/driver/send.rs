@@ -68,7 +68,7 @@ impl WorkerIo {
         }
         let bytes = match &mut slot.layer {
             None => bytes,
-            Some(_) => match self.seal_alone(i, bytes) {
+            Some(_) => match self.seal_alone(state, i, bytes) {
                 Some(sealed) => sealed,
                 None => return self.start_send(state, i),
             },
@@ -76,17 +76,23 @@ impl WorkerIo {
         let (slot, _, spares) = self.sockets.parts(i);
         match &mut self.backend {
             DriverBackend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
+                let price = state.kernel.send(bytes.len());
                 slot.sending = SendState::InFlight;
                 uring.send_silently(slot, i, bytes);
+                self.sockets.charge_later(i, price);
             }
             DriverBackend::Uring(uring) => {
+                let price = state.kernel.send(bytes.len());
                 let output = slot.output.insert(spares.take_output());
                 let gathered = output.depart_alone(bytes);
                 slot.sending = SendState::InFlight;
                 uring.send(slot, i, gathered);
+                self.sockets.charge_later(i, price);
             }
             DriverBackend::Epoll(_) => {
                 let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
+                self.sockets.charge(i, state.kernel.send(sent));
+                let (slot, _, spares) = self.sockets.parts(i);
                 slot.count(sent as u64);
                 slot.progress_ms = state.now_ms();
                 if sent == bytes.len() {
@@ -121,7 +127,7 @@ impl WorkerIo {
             return;
         }
         if slot.layer.is_some()
-            && let Some(ended) = self.seal(i)
+            && let Some(ended) = self.seal(state, i)
         {
             return self.pumped(state, i, ended);
         }
@@ -138,7 +144,9 @@ impl WorkerIo {
             DriverBackend::Uring(uring) if !gathered.file_next && gathered.bytes <= SILENT_BYTES => {
                 output.depart(gathered);
                 slot.sending = SendState::InFlight;
+                let price = state.kernel.send(gathered.bytes);
                 uring.send(slot, i, gathered);
+                self.sockets.charge_later(i, price);
             }
             DriverBackend::Uring(_) | DriverBackend::Epoll(_) => {
                 let pumped = self.pump(state, i);
@@ -152,7 +160,7 @@ impl WorkerIo {
         let mut budget = TURN_BYTES;
         loop {
             if self.sockets.slot(i).layer.is_some()
-                && let Some(ended) = self.seal(i)
+                && let Some(ended) = self.seal(state, i)
             {
                 return ended;
             }
@@ -173,6 +181,7 @@ impl WorkerIo {
             } else {
                 return PumpOutcome::Done;
             };
+            self.sockets.charge(i, state.kernel.send(sent.unwrap_or(0)));
             match sent {
                 // No memory is gathered empty, so this is a file that ends before its range does.
                 Ok(0) => return PumpOutcome::Failed(SendError::Truncated),

@@ -86,21 +86,24 @@ pub(super) fn shown(question: &ControlQuestion) -> fn(&KeptRequest) -> String {
 pub(crate) fn text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
-    format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
+    let kernel = render::kernel_line(kept.record(), &scale);
+    format!("{headline}\n{kernel}{}", render::tree(&kept.tree(), sites, &scale))
 }
 
 /// Headline and what of the tree took time.
 fn short_text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
-    format!("{headline}\n{}", render::short_tree(&kept.tree(), sites, &scale))
+    let kernel = render::kernel_line(kept.record(), &scale);
+    format!("{headline}\n{kernel}{}", render::short_tree(&kept.tree(), sites, &scale))
 }
 
 /// Headline and every boundary.
 fn flow(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
-    format!("{headline}\n{}", render::flow(kept.events(), sites, &scale))
+    let kernel = render::kernel_line(kept.record(), &scale);
+    format!("{headline}\n{kernel}{}", render::flow(kept.events(), sites, &scale))
 }
 
 /// A line of JSON.

@@ -103,6 +103,7 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     let expects_tls = generation.configuration.addresses[address].ssl;
     let mut connection = ClientConnection::new(worker.connection_number(), peer, fd, hosts, serial);
     connection.accept_wait = weir_engine::trace::accepted(worker, fd);
+    connection.account = Some(stream.account());
     connection.debug = debug;
     connection.expects_tls = expects_tls;
     let connection = Rc::new(connection);

@@ -135,6 +135,7 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let Ok(stream) = Stream::from_fd(fd) else { return dropped(CloseReason::Dropped) };
     let mut connection =
         ClientConnection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());
+    connection.account = Some(stream.account());
     connection.requests = Cell::new(record.requests);
     connection.started_ms = record.started_ms;
     connection.accept_wait = record.accept_wait;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::TicksToNanos;
 use super::json::{ObjectWriter, histogram_json, node_json, node_waits_json};
 use super::rows::{RootLine, lines, name, name_of_missing};
-use super::text::{micros, run_split};
+use super::text::{kernel_of, micros, run_split};
 use crate::average::{AverageTree, TimeSpread};
 use crate::site::{SiteKind, SiteTable};
 use crate::tree::{TraceTree, TreeNode};
@@ -27,6 +27,7 @@ pub fn average(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>
     let width = rows.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut out = rows.headline();
     out.push_str(&run_split(&tree, scale));
+    out.push_str(&kernel_of(average.kernel(), average.requests(), scale));
     write!(out, "{:<width$}", "").expect(INFALLIBLE);
     for head in ["calls", "mean", "p50", "p99", "share", "wait mean", "wait p99"] {
         write!(out, "  {head:>9}").expect(INFALLIBLE);
@@ -49,6 +50,7 @@ pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: TicksToNano
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.number("requests", average.requests());
+    object.number("kernel_ns", scale(average.kernel()));
     let mut root = String::new();
     node_json(&mut root, &tree, 0, sites, scale, &|object, index| {
         let spread = &spreads[index as usize];

@@ -10,10 +10,11 @@ use weir_sys::json::escape;
 use super::TicksToNanos;
 use crate::histogram::Histogram;
 use crate::kept_request::KeptRequest;
-use crate::live_counts::{SiteTotals, StatusCounts};
+use crate::live_counts::SiteTotals;
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
 use crate::site::{Site, SiteTable};
+use crate::status_counts::StatusCounts;
 use crate::tree::TraceTree;
 
 /// A retained request: why, its record and its tree.
@@ -48,6 +49,7 @@ pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: TicksToNano
     for (name, ticks) in [
         ("total_ns", record.total),
         ("run_ns", record.run),
+        ("kernel_ns", record.kernel),
         ("wait_ns", record.wait()),
         ("accept_wait_ns", record.accept_wait),
         ("receive_wait_ns", record.receive_wait),
@@ -100,6 +102,7 @@ pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Tick
         object.number("errors", totals.counts.errors);
         object.number("asleep_ns", scale(totals.counts.asleep));
         object.number("no_core_ns", scale(totals.counts.no_core));
+        object.number("kernel_ns", scale(totals.counts.kernel));
         if let Some(status) = &totals.status {
             object.raw("total", &histogram_json(&totals.total, scale));
             object.raw("status", &status_json(status));

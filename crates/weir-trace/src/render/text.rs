@@ -97,6 +97,21 @@ pub(super) fn run_split(tree: &TraceTree, scale: TicksToNanos<'_>) -> String {
     )
 }
 
+/// What the kernel did for the request outside of its time: a line, or nothing.
+#[must_use]
+pub fn kernel_line(record: &RequestRecord, scale: TicksToNanos<'_>) -> String {
+    kernel_of(record.kernel, 1, scale)
+}
+
+/// [`kernel_line`] of `ticks` for several requests: the mean.
+pub(super) fn kernel_of(ticks: u64, requests: u64, scale: TicksToNanos<'_>) -> String {
+    if ticks == 0 {
+        return String::new();
+    }
+    let each = micros(scale(ticks) / requests.max(1));
+    format!("  kernel {each} µs besides, to receive, send and accept (estimated)\n")
+}
+
 /// The boundaries one by one, as a function tracer prints them: `->` entered, `<-` left, `|` marked, `..` waited;
 /// each with its time since the request began and, where it closes one, the interval.
 #[must_use]

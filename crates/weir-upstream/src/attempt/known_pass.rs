@@ -62,7 +62,7 @@ impl UpstreamLocation {
         };
         connection.own = None;
         x.trace().enter(lease.site(&self.sites));
-        connection.begin();
+        connection.begin(&x.connection);
         let mut head = connection.stream.spare();
         head.extend_from_slice(&request.head);
         connection.stream.send(head);

@@ -300,6 +300,7 @@ impl Attempt {
             }
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
+                connection.begin(&x.connection);
                 return Ok(self.open_tunnel(connection, lease));
             }
             connection.own = self.decided.keep;
@@ -337,8 +338,7 @@ impl Attempt {
     }
 
     /// The connection itself is the response.
-    fn open_tunnel(&mut self, mut connection: Box<UpstreamConnection>, lease: PeerLease) -> ReceivedHead {
-        connection.begin();
+    fn open_tunnel(&mut self, connection: Box<UpstreamConnection>, lease: PeerLease) -> ReceivedHead {
         self.records.opened();
         let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
         ReceivedHead { incoming, link: UpstreamLink::Own(connection), lease, rest: Vec::new() }
@@ -357,7 +357,7 @@ impl Attempt {
         let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
         let sent = if asked == RequestProgress::No {
-            connection.begin();
+            connection.begin(&x.connection);
             self.send(x, connection, &mut received).await
         } else {
             Ok(())

@@ -11,6 +11,7 @@ use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 use weir_engine::descriptors::socket_when_free;
+use weir_engine::transport::ClientConnection;
 use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
 
 /// A connection to a server, while it is used or kept alive.
@@ -156,8 +157,9 @@ impl UpstreamConnection {
         size_of::<UpstreamConnection>() + self.stream.held_bytes()
     }
 
-    /// A request begins.
-    pub(crate) fn begin(&mut self) {
+    /// A request begins, of this client's connection, which pays for what the kernel does.
+    pub(crate) fn begin(&mut self, client: &ClientConnection) {
+        self.stream.charge_to(client.account);
         self.sent_before = self.stream.sent();
         self.requests += 1;
     }

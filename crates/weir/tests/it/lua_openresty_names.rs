@@ -252,6 +252,7 @@ fn names_of_weirs_own_variables_may_be_the_configurations() {
         "traceparent",
         "cause",
         "trace_run",
+        "trace_kernel",
         "trace_total",
         "upstream_cause",
         "lua_alloc",

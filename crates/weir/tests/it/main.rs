@@ -126,6 +126,7 @@ mod see_deep;
 mod see_fleet;
 mod see_history;
 mod see_hostile_socket;
+mod see_kernel;
 mod see_keys;
 mod see_lines;
 mod see_memory;

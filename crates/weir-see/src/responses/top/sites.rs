@@ -30,6 +30,7 @@ pub(super) fn routes(window: &TopWindow) -> TableReport {
             TableCell::Time(lately.total.quantile(0.5)),
             TableCell::Time(lately.total.quantile(0.99)),
             each(lately.run.sum, lately.run.count),
+            each(lately.kernel, lately.run.count),
             each(lately.wait.sum, lately.run.count),
             TableCell::Bytes(window.rate(lately.bytes_out) as u64),
         ]);
@@ -39,7 +40,8 @@ pub(super) fn routes(window: &TopWindow) -> TableReport {
 }
 
 /// The phases in their order, with the handlers of all modules and locations added up: times are per request that came
-/// there, however many handlers it met.
+/// there, however many handlers it met. Below them what the kernel did for all requests outside of phases; shares are of
+/// both.
 pub(super) fn phases(window: &TopWindow) -> TableReport {
     let mut sums: BTreeMap<usize, BTreeMap<String, SiteWindow>> = BTreeMap::new();
     for (info, lately) in known(window) {
@@ -51,7 +53,8 @@ pub(super) fn phases(window: &TopWindow) -> TableReport {
         sum.add(lately);
         sum.run.count = requests;
     }
-    let all = running(window);
+    let kernel = in_kernel(window);
+    let all = running(window) + kernel.time;
     let mut report = TableReport::new(&PHASE_COLUMNS);
     for (rank, locations) in sums {
         let sum = |of: fn(&SiteWindow) -> u64| locations.values().map(of).sum::<u64>();
@@ -63,6 +66,16 @@ pub(super) fn phases(window: &TopWindow) -> TableReport {
             TableCell::Time(sum(|lately| lately.wait.sum).checked_div(requests).unwrap_or(0)),
             TableCell::share(sum(|lately| lately.run.sum), all),
             TableCell::Count(sum(|lately| lately.errors)),
+        ]);
+    }
+    if kernel.time > 0 {
+        report.row([
+            TableCell::text("kernel"),
+            TableCell::Rate(window.rate(kernel.requests)),
+            TableCell::Time(kernel.time.checked_div(kernel.requests).unwrap_or(0)),
+            TableCell::Time(0),
+            TableCell::share(kernel.time, all),
+            TableCell::Count(0),
         ]);
     }
     report
@@ -128,6 +141,21 @@ fn running(window: &TopWindow) -> u64 {
     known(window).filter(|(info, _)| info.kind == SiteKind::Request).map(|(_, lately)| lately.run.sum).sum()
 }
 
+/// What the kernel did for requests.
+struct KernelSum {
+    requests: u64,
+    /// Nanoseconds.
+    time: u64,
+}
+
+fn in_kernel(window: &TopWindow) -> KernelSum {
+    let routes = known(window).filter(|(info, _)| info.kind == SiteKind::Request);
+    routes.fold(KernelSum { requests: 0, time: 0 }, |sum, (_, lately)| KernelSum {
+        requests: sum.requests + lately.run.count,
+        time: sum.time + lately.kernel,
+    })
+}
+
 /// Times of named things; shares are of all running time of requests.
 fn times(window: &TopWindow, rows: Vec<(String, SiteWindow)>) -> TableReport {
     let all = running(window);
@@ -151,7 +179,7 @@ fn place(info: &SiteInfo) -> String {
     if info.location.is_empty() { "-".to_owned() } else { info.location.to_string() }
 }
 
-const ROUTES: [TableColumn; 15] = [
+const ROUTES: [TableColumn; 16] = [
     TableColumn("location", "location"),
     TableColumn("req/s", "requests_per_second"),
     TableColumn("4xx", "share_4xx"),
@@ -165,6 +193,7 @@ const ROUTES: [TableColumn; 15] = [
     TableColumn("p50", "p50_ns"),
     TableColumn("p99", "p99_ns"),
     TableColumn("run/req", "run_ns"),
+    TableColumn("kernel/req", "kernel_ns"),
     TableColumn("wait/req", "wait_ns"),
     TableColumn("out/s", "bytes_out_per_second"),
 ];
@@ -173,7 +202,7 @@ const PHASE_COLUMNS: [TableColumn; 6] = [
     TableColumn("req/s", "requests_per_second"),
     TableColumn("run/req", "run_ns"),
     TableColumn("wait/req", "wait_ns"),
-    TableColumn("share", "share_of_run"),
+    TableColumn("share", "share_of_cpu"),
     TableColumn("errors", "errors"),
 ];
 const MODULE_COLUMNS: [TableColumn; 8] = [

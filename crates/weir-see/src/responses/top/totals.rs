@@ -63,9 +63,13 @@ fn sites(json: &mut JsonWriter, snapshot: &TopSnapshot, traffic: bool) {
             json.key("phase").text(info.phase.unwrap_or(""));
             json.key("location").text(&info.location);
             json.key("name").text(&info.name);
-            for (key, value) in
-                [("calls", all.calls), ("in", all.bytes_in), ("out", all.bytes_out), ("errors", all.errors)]
-            {
+            for (key, value) in [
+                ("calls", all.calls),
+                ("in", all.bytes_in),
+                ("out", all.bytes_out),
+                ("errors", all.errors),
+                ("kernel", all.kernel),
+            ] {
                 json.key(key).raw(value);
             }
             for (key, counts) in [("classes", &all.status.classes[..]), ("named", &all.status.named[..])] {

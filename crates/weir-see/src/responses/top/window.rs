@@ -147,6 +147,8 @@ pub(crate) struct SiteWindow {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) errors: u64,
+    /// What the kernel did for the requests besides their run, in nanoseconds.
+    pub(crate) kernel: u64,
     pub(crate) status: StatusCounts,
 }
 
@@ -215,6 +217,7 @@ impl SiteWindow {
             bytes_in: after.counts.bytes_in - before.counts.bytes_in,
             bytes_out: after.counts.bytes_out - before.counts.bytes_out,
             errors: after.counts.errors - before.counts.errors,
+            kernel: scale(after.counts.kernel - before.counts.kernel),
             status: statuses(&before.status.unwrap_or_default(), &after.status.unwrap_or_default()),
         }
     }
@@ -240,6 +243,7 @@ impl SiteWindow {
             bytes_in: self.bytes_in.saturating_sub(before.bytes_in),
             bytes_out: self.bytes_out.saturating_sub(before.bytes_out),
             errors: self.errors.saturating_sub(before.errors),
+            kernel: self.kernel.saturating_sub(before.kernel),
             status: statuses(&before.status, &self.status),
         }
     }
@@ -253,6 +257,7 @@ impl SiteWindow {
         self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
         self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
         self.errors = self.errors.saturating_add(other.errors);
+        self.kernel = self.kernel.saturating_add(other.kernel);
         self.status.merge(&other.status);
     }
 }
