@@ -78,7 +78,7 @@ async function request(id) {
   const story = make("div", { class: "story" });
   show(make("h1", {}, record.method + " " + record.path),
     make("p", {}, record.status + ", " + time(record.total_ns) + " = run " + time(record.run_ns) + " + wait " + time(record.wait_ns) +
-      ", worker " + record.worker + ", " + new Date(record.unix_ms).toLocaleString()),
+      (record.kernel_ns ? ", kernel " + time(record.kernel_ns) + " besides" : "") + ", worker " + record.worker + ", " + new Date(record.unix_ms).toLocaleString()),
     make("div", { class: "kinds" }, ...Object.entries(parts).map(([kind, ns]) => kindOf(kind, ns, record.total_ns))), story,
     make("div", { class: "bar" },
       make("a", { href: path("route", location) }, "location " + location),
