@@ -290,7 +290,7 @@ impl SocketTable {
         }
     }
 
-    /// As [`SocketTable::charge`], of what it will do with the turn's system call, when no request runs.
+    /// As [`SocketTable::charge`], of what it does with the turn's system call, when no request runs.
     #[inline]
     pub(crate) fn charge_later(&mut self, i: u32, ticks: u32) {
         let payer = self.slots[i as usize].payer;

@@ -51,7 +51,7 @@ impl WorkerIo {
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
         if !matches!(kind, OperationKind::Nothing | OperationKind::Inbox | OperationKind::Accept) {
-            self.sockets.charge(i, state.kernel.event());
+            self.sockets.charge_later(i, state.kernel.event());
         }
         match kind {
             OperationKind::Nothing | OperationKind::Fallen => (),
@@ -81,7 +81,7 @@ impl WorkerIo {
     }
 
     fn on_recv(&mut self, state: &LoopState, i: u32, result: i32, flags: u32) {
-        self.sockets.charge(i, state.kernel.receive(result.max(0) as usize));
+        self.sockets.charge_later(i, state.kernel.receive(result.max(0) as usize));
         let (slot, pool, _) = self.sockets.parts(i);
         // Also an end of stream may have taken a buffer.
         let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));

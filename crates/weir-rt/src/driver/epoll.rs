@@ -111,7 +111,7 @@ impl WorkerIo {
         if self.sockets.current(i, generation).is_none() {
             return;
         }
-        self.sockets.charge(i, state.kernel.event());
+        self.sockets.charge_later(i, state.kernel.event());
         let slot = self.sockets.slot(i);
         let failed = events & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         if slot.connecting.is_some() {
