@@ -183,6 +183,7 @@ impl ShapeBatch {
     }
 
     /// These columns added up, in `sum` if that is work: no value is more than its request's whole time.
+    #[inline(always)]
     fn added<'v>(&'v self, columns: &[u16], sum: &'v mut [u32; MANY]) -> &'v [u32; MANY] {
         let Some((&first, others)) = columns.split_first() else { return sum };
         if let Some(total) = self.totals.as_ref().and_then(|totals| totals.get(usize::from(first))) {
@@ -196,6 +197,7 @@ impl ShapeBatch {
     }
 
     /// Each of `sum` becomes what `f` makes of it and the value of this column.
+    #[inline(always)]
     fn values(&self, column: u16, sum: &mut [u32; MANY], f: impl Fn(u32, u32) -> u32) {
         let event = usize::from(column) - TOTALS;
         for (sum, row) in sum.iter_mut().zip(self.rows.chunks_exact(self.width)) {

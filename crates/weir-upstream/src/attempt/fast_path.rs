@@ -95,7 +95,7 @@ impl PendingAttempt {
         x.trace().enter(lease.site(&run.up.sites));
         run.start(lease);
         run.records.connected();
-        connection.begin(&x.connection);
+        connection.begin(x.connection.account);
         let mut head = connection.stream.spare();
         head.extend_from_slice(&run.out.head);
         connection.stream.send(head);

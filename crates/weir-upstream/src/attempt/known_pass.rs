@@ -62,7 +62,7 @@ impl UpstreamLocation {
         };
         connection.own = None;
         x.trace().enter(lease.site(&self.sites));
-        connection.begin(&x.connection);
+        connection.begin(x.connection.account);
         let mut head = connection.stream.spare();
         head.extend_from_slice(&request.head);
         connection.stream.send(head);

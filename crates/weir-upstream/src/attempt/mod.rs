@@ -300,7 +300,7 @@ impl Attempt {
             }
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
-                connection.begin(&x.connection);
+                connection.begin(x.connection.account);
                 return Ok(self.open_tunnel(connection, lease));
             }
             connection.own = self.decided.keep;
@@ -357,7 +357,7 @@ impl Attempt {
         let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
         let sent = if asked == RequestProgress::No {
-            connection.begin(&x.connection);
+            connection.begin(x.connection.account);
             self.send(x, connection, &mut received).await
         } else {
             Ok(())

@@ -5,13 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
 use weir_rt::notify::either;
-use weir_rt::{RecvOutcome, Stream, Timer};
+use weir_rt::{RecvOutcome, SocketAccount, Stream, Timer};
 
 use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 use weir_engine::descriptors::socket_when_free;
-use weir_engine::transport::ClientConnection;
 use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
 
 /// A connection to a server, while it is used or kept alive.
@@ -157,9 +156,9 @@ impl UpstreamConnection {
         size_of::<UpstreamConnection>() + self.stream.held_bytes()
     }
 
-    /// A request begins, of this client's connection, which pays for what the kernel does.
-    pub(crate) fn begin(&mut self, client: &ClientConnection) {
-        self.stream.charge_to(client.account);
+    /// A request begins; `client` pays for what the kernel does.
+    pub(crate) fn begin(&mut self, client: Option<SocketAccount>) {
+        self.stream.charge_to(client);
         self.sent_before = self.stream.sent();
         self.requests += 1;
     }
