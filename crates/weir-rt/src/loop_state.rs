@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::core_account::CoreAccount;
 use crate::executor::RunQueue;
 use crate::inbox::Inbox;
-use crate::kernel_share::KernelMeter;
+use crate::kernel_meter::KernelMeter;
 use crate::stats::LoopStats;
 use crate::timers::WorkerTimers;
 use crate::{clock, sampler};

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::task::Waker;
 
 use crate::held::HeldMemory;
-use crate::kernel_share::request_runs;
+use crate::kernel_work::KernelDebt;
 use crate::layer::SocketLayer;
 use crate::net::RawAddr;
 use crate::output::SendError;
@@ -128,8 +128,8 @@ pub(crate) struct SocketSlot {
     pub(crate) output: Option<Box<OutputQueue>>,
     /// What its bytes go through on their way to the user and from there (TLS).
     pub(crate) layer: Option<Box<SocketLayer>>,
-    /// What the kernel has done for it and no request has paid, in ticks; less than 0: paid in advance.
-    pub(crate) kernel: i64,
+    /// What the kernel has done for it and no request has paid.
+    pub(crate) debt: KernelDebt,
     /// The socket that pays: the client's for one to an upstream server, else itself.
     pub(crate) payer: SocketAccount,
     /// Boxed: the kernel reads it when the operation is submitted.
@@ -166,7 +166,7 @@ impl SocketSlot {
             flying: 0,
             output: None,
             layer: None,
-            kernel: 0,
+            debt: KernelDebt::default(),
             payer: SocketAccount { index, generation },
             connecting: None,
             reader: None,
@@ -181,6 +181,12 @@ impl SocketSlot {
             + self.output.as_ref().map_or(0, |output| output.held_bytes())
             + self.layer.as_ref().map_or(0, |layer| layer.held_bytes())
             + self.connecting.as_ref().map_or(0, |address| size_of_val(&**address))
+    }
+
+    /// Bytes that are queued, and `composed` more: what no send has begun with.
+    #[inline]
+    pub(crate) fn ahead(&self, composed: u64) -> u64 {
+        composed + if self.sending == SendState::InFlight { 0 } else { self.unsent() }
     }
 
     #[inline]
@@ -281,40 +287,35 @@ impl SocketTable {
         (&mut self.slots[i as usize], &mut self.pool, &mut self.spares)
     }
 
-    /// What the kernel does now for the socket has this price, in ticks. What it does while a request runs is in that
-    /// request's run.
-    #[inline]
-    pub(crate) fn charge(&mut self, i: u32, ticks: u32) {
-        if !request_runs() {
-            self.charge_later(i, ticks);
+    /// From here on socket `i` is paid for by `payer`; what it owes is the former one's, or this one's if it was its own.
+    pub(crate) fn set_payer(&mut self, i: u32, payer: Option<SocketAccount>) {
+        let slot = &mut self.slots[i as usize];
+        let own = SocketAccount { index: i, generation: slot.generation };
+        let former = std::mem::replace(&mut slot.payer, payer.unwrap_or(own));
+        let debtor = if former == own { slot.payer } else { former };
+        if debtor != own {
+            let owed = std::mem::take(&mut slot.debt);
+            self.pay(debtor, owed);
         }
     }
 
-    /// As [`SocketTable::charge`], of what it does with the turn's system call, when no request runs.
+    /// Socket `i` ends, or no request uses it any more: who pays for it is told.
     #[inline]
-    pub(crate) fn charge_later(&mut self, i: u32, ticks: u32) {
-        let payer = self.slots[i as usize].payer;
-        self.charge_account(payer, i64::from(ticks));
-    }
-
-    /// From here on, and for what it owes, socket `i` is paid for by `payer`.
-    pub(crate) fn set_payer(&mut self, i: u32, payer: Option<SocketAccount>) {
+    pub(crate) fn settle(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
-        let payer = payer.unwrap_or(SocketAccount { index: i, generation: slot.generation });
-        slot.payer = payer;
-        let owes = std::mem::take(&mut slot.kernel);
-        if owes != 0 {
-            self.charge_account(payer, owes);
+        if slot.payer.index != i {
+            let owed = std::mem::take(&mut slot.debt);
+            let payer = slot.payer;
+            self.pay(payer, owed);
         }
     }
 
     /// A client that is gone pays nothing.
-    #[inline(always)]
-    fn charge_account(&mut self, payer: SocketAccount, ticks: i64) {
+    fn pay(&mut self, payer: SocketAccount, owed: KernelDebt) {
         if let Some(slot) = self.slots.get_mut(payer.index as usize)
             && slot.generation == payer.generation
         {
-            slot.kernel += ticks;
+            slot.debt.merge(owed);
         }
     }
 

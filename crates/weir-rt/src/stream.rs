@@ -12,7 +12,7 @@ use crate::net::{self, SockAddr};
 use crate::output::{OutputChunk, SendError};
 use crate::recv_buf::RecvBuf;
 use crate::runtime::{RuntimeCore, UNIT, current};
-use crate::socket::{SendState, SocketAccount, SocketSlot};
+use crate::socket::{SocketAccount, SocketSlot};
 use crate::sys;
 use crate::timeout::Timer;
 
@@ -101,7 +101,7 @@ impl Stream {
         let kernel = &core.state.kernel;
         let opened = kernel.measure(|| core.io.with(|io| io.open(&core.state.stats, fd)));
         let index = opened?;
-        core.io.with(|io| io.sockets.charge_later(index, kernel.connection()));
+        core.io.with(|io| kernel.connection(&mut io.sockets.slot(index).debt));
         Ok(Stream { core, index })
     }
 
@@ -250,23 +250,14 @@ impl Stream {
     /// kernel did while a request ran ([`sampler`](crate::sampler)) is not in it.
     #[inline]
     pub fn take_kernel(&self, composed: u64) -> u64 {
-        let due = self.due_kernel(composed);
-        self.slot(|slot| slot.kernel -= due as i64);
-        due
+        let prices = self.core.state.kernel.prices();
+        self.slot(|slot| slot.debt.pay(prices.ahead(slot.ahead(composed), slot.layer.is_some())))
     }
 
     /// What [`Stream::take_kernel`] would take, in ticks.
-    #[inline]
     pub fn due_kernel(&self, composed: u64) -> u64 {
-        self.slot(|slot| {
-            let queued = if slot.sending == SendState::InFlight { 0 } else { slot.unsent() };
-            let bytes = queued + composed;
-            let ahead = match bytes {
-                0 => 0,
-                _ => self.core.state.kernel.ahead(bytes, slot.layer.is_some()),
-            };
-            (slot.kernel + ahead as i64).max(0) as u64
-        })
+        let prices = self.core.state.kernel.prices();
+        self.slot(|slot| slot.debt.due(prices.ahead(slot.ahead(composed), slot.layer.is_some())))
     }
 
     /// What pays for this connection, for another one ([`Stream::charge_to`]).
@@ -274,8 +265,15 @@ impl Stream {
         self.slot(|slot| slot.payer)
     }
 
+    /// Has the client pay for what was done for this connection so far, if one is to ([`Stream::charge_to`]).
+    #[inline]
+    pub fn settle_kernel(&self) {
+        self.core.io.with(|io| io.sockets.settle(self.index));
+    }
+
     /// From here on `client` pays for what the kernel does for this connection, a server's that is asked on the client's
-    /// behalf, and for what it did. Both are of this loop. `None`: nobody does, it is written here.
+    /// behalf, and for what it did for nobody else: when that is told ([`Stream::settle_kernel`]) or the connection ends.
+    /// Both are of this loop. `None`: nobody does, it is written here.
     #[inline]
     pub fn charge_to(&self, client: Option<SocketAccount>) {
         self.core.io.with(|io| io.sockets.set_payer(self.index, client));

@@ -62,9 +62,13 @@ both!(what_is_done_for_a_server_is_the_clients, || async {
     server.charge_to(Some(stream.account()));
     assert!(stream.take_kernel(0) > 0, "what the server's connection owes");
     let far = spoken(&server, far).await;
+    assert_eq!(stream.take_kernel(0), 0, "it is not told yet");
+    server.settle_kernel();
     assert_eq!(server.take_kernel(0), 0);
     assert!(stream.take_kernel(0) > 0);
+    let far = spoken(&server, far).await;
     server.charge_to(None);
+    assert!(stream.take_kernel(0) > 0, "what was done for it until then");
     let far = spoken(&server, far).await;
     assert!(server.take_kernel(0) > 0);
     assert_eq!(stream.take_kernel(0), 0);
@@ -76,7 +80,23 @@ both!(what_is_done_for_a_server_is_the_clients, || async {
     let _client = spoken(&next, client).await;
     next.take_kernel(0);
     let _far = spoken(&server, far).await;
+    server.settle_kernel();
     assert_eq!((next.take_kernel(0), server.take_kernel(0)), (0, 0));
+});
+
+both!(a_server_that_is_gone_has_told_its_client, || async {
+    let (stream, client) = connection().await;
+    let (server, far) = connection().await;
+    stream.take_kernel(0);
+    server.charge_to(Some(stream.account()));
+    stream.take_kernel(0);
+    let far = spoken(&server, far).await;
+    drop((server, far));
+    // What the ring has under way for it ends first.
+    while stream.take_kernel(0) == 0 {
+        yield_now().await;
+    }
+    drop(client);
 });
 
 both!(a_receive_in_a_requests_run_is_not_charged_besides, || async {

@@ -61,6 +61,7 @@ impl Trace {
 
     /// Starts recording at `now`; whatever was recorded before is dropped. A server calls
     /// [`Recorder::begin`](crate::Recorder::begin) instead, which decides whether this request is recorded.
+    #[inline]
     pub fn begin(&mut self, now: u64) {
         self.clear();
         self.on = true;

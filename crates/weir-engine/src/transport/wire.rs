@@ -116,6 +116,7 @@ impl ClientWire {
     }
 
     /// Hands over what was composed.
+    #[inline]
     pub fn flush(&self) {
         let mut out = self.out.borrow_mut();
         if !out.is_empty() {

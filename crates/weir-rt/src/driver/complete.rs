@@ -51,7 +51,7 @@ impl WorkerIo {
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
         if !matches!(kind, OperationKind::Nothing | OperationKind::Inbox | OperationKind::Accept) {
-            self.sockets.charge_later(i, state.kernel.event());
+            state.kernel.event(&mut self.sockets.slot(i).debt);
         }
         match kind {
             OperationKind::Nothing | OperationKind::Fallen => (),
@@ -62,7 +62,6 @@ impl WorkerIo {
                 return true;
             }
             OperationKind::Accept => {
-                state.kernel.owe();
                 let accepted: Result<OwnedFd, i32> =
                     if result >= 0 { Ok(sys::adopt(result)) } else { Err(-result) };
                 self.on_accept(state, i, generation, accepted, more);
@@ -81,8 +80,8 @@ impl WorkerIo {
     }
 
     fn on_recv(&mut self, state: &LoopState, i: u32, result: i32, flags: u32) {
-        self.sockets.charge_later(i, state.kernel.receive(result.max(0) as usize));
         let (slot, pool, _) = self.sockets.parts(i);
+        state.kernel.receive(&mut slot.debt, result.max(0) as usize);
         // Also an end of stream may have taken a buffer.
         let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));
         if !cqueue::more(flags) {

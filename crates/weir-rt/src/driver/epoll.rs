@@ -96,10 +96,7 @@ impl WorkerIo {
             let (kind, generation, i) = untag(event.u64);
             match kind {
                 OperationKind::Inbox => mail = true,
-                OperationKind::Accept => {
-                    state.kernel.owe();
-                    self.accept_ready(state, i, generation);
-                }
+                OperationKind::Accept => self.accept_ready(state, i, generation),
                 _ => self.on_ready(state, i, generation, event.events as i32),
             }
         }
@@ -108,11 +105,8 @@ impl WorkerIo {
 
     fn on_ready(&mut self, state: &LoopState, i: u32, generation: u32, events: i32) {
         // None: closed earlier in this batch.
-        if self.sockets.current(i, generation).is_none() {
-            return;
-        }
-        self.sockets.charge_later(i, state.kernel.event());
-        let slot = self.sockets.slot(i);
+        let Some(slot) = self.sockets.current(i, generation) else { return };
+        state.kernel.event(&mut slot.debt);
         let failed = events & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         if slot.connecting.is_some() {
             if !failed && events & libc::EPOLLOUT == 0 {

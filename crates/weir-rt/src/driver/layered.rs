@@ -48,7 +48,7 @@ impl WorkerIo {
                 ReceivedInput::Opened(raw) => raw,
                 ended => return Some(ended),
             };
-            self.sockets.charge(i, state.kernel.layer(raw.len()));
+            state.kernel.layer(&mut self.sockets.slot(i).debt, raw.len());
             let stretch = state.kernel.begin();
             let plain = self.unwrap(i, &raw);
             state.kernel.end(stretch);
@@ -94,12 +94,11 @@ impl WorkerIo {
         } else {
             slot.output.get_or_insert_with(|| spares.take_output()).push(OutputChunk::Bytes(out), spares);
         }
-        let is_queued = slot.output.is_some();
         if bytes > 0 {
-            self.sockets.charge(i, state.kernel.layer(bytes as usize));
+            state.kernel.layer(&mut slot.debt, bytes as usize);
         }
         match end {
-            _ if is_queued => None,
+            _ if slot.output.is_some() => None,
             SealOutcome::Enough => Some(PumpOutcome::Done),
             SealOutcome::Cold => Some(PumpOutcome::Cold),
             SealOutcome::Truncated => Some(PumpOutcome::Failed(SendError::Truncated)),
@@ -118,7 +117,7 @@ impl WorkerIo {
         let mut out = spares.take_sealed(layered.unsealed);
         let (_, bytes) = layered.fill(0, &mut out, spares);
         slot.sent += bytes;
-        self.sockets.charge(i, state.kernel.layer(bytes as usize));
+        state.kernel.layer(&mut slot.debt, bytes as usize);
         Some(out)
     }
 

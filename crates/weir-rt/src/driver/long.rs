@@ -75,8 +75,7 @@ impl WorkerIo {
         let stretch = state.kernel.begin();
         let result = sys::append_received(slot.fd, &mut bytes, most);
         state.kernel.end(stretch);
-        self.sockets.charge(i, state.kernel.receive(result.unwrap_or(0)));
-        let (slot, _, spares) = self.sockets.parts(i);
+        state.kernel.receive(&mut slot.debt, result.unwrap_or(0));
         let input = match result {
             Ok(0) if slot.reset != 0 => Some(ReceivedInput::Error(slot.reset)),
             Ok(0) => Some(ReceivedInput::Eof),

@@ -300,9 +300,8 @@ impl WorkerIo {
             // SAFETY: the same.
             true => unsafe { sys::recv_stamped(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
         };
-        self.sockets.charge(i, state.kernel.receive(result.unwrap_or(0)));
         state.kernel.end(stretch);
-        let (slot, pool, _) = self.sockets.parts(i);
+        state.kernel.receive(&mut slot.debt, result.unwrap_or(0));
         match result {
             Ok(n) if n > 0 => {
                 state.received();
@@ -361,6 +360,8 @@ impl WorkerIo {
         if !slot.closing || !slot.ops.is_empty() || slot.fd < 0 {
             return;
         }
+        self.sockets.settle(i);
+        let slot = self.sockets.slot(i);
         if let Some(output) = &mut slot.output {
             output.landed();
         }

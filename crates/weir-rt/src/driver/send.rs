@@ -76,23 +76,20 @@ impl WorkerIo {
         let (slot, _, spares) = self.sockets.parts(i);
         match &mut self.backend {
             DriverBackend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
-                let price = state.kernel.send(bytes.len());
+                state.kernel.submit(&mut slot.debt, bytes.len());
                 slot.sending = SendState::InFlight;
                 uring.send_silently(slot, i, bytes);
-                self.sockets.charge_later(i, price);
             }
             DriverBackend::Uring(uring) => {
-                let price = state.kernel.send(bytes.len());
+                state.kernel.submit(&mut slot.debt, bytes.len());
                 let output = slot.output.insert(spares.take_output());
                 let gathered = output.depart_alone(bytes);
                 slot.sending = SendState::InFlight;
                 uring.send(slot, i, gathered);
-                self.sockets.charge_later(i, price);
             }
             DriverBackend::Epoll(_) => {
                 let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
-                self.sockets.charge(i, state.kernel.send(sent));
-                let (slot, _, spares) = self.sockets.parts(i);
+                state.kernel.send(&mut slot.debt, sent);
                 slot.count(sent as u64);
                 slot.progress_ms = state.now_ms();
                 if sent == bytes.len() {
@@ -144,9 +141,8 @@ impl WorkerIo {
             DriverBackend::Uring(uring) if !gathered.file_next && gathered.bytes <= SILENT_BYTES => {
                 output.depart(gathered);
                 slot.sending = SendState::InFlight;
-                let price = state.kernel.send(gathered.bytes);
+                state.kernel.submit(&mut slot.debt, gathered.bytes);
                 uring.send(slot, i, gathered);
-                self.sockets.charge_later(i, price);
             }
             DriverBackend::Uring(_) | DriverBackend::Epoll(_) => {
                 let pumped = self.pump(state, i);
@@ -181,7 +177,7 @@ impl WorkerIo {
             } else {
                 return PumpOutcome::Done;
             };
-            self.sockets.charge(i, state.kernel.send(sent.unwrap_or(0)));
+            state.kernel.send(&mut self.sockets.slot(i).debt, sent.unwrap_or(0));
             match sent {
                 // No memory is gathered empty, so this is a file that ends before its range does.
                 Ok(0) => return PumpOutcome::Failed(SendError::Truncated),

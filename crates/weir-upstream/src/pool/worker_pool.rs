@@ -183,6 +183,7 @@ impl WorkerPool {
         connection: Box<UpstreamConnection>,
     ) {
         let keep = &self.keep;
+        connection.stream.settle_kernel();
         if let Some(reason) = self.refusal(worker, &connection) {
             return connection.end.ends(reason);
         }

@@ -207,7 +207,7 @@ fn begin(
 
 /// The socket has an idle connection.
 fn connected(l: LuaState, socket: &TcpSocket, conn: Rc<SocketConnection>) -> CallDone {
-    *socket.conn.borrow_mut() = Some(conn);
+    socket.connected(conn);
     l.push_number(1.0);
     CallDone::Results(1)
 }
@@ -251,7 +251,7 @@ async fn connecting(busy: SocketBusy, dial: DialTarget) -> PushResults {
     busy.over();
     match connected {
         Ok(conn) => {
-            *socket.conn.borrow_mut() = Some(conn);
+            socket.connected(conn);
             Box::new(|l| {
                 l.push_number(1.0);
                 1

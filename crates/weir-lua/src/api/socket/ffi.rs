@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn connect(
             return REFUSED;
         }
         let Some(conn) = pool.take() else { return REFUSED };
-        *socket.conn.borrow_mut() = Some(conn);
+        socket.connected(conn);
         socket.is_spare.set(false);
         FOUND
     })

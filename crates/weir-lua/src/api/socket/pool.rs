@@ -203,6 +203,7 @@ impl SocketPool {
 
     /// Keeps a connection, in place of the one that was used least recently when there are as many as may be.
     pub(super) fn keep(self: &Rc<Self>, conn: &Rc<SocketConnection>, timeout: u64) {
+        conn.stream().settle_kernel();
         *conn.kept_by.borrow_mut() = Rc::downgrade(self);
         if timeout > 0 {
             conn.idle.touch(timeout);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_engine::log::LogLevel;
 use weir_engine::resolver::Resolver;
 use weir_engine::worker::UpstreamCloseReason;
+use weir_rt::SocketAccount;
 use weir_trace::WaitKind;
 
 use crate::api::socket::SocketSettings;
@@ -63,14 +64,19 @@ pub(super) struct SocketTimeouts {
 }
 
 /// The sockets of a request, which are closed when it ends.
-#[derive(Default)]
 pub(super) struct SocketOwner {
     /// The only one of most.
     first: RefCell<Weak<TcpSocket>>,
     others: RefCell<Vec<Weak<TcpSocket>>>,
+    /// Who pays for what the kernel does for them.
+    client: Option<SocketAccount>,
 }
 
 impl SocketOwner {
+    fn of(client: Option<SocketAccount>) -> SocketOwner {
+        SocketOwner { first: RefCell::default(), others: RefCell::default(), client }
+    }
+
     fn add(&self, socket: &Rc<TcpSocket>) {
         let mut first = self.first.borrow_mut();
         if first.strong_count() == 0 {
@@ -117,6 +123,13 @@ impl TcpSocket {
         self.read_closed.set(false);
         self.write_closed.set(false);
         Ok(())
+    }
+
+    /// Has a connection to a server from here on.
+    pub(super) fn connected(&self, conn: Rc<SocketConnection>) {
+        let owner = self.owner.borrow().upgrade();
+        conn.stream().charge_to(owner.and_then(|owner| owner.client));
+        *self.conn.borrow_mut() = Some(conn);
     }
 
     pub(super) fn is_of(&self, owner: &Rc<SocketOwner>) -> bool {
@@ -239,11 +252,12 @@ impl Drop for SocketBusy {
 /// The sockets of the running script's request.
 pub(super) fn owner() -> Result<Rc<SocketOwner>, LuaRaise> {
     lend::any_exchange(|x| {
+        let client = x.connection.account;
         let own = x.own_lasting::<Option<Rc<SocketOwner>>>();
         if let Some(owner) = own {
             return owner.clone();
         }
-        let owner = own.insert(Rc::default()).clone();
+        let owner = own.insert(Rc::new(SocketOwner::of(client))).clone();
         // Sockets of a subrequest stay as long as the request that it is part of, which keeps its own by itself.
         if x.is_subrequest() {
             x.common::<SocketOwners>().0.borrow_mut().push(owner.clone());
