@@ -13,6 +13,13 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%;
     location = /return { return 200 hello; }
     location = /back { proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://back; }
     location = /upload { proxy_request_buffering off; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://back; }
+    location = /socket { content_by_lua_block {
+        local socket = ngx.socket.tcp()
+        assert(socket:connect("127.0.0.1", %%BACKEND%%))
+        assert(socket:send("GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n"))
+        ngx.print((assert(socket:receive())))
+        socket:close()
+    } }
     location = /checked { auth_request /check; return 200 checked; }
     location = /check { internal; proxy_pass_request_body off; proxy_set_header Content-Length ''; proxy_pass http://back; } } }";
 
@@ -97,6 +104,17 @@ both_drivers! {
         }
         let (kept, anew) = (each(server, "/", 200), each(server, "= /return", 200));
         assert!(anew > kept, "{anew} ns with a connection, {kept} ns without");
+    }
+
+    fn sockets_of_scripts_are_their_requests(driver) {
+        let KernelServer { server, _backend } = &started("1", "");
+        let mut client = server.client();
+        for _ in 0..100 {
+            get(&mut client, "/socket");
+            get(&mut client, "/return");
+        }
+        let (socket, alone) = (each(server, "= /socket", 100), each(server, "= /return", 100));
+        assert!(socket > alone, "{socket} ns with a connection of its script's, {alone} ns without");
     }
 
     /// The send is the first one's; the others pay for their bytes.
