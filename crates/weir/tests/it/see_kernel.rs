@@ -15,8 +15,8 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%;
     location = /upload { proxy_request_buffering off; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://back; }
     location = /socket { content_by_lua_block {
         local socket = ngx.socket.tcp()
-        assert(socket:connect("127.0.0.1", %%BACKEND%%))
-        assert(socket:send("GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n"))
+        assert(socket:connect('127.0.0.1', %%BACKEND%%))
+        assert(socket:send('GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'))
         ngx.print((assert(socket:receive())))
         socket:close()
     } }
