@@ -112,8 +112,11 @@ fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>
 }
 
 /// Files of ours that LuaJIT's include, and their names there.
-const INCLUDED: [(&str, &str); 2] =
-    [("src/luajit/slabs.h", "weir_slabs.h"), ("src/luajit/closures.h", "weir_closures.h")];
+const INCLUDED: [(&str, &str); 3] = [
+    ("src/luajit/slabs.h", "weir_slabs.h"),
+    ("src/luajit/closures.h", "weir_closures.h"),
+    ("src/luajit/lines.h", "weir_lines.h"),
+];
 
 /// As luajit-src has compiled them.
 fn compile(source: &Path, objects: &[String]) -> Result<(), Box<dyn Error>> {
@@ -275,6 +278,20 @@ const CHECKS: Checks = &[
     (
         "lj_record.c",
         &[
+            // Which line each part of a trace is of: `src/luajit/lines.h`.
+            (
+                "/* Record the next bytecode instruction (_before_ it's executed). */",
+                "#define WEIR_LINES_RECORD\n#include <stdlib.h>\n#include \"weir_lines.h\"\n\n\
+                 /* Record the next bytecode instruction (_before_ it's executed). */",
+            ),
+            (
+                "  pc = J->pc;\n  if (J->framedepth == 0 &&",
+                "  weir_lines_ins(J);\n  pc = J->pc;\n  if (J->framedepth == 0 &&",
+            ),
+            (
+                "  memset(J->slot, 0, sizeof(J->slot));\n",
+                "  weir_lines_begin(J);\n  memset(J->slot, 0, sizeof(J->slot));\n",
+            ),
             (
                 "/* Record upvalue load/store. */",
                 "#include \"weir_closures.h\"\n\n/* Record upvalue load/store. */",
@@ -289,6 +306,47 @@ const CHECKS: Checks = &[
                  \x20   if (rc) break;\n\
                  \x20 weir_nyi:\n",
             ),
+        ],
+    ),
+    (
+        "lj_opt_loop.c",
+        &[
+            (
+                "/* -- Loop unrolling using copy-substitution",
+                "#define WEIR_LINES_LOOP\n#include \"weir_lines.h\"\n\n/* -- Loop unrolling using copy-substitution",
+            ),
+            ("  IRRef ins, invar;\n", "  IRRef ins, invar;\n  MSize note = 0;\n"),
+            (
+                "    if (ins >= osnap->ref)  /*",
+                "    weir_lines_copy(J, ins, &note);\n    if (ins >= osnap->ref)  /*",
+            ),
+            ("  lj_ir_rollback(J, ins);\n", "  lj_ir_rollback(J, ins);\n  weir_lines_undo(J, ins);\n"),
+        ],
+    ),
+    (
+        "lj_asm.c",
+        &[
+            (
+                "/* -- Assembler core",
+                "#define WEIR_LINES_ASM\n#include \"weir_lines.h\"\n\n/* -- Assembler core",
+            ),
+            (
+                "  as->orignins = lj_ir_nextins(J);\n",
+                "  weir_lines_append(J);\n  as->orignins = lj_ir_nextins(J);\n",
+            ),
+            ("    asm_setup_regsp(as);\n", "    asm_setup_regsp(as);\n    note = weir_lines_rewind(as);\n"),
+            ("  ASMState *as = &as_;\n", "  ASMState *as = &as_;\n  IRRef note;\n"),
+            (
+                "      asm_snap_prev(as);\n      if (!ra_used(ir)",
+                "      asm_snap_prev(as);\n\
+                 \x20     if (LJ_UNLIKELY(note > as->curins)) note = weir_lines_asm(as, as->curins);\n\
+                 \x20     if (!ra_used(ir)",
+            ),
+            (
+                "    /* Emit head of trace. */\n",
+                "    weir_lines_asm(as, 0);\n\n    /* Emit head of trace. */\n",
+            ),
+            ("  asm_snap_fixup_mcofs(as);\n", "  asm_snap_fixup_mcofs(as);\n  weir_lines_end(as);\n"),
         ],
     ),
     (
@@ -385,6 +443,11 @@ const CHECKS: Checks = &[
     (
         "lj_trace.c",
         &[
+            (
+                "void lj_trace_freestate(global_State *g)\n{\n  jit_State *J = G2J(g);\n",
+                "#define WEIR_LINES_TRACE\n#include <stdlib.h>\n#include \"weir_lines.h\"\n\n\
+                 void lj_trace_freestate(global_State *g)\n{\n  jit_State *J = G2J(g);\n  weir_lines_free();\n",
+            ),
             // And the compiler, which is called for each instruction that it records.
             (
                 "void lj_trace_ins(jit_State *J, const BCIns *pc)\n{",

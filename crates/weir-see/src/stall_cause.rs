@@ -32,9 +32,9 @@ fn name(frame: &str) -> &str {
     frame.split_once(" (").map_or(frame, |(name, _)| name)
 }
 
-/// `/lua/waf.lua:7`, `content_by_lua(nginx.conf:40):1`; not `ngx/var:12`, lines of Weir's own: in compiled code a call may seem to be in
-/// what was inlined before it.
+/// `/lua/waf.lua:7`, `content_by_lua(nginx.conf:40):1`; not `ngx/var:12`, lines of Weir's own: what calls them is the script's.
 pub(crate) fn is_line_of_lua(frame: &str) -> bool {
+    let frame = frame.strip_suffix(" ?").unwrap_or(frame);
     if frame.starts_with("ngx/") && !frame.contains(".lua") {
         return false;
     }
@@ -76,6 +76,7 @@ mod tests {
         let inlined = ["nanosleep", "ngx/ffi:129", "content_by_lua(nginx.conf:4):1"];
         assert_eq!(of(&inlined, None), "nanosleep at content_by_lua(nginx.conf:4):1");
         assert_eq!(of(&["usleep", "ngx/own.lua:3"], None), "usleep at ngx/own.lua:3");
+        assert_eq!(of(&["usleep", "/lua/a.lua:3 ?"], None), "usleep at /lua/a.lua:3 ?");
         assert_eq!(of(&["0xab"], None), "content content_by_lua");
         assert_eq!(of(&[], None), "content content_by_lua");
         assert_eq!(cause(&["accept4"], None, "-"), "accept4, outside of modules");

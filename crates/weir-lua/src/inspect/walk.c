@@ -22,6 +22,7 @@
 #include "lj_ir.h"
 #include "lj_jit.h"
 #include "lj_vm.h"
+#include "weir_lines.h"
 
 #if !LJ_TARGET_X64 || !LJ_GC64 || !LJ_HASJIT
 #error "the walk knows x86-64 with GC64 only"
@@ -42,6 +43,8 @@ struct step {
 #define WORD_BUILTIN (3ull << 60)
 /* Not put, but folded into s->ip. */
 #define WORD_FOLDED (4ull << 60)
+/* WORD_JIT, of a function that may be another. */
+#define WORD_JIT_GUESS (6ull << 60)
 
 #define MOST_FRAMES 64
 #define DEEPEST 200
@@ -87,6 +90,23 @@ static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t k
   /* Other C functions are found on the native stack. */
 }
 
+/* The frame below `frame`, of a function that is at the instruction before `*pc`; NULL if C code has called `frame`. */
+static cTValue *below(cTValue *frame, const BCIns **pc) {
+  if (frame_islua(frame)) {
+    *pc = frame_pc(frame);
+    return frame_prevl(frame);
+  }
+  if (frame_isvarg(frame)) return frame_prevd(frame); /* the function itself is below, at the same pc */
+  if (frame_iscont(frame)) {
+    if (frame_iscont_fficb(frame)) return NULL;
+    *pc = frame_contpc(frame);
+    return frame_prevd(frame);
+  }
+  if (frame_typep(frame) == FRAME_C || frame_typep(frame) == FRAME_CP) return NULL;
+  *pc = NULL;
+  return frame_prevd(frame);
+}
+
 /* The Lua stack from `frame` on, `pc` being after the instruction at which its function is, or NULL. Ends at the
  * frame that C code has called. */
 static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns *pc, uint64_t kind) {
@@ -99,23 +119,19 @@ static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns
       if (fn->c.gct != ~LJ_TFUNC) return;
       put_function(s, fn, pc, kind);
     }
-    if (kind == WORD_JIT) kind = WORD_LUA;
-    if (frame_islua(frame)) {
-      pc = frame_pc(frame);
-      frame = frame_prevl(frame);
-    } else if (frame_isvarg(frame)) {
-      frame = frame_prevd(frame); /* the function itself is below, at the same pc */
-    } else if (frame_iscont(frame)) {
-      if (frame_iscont_fficb(frame)) return;
-      pc = frame_contpc(frame);
-      frame = frame_prevd(frame);
-    } else if (frame_typep(frame) == FRAME_C || frame_typep(frame) == FRAME_CP) {
-      return;
-    } else {
-      pc = NULL;
-      frame = frame_prevd(frame);
-    }
+    if (kind == WORD_JIT || kind == WORD_JIT_GUESS) kind = WORD_LUA;
+    frame = below(frame, &pc);
   }
+}
+
+/* The Lua stack below the function of `frame`. */
+static void walk_callers(struct step *s, lua_State *L, cTValue *frame) {
+  cTValue *bottom = tvref(L->stack) + LJ_FR2, *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  const BCIns *pc = NULL;
+  while (frame > bottom && frame < top && frame_isvarg(frame)) frame = below(frame, &pc);
+  if (frame <= bottom || frame >= top) return;
+  frame = below(frame, &pc);
+  walk_stack(s, L, frame, pc, WORD_LUA);
 }
 
 static int in_traces(jit_State *J, uintptr_t ip) {
@@ -170,7 +186,7 @@ static SnapNo snapshot_before(GCtrace *T, uintptr_t ip) {
 }
 
 /* Frames inlined into a trace, as one of its snapshots has them; then those of the real stack. */
-static void walk_trace(struct step *s, lua_State *L, GCtrace *T, SnapNo number) {
+static void walk_snapshot(struct step *s, lua_State *L, GCtrace *T, SnapNo number, uint64_t kind) {
   cTValue *base = tvref(G(L)->jit_base);
   cTValue *bottom = tvref(L->stack), *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
   if (!base || base <= bottom + 1 || base >= top || number >= T->nsnap) return;
@@ -188,7 +204,7 @@ static void walk_trace(struct step *s, lua_State *L, GCtrace *T, SnapNo number) 
     tv.u64 = value;
     uint64_t ignored;
     snap_constant(T, map, snap->nent, link - 1, &ignored, &fn);
-    if (!frame_isvarg(&tv) && fn) put_function(s, fn, pc, WORD_JIT);
+    if (!frame_isvarg(&tv) && fn) put_function(s, fn, pc, kind);
     BCReg down;
     if (frame_islua(&tv)) {
       pc = frame_pc(&tv);
@@ -206,7 +222,57 @@ static void walk_trace(struct step *s, lua_State *L, GCtrace *T, SnapNo number) 
     if (down == 0 || down > link) return;
     link -= down;
   }
-  walk_stack(s, L, base - 1, pc, WORD_JIT);
+  /* A tail call has replaced the trace's own function, which is in the stack yet. */
+  GCfunc *own = NULL;
+  uint64_t none;
+  if (link == 1) snap_constant(T, map, snap->nent, 0, &none, &own);
+  if (own && !frame_isvarg(base - 1)) {
+    put_function(s, own, pc, kind);
+    walk_callers(s, L, base - 1);
+  } else {
+    walk_stack(s, L, base - 1, pc, kind);
+  }
+}
+
+/* The lines of a trace's place, innermost first, and those of the real stack below the trace's. 0: that is no place. */
+static int walk_place(struct step *s, lua_State *L, const uint32_t *table, MSize places, MSize place) {
+  cTValue *bottom = tvref(L->stack) + LJ_FR2, *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  cTValue *frame = tvref(G(L)->jit_base) - 1;
+  if (frame <= bottom || frame >= top || ((uintptr_t)frame & 7) || place == 0 || place > places) return 0;
+  while (place > 0 && place <= places) {
+    const uint32_t *word = &table[3 * (place - 1)];
+    GCproto *pt = (GCproto *)(uintptr_t)((uint64_t)word[1] << 32 | word[0]);
+    GCstr *name = strref(pt->chunkname);
+    if (pt->gct != ~LJ_TPROTO || name->gct != ~LJ_TSTR) break;
+    put(s, WORD_JIT | (uint64_t)number_of(strdata(name), name->len) << 20 | (word[2] & 0xfffff));
+    MSize caller = word[2] >> 20;
+    if (caller >= place) break;
+    place = caller;
+  }
+  walk_callers(s, L, frame);
+  return 1;
+}
+
+/* The frames of a trace at `ip` in its code. */
+static void walk_trace(struct step *s, lua_State *L, GCtrace *T, uintptr_t ip) {
+  SnapNo number = snapshot_before(T, ip);
+  uintptr_t offset = ip - (uintptr_t)T->mcode;
+  MSize places, notes, low = 0;
+  const uint32_t *table = weir_lines_table(T, &places, &notes);
+  if (!table) {
+    walk_snapshot(s, L, T, number, WORD_JIT_GUESS);
+    return;
+  }
+  const uint32_t *note = &table[3 * places];
+  for (MSize high = notes; low < high;) {
+    MSize middle = (low + high) >> 1;
+    if (offset < note[middle] >> 16) high = middle;
+    else low = middle + 1;
+  }
+  /* What is before and after all lines is of the state that the first and the last snapshot have. */
+  MSize place = low ? note[low - 1] & 0xffff : WEIR_LINES_NONE;
+  if (place == WEIR_LINES_NONE) walk_snapshot(s, L, T, number, WORD_JIT);
+  else if (!walk_place(s, L, table, places, place)) walk_snapshot(s, L, T, number, WORD_JIT_GUESS);
 }
 
 /* Is `pc` inside of the function at `base`? */
@@ -244,7 +310,7 @@ static int lost(struct step *s, global_State *g, lua_State *L) {
     /* A trace is left, by which exit the VM has noted. */
     GCtrace *T = (GCtrace *)gcref(J->trace[J->parent]);
     if (T) {
-      walk_trace(s, L, T, (SnapNo)J->exitno);
+      walk_snapshot(s, L, T, (SnapNo)J->exitno, WORD_JIT);
       return leave(s, cframe);
     }
   }
@@ -274,7 +340,7 @@ int weir_walk_frames(lua_State *main, struct step *s) {
   if (in_traces(G2J(g), ip)) {
     GCtrace *T = trace_at(G2J(g), ip);
     cTValue *base = tvref(g->jit_base);
-    if (T) walk_trace(s, L, T, snapshot_before(T, ip));
+    if (T) walk_trace(s, L, T, ip);
     else if (base) walk_stack(s, L, base - 1, NULL, WORD_JIT); /* an exit's stub */
     return leave(s, cframe_raw(L->cframe));
   }

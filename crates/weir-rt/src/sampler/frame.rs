@@ -20,6 +20,8 @@ pub enum StackFrame {
         line: u32,
         /// It ran as compiled code.
         jit: bool,
+        /// It may be another line of what was compiled with it: the compiled code has more lines than are noted.
+        guessed: bool,
     },
     /// A function built into the Lua VM, by its number among the [`names`](super::names); below 2^24.
     Builtin(u32),
@@ -32,8 +34,12 @@ impl StackFrame {
         match self {
             StackFrame::Native(address) => address & NATIVE,
             StackFrame::Guessed(address) => GUESSED | address & NATIVE,
-            StackFrame::Lua { chunk, line, jit } => {
-                let tag = if jit { LUA_JIT } else { LUA };
+            StackFrame::Lua { chunk, line, jit, guessed } => {
+                let tag = match (jit, guessed) {
+                    (_, true) => LUA_GUESS,
+                    (true, _) => LUA_JIT,
+                    _ => LUA,
+                };
                 tag << TAG | (chunk as u64 & NAME) << 20 | line as u64 & LINE
             }
             StackFrame::Builtin(number) => BUILTIN << TAG | number as u64 & NAME,
@@ -44,10 +50,11 @@ impl StackFrame {
     #[inline]
     pub const fn unpack(word: u64) -> StackFrame {
         match word >> TAG {
-            LUA | LUA_JIT => StackFrame::Lua {
+            LUA | LUA_JIT | LUA_GUESS => StackFrame::Lua {
                 chunk: (word >> 20 & NAME) as u32,
                 line: (word & LINE) as u32,
-                jit: word >> TAG == LUA_JIT,
+                jit: word >> TAG != LUA,
+                guessed: word >> TAG == LUA_GUESS,
             },
             BUILTIN => StackFrame::Builtin((word & NAME) as u32),
             GUESS => StackFrame::Guessed(word & NATIVE),
@@ -55,7 +62,7 @@ impl StackFrame {
         }
     }
 
-    /// A Lua frame as Lua's own messages name it: `content_by_lua(nginx.conf:40):3`, `/lua/waf.lua:88`, `string.find`.
+    /// A Lua frame as Lua's own messages name it: `content_by_lua(nginx.conf:40):3`, `/lua/waf.lua:88`, `string.find`; with ` ?` if it was guessed.
     /// `None` for native ones.
     pub fn lua_name(self) -> Option<String> {
         let unnamed = || "?".to_owned();
@@ -64,11 +71,12 @@ impl StackFrame {
             StackFrame::Builtin(number) => {
                 Some(names::name(number).unwrap_or_else(unnamed).replacen('_', ".", 1))
             }
-            StackFrame::Lua { chunk, line, .. } => {
+            StackFrame::Lua { chunk, line, guessed, .. } => {
                 let name = names::name(chunk).unwrap_or_else(unnamed);
+                let mark = if guessed { " ?" } else { "" };
                 Some(match name.strip_prefix(['@', '=']) {
-                    Some(name) => format!("{name}:{line}"),
-                    None => format!("[string \"{}\"]:{line}", name.lines().next().unwrap_or_default()),
+                    Some(name) => format!("{name}:{line}{mark}"),
+                    None => format!("[string \"{}\"]:{line}{mark}", name.lines().next().unwrap_or_default()),
                 })
             }
         }
@@ -80,6 +88,7 @@ const LUA: u64 = 1;
 const LUA_JIT: u64 = 2;
 const BUILTIN: u64 = 3;
 const GUESS: u64 = 5;
+const LUA_GUESS: u64 = 6;
 /// What a guessed address has besides.
 pub(super) const GUESSED: u64 = GUESS << TAG;
 const NATIVE: u64 = (1 << 48) - 1;
@@ -93,8 +102,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_their_word(n in 0u64..1 << 48, chunk in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool) {
-            for frame in [StackFrame::Native(n), StackFrame::Guessed(n), StackFrame::Lua { chunk, line, jit }, StackFrame::Builtin(chunk)] {
+        fn frames_survive_their_word(n in 0u64..1 << 48, chunk in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool, guess: bool) {
+            for frame in [StackFrame::Native(n), StackFrame::Guessed(n), StackFrame::Lua { chunk, line, jit, guessed: jit && guess }, StackFrame::Builtin(chunk)] {
                 prop_assert_eq!(StackFrame::unpack(frame.pack()), frame);
             }
         }
@@ -113,7 +122,9 @@ mod tests {
     }
     #[test]
     fn chunks_are_named_as_in_messages() {
-        let at = |name: &[u8]| StackFrame::Lua { chunk: names::number(name), line: 7, jit: false }.lua_name();
+        let at = |name: &[u8]| {
+            StackFrame::Lua { chunk: names::number(name), line: 7, jit: false, guessed: false }.lua_name()
+        };
         assert_eq!(at(b"=content_by_lua(nginx.conf:40)").as_deref(), Some("content_by_lua(nginx.conf:40):7"));
         assert_eq!(at(b"@/lua/waf.lua").as_deref(), Some("/lua/waf.lua:7"));
         assert_eq!(at(b"return 1\n, 2").as_deref(), Some("[string \"return 1\"]:7"));

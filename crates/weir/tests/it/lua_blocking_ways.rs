@@ -108,6 +108,92 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same from compiled code, in which functions are inlined, return and replace each other: a short call in each iteration, and
+/// a long one in the last, which is compiled by then. The line that calls it is marked `--2`, further ones `--3`.
+const COMPILED_WAYS: &[(&str, &str)] = &[
+    ("jit_loop", "for i = 1, #waits do\n    ffi.C.usleep(waits[i]) --!\nend"),
+    (
+        "jit_inlined",
+        "local function wait(n)\n    local _ = n + 1\n    ffi.C.usleep(n) --!\n    return n\nend\nlocal s = 0\nfor i = 1, #waits do\n    s = s + wait(waits[i]) --2\n    s = s + 1\nend",
+    ),
+    (
+        "jit_after_return",
+        "local function pick(i)\n    local n = waits[i]\n    return n\nend\nfor i = 1, #waits do\n    local n = pick(i)\n    ffi.C.usleep(n) --!\nend",
+    ),
+    (
+        "jit_between",
+        "local function pick(i)\n    return waits[i]\nend\nlocal function wait(n)\n    local m = pick(n)\n    ffi.C.usleep(m) --!\n    return pick(n)\nend\nlocal s = 0\nfor i = 1, #waits do\n    s = s + pick(i)\n    s = s + wait(i) --2\n    s = s + pick(i)\nend",
+    ),
+    (
+        "jit_second_of_two",
+        "for i = 1, #waits do\n    ffi.C.usleep(1)\n    ffi.C.usleep(waits[i]) --!\n    ffi.C.usleep(1)\nend",
+    ),
+    (
+        "jit_poll",
+        "local function wait(n)\n    ffi.C.poll(nil, 0, n) --!\nend\nfor i = 1, #waits do\n    wait(waits[i] > 1000 and 200 or 0) --2\nend",
+    ),
+    (
+        "jit_read",
+        "local two, time, room = ffi.new('int[2]'), ffi.new('struct way_time', 0, 200000), ffi.new('char[8]')\nassert(ffi.C.socketpair(1, 1, 0, two) == 0)\nffi.C.setsockopt(two[0], 1, 20, time, 16)\nffi.C.send(two[1], ffi.new('char[400]'), #waits - 1, 0)\nlocal function take()\n    return ffi.C.read(two[0], room, 1) + 0 --!\nend\nfor i = 1, #waits do\n    local got = take() --2\nend\nffi.C.close(two[0]) ffi.C.close(two[1])",
+    ),
+    (
+        "jit_tail_call_to_c",
+        "local function wait(n)\n    local m = n\n    return ffi.C.usleep(m) --!\nend\nfor i = 1, #waits do\n    local _ = wait(waits[i]) --2\nend",
+    ),
+    (
+        "jit_tail_called",
+        "local function wait(n)\n    ffi.C.usleep(n) --!\n    return n\nend\nlocal function outer(n)\n    local m = n\n    return wait(m)\nend\nfor i = 1, #waits do\n    local n = outer(waits[i]) --2\nend",
+    ),
+    (
+        "jit_tail_called_first",
+        "local step\nlocal function other(i)\n    local n = waits[i]\n    ffi.C.usleep(n) --!\n    return step(i + 1)\nend\nfunction step(i)\n    if i > #waits then return i end\n    return other(i)\nend\nlocal _ = step(1) --2",
+    ),
+    (
+        "jit_side_trace",
+        "local s = 0\nfor i = 1, #waits do\n    if i % 2 == 0 then\n        ffi.C.usleep(waits[i]) --!\n    else\n        s = s + waits[i]\n    end\nend",
+    ),
+    (
+        "jit_inlined_in_side_trace",
+        "local function wait(n, even)\n    local m = n\n    if even then\n        ffi.C.usleep(m) --!\n        return m\n    end\n    return n\nend\nlocal s = 0\nfor i = 1, #waits do\n    s = s + wait(waits[i], i % 2 == 0) --2\n    s = s + 1\nend",
+    ),
+    (
+        "jit_stitched",
+        "local s = 0\nlocal function wait(n)\n    ffi.C.usleep(n) --!\n    return n\nend\nfor i = 1, #waits do\n    s = s + collectgarbage('count')\n    s = s + wait(waits[i]) --2\n    s = s + 1\nend",
+    ),
+    (
+        "jit_recursive",
+        "local function down(i)\n    ffi.C.usleep(waits[i]) --!\n    if i < #waits then\n        return 1 + down(i + 1) --2\n    end\n    return 0\nend\nlocal _ = down(1) --3",
+    ),
+    (
+        "jit_after_recursion",
+        "local function down(i)\n    if i == 0 then return 0 end\n    local n = down(i - 1) --2\n    ffi.C.usleep(waits[i]) --!\n    return n + 1\nend\nlocal _ = down(#waits) --3",
+    ),
+    (
+        "jit_flushed",
+        "local function wait(n)\n    local m = n\n    ffi.C.usleep(m) --!\n    return m\nend\nfor run = 1, 2 do\n    for i = 1, #waits + run - 2 do\n        local _ = wait(waits[i]) --2\n    end\n    jit.flush()\nend",
+    ),
+    (
+        "jit_metamethod",
+        "local object = setmetatable({}, { __index = function(t, i)\n    local n = waits[i]\n    ffi.C.usleep(n) --!\n    return n\nend })\nlocal s = 0\nfor i = 1, #waits do\n    s = s + object[i] --2\nend",
+    ),
+    (
+        "jit_pcall",
+        "local function wait(i)\n    local n = waits[i]\n    ffi.C.usleep(n) --!\n    return n\nend\nfor i = 1, #waits do\n    local ok, n = pcall(wait, i) --2\nend",
+    ),
+    (
+        "jit_varargs",
+        "local function wait(...)\n    local n = select(2, ...)\n    ffi.C.usleep(n) --!\n    return n\nend\nlocal s = 0\nfor i = 1, #waits do\n    s = s + wait(i, waits[i], s) --2\nend",
+    ),
+    (
+        "jit_iterator",
+        "local function next_wait(list, i)\n    i = i + 1\n    if list[i] then\n        ffi.C.usleep(list[i]) --!\n        return i\n    end\nend\nlocal s = 0\nfor i in next_wait, waits, 0 do --2\n    s = s + i\nend",
+    ),
+    (
+        "jit_coroutine",
+        "local inner = coroutine.wrap(function()\n    local function pick(i)\n        return waits[i]\n    end\n    for i = 1, #waits do\n        local n = pick(i)\n        ffi.C.usleep(n) --!\n    end\nend)\ninner() --3",
+    ),
+];
+
 const WAYS_LUA: &str = "local ffi = require 'ffi'
 ffi.cdef [[
     struct way_time { long s, ns; };
@@ -118,6 +204,8 @@ ffi.cdef [[
     int socketpair(int, int, int, int *);
     int setsockopt(int, int, int, const void *, unsigned);
     long recv(int, void *, size_t, int);
+    long send(int, const void *, size_t, int);
+    long read(int, void *, size_t);
     int close(int);
     int system(const char *);
     int getaddrinfo(const char *, const char *, const void *, void **);
@@ -130,12 +218,15 @@ local function now()
     ffi.C.clock_gettime(1, time)
     return tonumber(time.s) + tonumber(time.ns) / 1e9
 end
-return { now = now }";
+local waits = {}
+for i = 1, 299 do waits[i] = 1 end
+waits[300] = 200000
+return { now = now, waits = waits }";
 
 fn started(more: &str) -> Server {
     let location =
         |(name, _): &(&str, &str)| format!("location /{name}/ {{ content_by_lua_file {name}.lua; }}\n");
-    let locations: String = WAYS.iter().map(location).collect();
+    let locations: String = WAYS.iter().chain(COMPILED_WAYS).map(location).collect();
     let conf = format!(
         "worker_processes 1; events {{ }} profile_blocked 20ms;
         http {{ lua_package_path '$prefix/?.lua;;'; keepalive_requests 1000;
@@ -146,6 +237,10 @@ fn started(more: &str) -> Server {
         let script = format!("local ffi, ways = require 'ffi', require 'ways' {script}\nngx.say('done')");
         server = server
             .file(&format!("{name}.lua"), script.replace("return object.key\n", "local _ = object.key\n"));
+    }
+    for (name, script) in COMPILED_WAYS {
+        let begin = "local ffi, ways = require 'ffi', require 'ways' local waits = ways.waits jit.on()";
+        server = server.file(&format!("{name}.lua"), format!("{begin} {script}\nngx.say('done')"));
     }
     let server = server.start();
     crate::support::says::ready(&server);
@@ -254,5 +349,35 @@ both_drivers! {
             }
         }
         assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), WAYS.len(), wrong.join("\n"));
+    }
+
+    /// Innermost, and then the line that called that one; and no other.
+    fn calls_from_compiled_code_are_of_their_own_lines(driver) {
+        let server = started("");
+        let mut client = server.client();
+        let mut wrong = Vec::new();
+        for (name, script) in COMPILED_WAYS {
+            let place = |mark: &str| {
+                let line = script.lines().position(|line| line.contains(mark))?;
+                Some(format!("{name}.lua:{}", line + 1))
+            };
+            let expected: Vec<String> = ["--!", "--2"].iter().filter_map(|mark| place(mark)).collect();
+            let mut seen = String::new();
+            let found = (0..TRIES).any(|_| {
+                assert_eq!(client.get(&format!("/{name}/")).text(), "done\n", "{name}");
+                seen = reported(&server, &format!("location /{name}/"));
+                let lines = seen.lines().filter_map(|line| line.trim().rsplit('/').next());
+                let lines: Vec<&str> = lines.filter(|line| line.starts_with(&format!("{name}.lua:"))).collect();
+                let marked = |line: &&str| {
+                    let number = line.rsplit(':').next().and_then(|number| number.parse::<usize>().ok());
+                    number.and_then(|number| script.lines().nth(number - 1)).is_some_and(|line| line.contains("--"))
+                };
+                lines.starts_with(&expected.iter().map(String::as_str).collect::<Vec<_>>()) && lines.iter().all(marked)
+            });
+            if !found {
+                wrong.push(format!("{expected:?} are missing:\n{seen}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), COMPILED_WAYS.len(), wrong.join("\n"));
     }
 }
