@@ -14,6 +14,8 @@ def extract(checkout, commit, paths, folder):
     with subprocess.Popen(git, stdout=subprocess.PIPE) as process:
         with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
             archive.extractall(folder, filter="data")
+        # The padding after the archive's end: git must not find nobody reading.
+        process.stdout.read()
     if process.returncode != 0:
         sys.exit(f"git archive failed: is {checkout} a copy of the suite with commit {commit}?")
 

@@ -112,10 +112,11 @@ fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>
 }
 
 /// Files of ours that LuaJIT's include, and their names there.
-const INCLUDED: [(&str, &str); 3] = [
+const INCLUDED: [(&str, &str); 4] = [
     ("src/luajit/slabs.h", "weir_slabs.h"),
     ("src/luajit/closures.h", "weir_closures.h"),
     ("src/luajit/lines.h", "weir_lines.h"),
+    ("src/luajit/strings.h", "weir_strings.h"),
 ];
 
 /// As luajit-src has compiled them.
@@ -470,6 +471,21 @@ const CHECKS: Checks = &[
                 "      int c = *(const uint8_t *)p++;",
                 "      if (plen > 64) return (const char *)memmem(s, slen, p, plen);\n\
                  \x20     int c = *(const uint8_t *)p++;",
+            ),
+            // Tables are walked in one order by all workers' VMs.
+            (
+                "/* Reseed String ID from PRNG",
+                "#include \"weir_strings.h\"\n\n/* Reseed String ID from PRNG",
+            ),
+            (
+                "#ifndef STRID_RESEED_INTERVAL\n  s->sid = g->str.id++;",
+                "  if (len <= WEIR_STRING_MAX) s->sid = weir_string_id(str, len);\n  else {\n\
+                 #ifndef STRID_RESEED_INTERVAL\n  s->sid = g->str.id++;",
+            ),
+            ("#endif\n  s->reserved = 0;", "#endif\n  }\n  s->reserved = 0;"),
+            (
+                "  g->str.seed = lj_prng_u64(&g->prng);",
+                "  g->str.seed = lj_prng_u64(&g->prng);\n  weir_strings_begin(lj_prng_u64(&g->prng));",
             ),
         ],
     ),

@@ -82,6 +82,7 @@ mod lua_socket_errors;
 mod lua_socket_reuse;
 mod lua_sockets;
 mod lua_subrequests;
+mod lua_table_order;
 mod lua_threads;
 mod lua_timers;
 mod lua_tls;
