@@ -473,10 +473,7 @@ const CHECKS: Checks = &[
                  \x20     int c = *(const uint8_t *)p++;",
             ),
             // Tables are walked in one order by all workers' VMs.
-            (
-                "/* Reseed String ID from PRNG",
-                "#include \"weir_strings.h\"\n\n/* Reseed String ID from PRNG",
-            ),
+            ("/* Reseed String ID from PRNG", "#include \"weir_strings.h\"\n\n/* Reseed String ID from PRNG"),
             (
                 "#ifndef STRID_RESEED_INTERVAL\n  s->sid = g->str.id++;",
                 "  if (len <= WEIR_STRING_MAX) s->sid = weir_string_id(str, len);\n  else {\n\

@@ -23,7 +23,9 @@ const SCRIPT: &str = r#"
     ngx.say(ngx.worker.id(), " ", table.concat(walks, "; "))"#;
 
 fn conf(workers: usize) -> String {
-    format!("worker_processes {workers}; http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ content_by_lua_block {{ {SCRIPT} }} }} }} }}")
+    format!(
+        "worker_processes {workers}; http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ content_by_lua_block {{ {SCRIPT} }} }} }} }}"
+    )
 }
 
 fn get(client: &mut Client) -> String {
