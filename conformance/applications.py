@@ -1,6 +1,7 @@
 """What run-applications assembles: repositories, configurations, requests with the answers they must have."""
 
 import getpass
+import json
 
 
 def whole(*folders):
@@ -129,12 +130,27 @@ request-validation consumer-restriction key-auth basic-auth jwt-auth proxy-rewri
 limit-req limit-conn traffic-split mocking echo fault-injection serverless-pre-function prometheus public-api""".split()
 
 
+ADMIN_KEY = "of-this-run"
+
+
 def apisix_config(ports):
-    """conf/config.yaml: routes come from a file, and the plugins are those that the requests use."""
+    """conf/config.yaml: the plugins are those that the requests use; routes come from a file, from etcd where `ports` has it."""
+    etcd = "etcd" in ports
+    deployment = f"""
+  role: traditional
+  role_traditional: {{config_provider: etcd}}
+  admin:
+    admin_key: [{{name: admin, key: {ADMIN_KEY}, role: admin}}]
+    allow_admin: [127.0.0.0/24]
+    admin_listen: {{ip: 127.0.0.1, port: {ports["admin"]}}}
+    enable_admin_ui: false
+  etcd: {{host: ["http://127.0.0.1:{ports["etcd"]}"], prefix: /apisix, timeout: 30}}""" if etcd else """
+  role: data_plane
+  role_data_plane: {config_provider: yaml}"""
     return f"""
 apisix:
   node_listen: {ports["main"]}
-  enable_admin: false
+  enable_admin: {str(etcd).lower()}
   enable_control: true
   control: {{ip: 127.0.0.1, port: {ports["control"]}}}
   ssl: {{enable: false}}
@@ -144,9 +160,7 @@ nginx_config:
   http:
     access_log_format: '$remote_addr "$request" $status $upstream_addr'
     custom_lua_shared_dict: {{prometheus-cache: 10m}}
-deployment:
-  role: data_plane
-  role_data_plane: {{config_provider: yaml}}
+deployment:{deployment}
 plugins: [{", ".join(PLUGINS)}]
 stream_plugins: []
 plugin_attr:
@@ -230,3 +244,55 @@ APISIX_REQUESTS = [
      # The privileged agent gathers it, in a process that begins beside the workers.
      "awaited": True},
 ]
+
+
+def stored(kind, what, value, status):
+    """A `PUT` to the Admin API."""
+    return {"name": f"Admin API: {kind} {what}", "port": "admin", "method": "PUT", "path": f"/apisix/admin/{kind}/{what}",
+            "head": ADMIN_HEAD, "body": json.dumps(value), "status": status}
+
+
+ADMIN_HEAD = {"X-API-KEY": ADMIN_KEY, "Content-Type": "application/json"}
+LIMIT = {"count": 2, "time_window": 60, "rejected_code": 429, "key": "remote_addr"}
+
+
+def apisix_etcd_requests(first, second):
+    """Routes that are made, changed and taken away by the Admin API, while they are asked for."""
+    one = {"type": "roundrobin", "nodes": {f"127.0.0.1:{first}": 1}}
+    both = {"type": "roundrobin", "nodes": {f"127.0.0.1:{first}": 1, f"127.0.0.1:{second}": 1}}
+
+    def route(number, uri, plugins, status=201):
+        return stored("routes", number, {"uri": uri, "upstream_id": "1", "plugins": plugins}, status)
+
+    return [
+        {"name": "the Admin API", "port": "admin", "path": "/apisix/admin/routes", "head": ADMIN_HEAD, "status": 200, "says": '"total":0',
+         "awaited": True},
+        {"name": "the Admin API without a key", "port": "admin", "path": "/apisix/admin/routes", "status": 401},
+        {"name": "no route yet", "path": "/hello", "status": 404},
+        stored("upstreams", "1", one, 201),
+        route("1", "/hello", {}),
+        {"name": "the route, once both workers watch", "path": "/hello", "status": 200, "says": f"port={first}", "awaited": True, "times": 20},
+        route("2", "/limited", {"limit-count": LIMIT}),
+        {"name": "the limited route is there", "path": "/limited", "method": "GET", "status": 200, "awaited": True},
+        {"name": "limit-count, second", "path": "/limited", "status": 200},
+        {"name": "limit-count, third", "path": "/limited", "status": 429, "times": 10},
+        stored("consumers", "jack", {"username": "jack", "plugins": {"key-auth": {"key": "secret"}}}, 201),
+        route("3", "/key", {"key-auth": {}}),
+        {"name": "key-auth of a consumer", "path": "/key", "head": {"apikey": "secret"}, "status": 200, "awaited": True, "times": 10},
+        {"name": "key-auth refuses", "path": "/key", "status": 401, "times": 10},
+        route("1", "/hello", {"response-rewrite": {"headers": {"set": {"X-Changed": "1"}}}}, 200),
+        {"name": "the changed route", "path": "/hello", "status": 200, "heads": {"X-Changed": "1"}, "awaited": True, "times": 20},
+        stored("upstreams", "1", both, 200),
+        {"name": "a second server", "path": "/hello", "status": 200, "says": f"port={second}", "awaited": True},
+        {"name": "a route that is wrong", "port": "admin", "method": "PUT", "path": "/apisix/admin/routes/9", "head": ADMIN_HEAD,
+         "body": '{"uri": 5}', "status": 400},
+        {"name": "a plugin's settings that are wrong", "port": "admin", "method": "PUT", "path": "/apisix/admin/routes/9",
+         "head": ADMIN_HEAD, "body": '{"uri": "/x", "upstream_id": "1", "plugins": {"limit-count": {"count": -1}}}', "status": 400},
+        {"name": "the route is taken away", "port": "admin", "method": "DELETE", "path": "/apisix/admin/routes/1", "head": ADMIN_HEAD,
+         "status": 200},
+        {"name": "it is gone", "path": "/hello", "status": 404, "awaited": True, "times": 20},
+        {"name": "a global rule", "port": "admin", "method": "PUT", "path": "/apisix/admin/global_rules/1", "head": ADMIN_HEAD,
+         "body": '{"plugins": {"cors": {}}}', "status": 201},
+        {"name": "it is in force", "path": "/key", "status": 401, "heads": {"Access-Control-Allow-Origin": "*"}, "awaited": True, "times": 10},
+        {"name": "the control interface", "port": "control", "path": "/v1/schema", "status": 200, "says": "key-auth"},
+    ]

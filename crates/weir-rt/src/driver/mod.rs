@@ -339,6 +339,8 @@ impl WorkerIo {
     pub(crate) fn close(&mut self, state: &LoopState, i: u32) {
         self.close_layer(i);
         self.start_send(state, i);
+        // Now, while the request that ends it may still be there, and not when the ring has done.
+        self.sockets.settle(i);
         let (slot, pool, _) = self.sockets.parts(i);
         slot.closing = true;
         pool.clear(&mut slot.received);
