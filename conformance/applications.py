@@ -296,3 +296,82 @@ def apisix_etcd_requests(first, second):
         {"name": "it is in force", "path": "/key", "status": 401, "heads": {"Access-Control-Allow-Origin": "*"}, "awaited": True, "times": 10},
         {"name": "the control interface", "port": "control", "path": "/v1/schema", "status": 200, "says": "key-auth"},
     ]
+
+
+LAPIS_LIBRARIES = {
+    "leafo/lapis": [("lapis", "lapis")],
+    "leafo/etlua": [("etlua.lua", ".")],
+    "leafo/loadkit": [("loadkit.lua", ".")],
+    "openresty/lua-resty-upload": whole("lib"),
+    "openresty/lua-resty-string": whole("lib"),
+    "Tieske/date": whole("src"),
+    "kikito/ansicolors.lua": [("ansicolors.lua", ".")],
+    "mpeterv/argparse": whole("src"),
+}
+LAPIS_MODULES = ["lpeg.so", "socket/core.so"]
+
+LAPIS_APP = """local lapis = require("lapis")
+local csrf = require("lapis.csrf")
+local capture_errors_json = require("lapis.application").capture_errors_json
+local respond_to = require("lapis.application").respond_to
+local app = lapis.Application()
+app:enable("etlua")
+app:get("/", function(self) return "the index of " .. self.route_name or "" end)
+app:get("named", "/named/:name[a-z]", function(self) return "hello " .. self.params.name .. " " .. self:url_for("named", { name = "b" }) end)
+app:get("/splat/*", function(self) return "splat " .. self.params.splat end)
+app:get("/optional/:a(/:b)", function(self) return tostring(self.params.a) .. " " .. tostring(self.params.b) end)
+app:get("/json", function(self) return { json = { sum = tonumber(self.params.a) + 1, list = { 1, 2 } } } end)
+app:get("/status", function() return { status = 418, "tea", headers = { ["X-Lapis"] = "1" } } end)
+app:get("/redirect", function(self) return { redirect_to = self:build_url("json") } end)
+app:get("/count", function(self) self.session.count = (self.session.count or 0) + 1 return "count " .. self.session.count end)
+app:match("/form", respond_to({
+    GET = function(self) return csrf.generate_token(self) end,
+    POST = capture_errors_json(function(self) csrf.assert_token(self) return "sent " .. self.params.field end),
+}))
+app:post("/upload", function(self) local file = self.params.file return file.filename .. " " .. #file.content end)
+app:get("/html", function(self) return self:html(function() div({ class = "a" }, function() text("<b>") raw("<i>") end) end) end)
+app:get("/view", function(self) self.items = { "one", "<two>" } return { render = "list" } end)
+app:get("/fails", function() error("on purpose") end)
+app.handle_404 = function() return { status = 404, "nothing here" } end
+app.handle_error = function(self, err) return { status = 500, "handled: " .. err } end
+return app
+"""
+LAPIS_VIEW = "<ul><% for _, item in ipairs(items) do %><li><%= item %></li><% end %></ul>"
+
+
+def lapis_conf(port):
+    """As its template nginx.conf, without what `lapis server` fills in."""
+    return f"""
+worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid;
+events {{ }}
+http {{
+    access_log off;
+    lua_package_path "$prefix/?.lua;$prefix/lua/?.lua;$prefix/lua/?/init.lua;;"; lua_package_cpath "$prefix/so/?.so;;";
+    init_by_lua_block {{ require "lapis" }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ default_type text/html; content_by_lua_block {{ require("lapis").serve("app") }} }}
+    }}
+}}
+"""
+
+
+LAPIS_UPLOAD = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n' + "x" * 5_000 + "\r\n--b--\r\n"
+LAPIS_REQUESTS = [
+    {"name": "a parameter of the path", "path": "/named/a", "status": 200, "says": "hello a /named/b"},
+    {"name": "a parameter that is none", "path": "/named/5", "status": 404, "says": "nothing here"},
+    {"name": "the rest of a path", "path": "/splat/x/y%20z", "status": 200, "says": "splat x/y%20z"},
+    {"name": "an optional part, without", "path": "/optional/1", "status": 200, "says": "1 nil"},
+    {"name": "an optional part", "path": "/optional/1/2", "status": 200, "says": "1 2"},
+    {"name": "JSON", "path": "/json?a=41", "status": 200, "says": '"sum":42', "heads": {"Content-Type": "application/json"}},
+    {"name": "a status and a field", "path": "/status", "status": 418, "says": "tea", "heads": {"X-Lapis": "1"}},
+    {"name": "a redirect", "path": "/redirect", "status": 302},
+    {"name": "a session", "path": "/count", "status": 200, "says": "count 1"},
+    {"name": "a form without its token", "path": "/form", "body": "field=1", "status": 200, "says": "missing csrf token"},
+    {"name": "an upload", "path": "/upload", "body": LAPIS_UPLOAD, "head": {"Content-Type": "multipart/form-data; boundary=b"}, "status": 200,
+     "says": "a.txt 5000"},
+    {"name": "HTML", "path": "/html", "status": 200, "says": '<div class="a">&lt;b&gt;<i></div>'},
+    {"name": "a view", "path": "/view", "status": 200, "says": "<li>one</li><li>&lt;two&gt;</li>"},
+    {"name": "an error", "path": "/fails", "status": 500, "says": "on purpose"},
+    {"name": "no route", "path": "/nothing", "status": 404, "says": "nothing here"},
+]
