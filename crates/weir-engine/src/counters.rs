@@ -2,6 +2,7 @@
 
 mod closes;
 mod end_errno;
+mod refused;
 mod upstream_closes;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use closes::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
 };
+pub use refused::RefusedSockets;
 pub use upstream_closes::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd};
 
 /// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write). In cache
@@ -37,6 +39,8 @@ pub struct WorkerCounters {
     pub streams: StreamCloseCounters,
     /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
+    /// Sockets whose connections it does not want.
+    pub refused: RefusedSockets,
 }
 
 /// Connections between the workers, counted for one of them by the thread that deals them, on cache lines that no

@@ -8,6 +8,7 @@
 
 mod buffer;
 mod capture;
+mod dynamic;
 pub mod file;
 mod given;
 mod gzip;
@@ -33,6 +34,7 @@ use weir_conf::Error;
 
 pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
+pub use dynamic::{dynamic_level, set_dynamic_level};
 pub use file::{HeldLogs, LogBuffering, LogFile, hold};
 pub use given::{GivenFiles, give, opened, reopen_for};
 pub use last_lines::{LastLine, LoggedRequest, last_lines, lines_logged};
@@ -96,15 +98,20 @@ impl ErrorLog {
         ErrorLog { limit, sinks: Some(sinks.into()) }
     }
 
-    /// The least grave level that is written anywhere.
+    /// The least grave level that is written anywhere, a [dynamic one](set_dynamic_level) included.
     pub fn limit(&self) -> LogLevel {
+        dynamic::in_force(self.limit)
+    }
+
+    /// The least grave level that the configuration has written anywhere.
+    pub fn configured_limit(&self) -> LogLevel {
         self.limit
     }
 
     /// Whether a message of `level` is written anywhere.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {
-        level <= self.limit
+        level <= dynamic::in_force(self.limit)
     }
 
     /// Whether it names no sinks of its own: messages go where those of the main log go.
@@ -117,7 +124,7 @@ impl ErrorLog {
         let sinks = self.sinks.as_deref().unwrap_or_default();
         sinks
             .iter()
-            .filter(move |sink| reach == LineReach::EveryFile || level <= sink.limit)
+            .filter(move |sink| reach == LineReach::EveryFile || level <= dynamic::in_force(sink.limit))
             .map(|sink| &sink.file)
     }
 
@@ -174,8 +181,14 @@ fn main_enabled(level: LogLevel) -> bool {
     level <= main_limit()
 }
 
-/// The least grave level at which a message of this thread without a request is written anywhere.
+/// The least grave level at which a message of this thread without a request is written anywhere, a [dynamic
+/// one](set_dynamic_level) included.
 pub fn main_limit() -> LogLevel {
+    dynamic::in_force(configured_main_limit())
+}
+
+/// The least grave level at which the configuration has a message of this thread without a request written anywhere.
+pub fn configured_main_limit() -> LogLevel {
     if let Some(limit) = OWN.with_borrow(|own| own.as_ref().map(ErrorLog::limit)) {
         return limit;
     }

@@ -13,7 +13,12 @@ use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
 use crate::log::{LineReach, LogFile, LogLevel, LoggedRequest, compose, now, tell};
 use crate::transport::ClientConnection;
+use crate::variable_index::VarIndex;
 use crate::worker::Worker;
+
+/// A variable whose value lines about requests end with, kept in a plan: as it is known when the line is logged.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedVariable(pub VarIndex);
 
 impl Exchange {
     /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).
@@ -123,6 +128,11 @@ fn exchange_context(x: &Exchange, out: &mut Vec<u8>) {
     x.write_part_context(out);
     quoted(out, "host", x.request.value(&x.arena, KnownField::Host).unwrap_or_default());
     quoted(out, "referrer", x.request.value(&x.arena, KnownField::Referer).unwrap_or_default());
+    if let Some(id) = x.plan.kept::<LoggedVariable>().and_then(|logged| x.known_variable(logged.0)) {
+        put(out, format_args!(", request_id: \""));
+        out.extend_from_slice(x.text(id));
+        out.push(b'"');
+    }
 }
 
 /// `, client: ..., server: ADDRESS:PORT`

@@ -25,6 +25,11 @@ pub enum KeyEffort {
 pub struct Certificate(pub(crate) Arc<CertifiedKey>, KeyEffort);
 
 impl Certificate {
+    /// Whether `other` is a clone of this one.
+    pub fn is_same(&self, other: &Certificate) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Puts a chain and its key together; `ocsp` is stapled.
     ///
     /// # Errors

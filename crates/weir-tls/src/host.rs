@@ -38,6 +38,14 @@ pub fn matches_address(der: &[u8], ip: IpAddr) -> bool {
     alternatives.value.general_names.iter().any(is)
 }
 
+/// Whether the certificate `der` is for `uri`: by its alternative names alone, letter by letter.
+pub fn matches_uri(der: &[u8], uri: &str) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let Ok(Some(alternatives)) = certificate.subject_alternative_name() else { return false };
+    let is = |general: &GeneralName<'_>| matches!(general, GeneralName::URI(own) if *own == uri);
+    alternatives.value.general_names.iter().any(is)
+}
+
 /// A star matches the whole first label, of at least two others after it.
 fn fits(pattern: &str, name: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();

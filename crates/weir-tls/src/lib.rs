@@ -57,7 +57,7 @@ pub use error::Error;
 pub use external_sessions::{ExternalSessions, NamedSession};
 pub use hello::{HelloAcceptor, ReceivedHello};
 pub use hello_fields::HelloFields;
-pub use host::{matches_address, matches_host};
+pub use host::{matches_address, matches_host, matches_uri};
 pub use key_log::KeyLogFile;
 pub use secrets::HandshakeSecrets;
 pub use server::{HandshakeProgress, HandshakeWishes, ServerConfig, ServerHandshake, ServerSettings};

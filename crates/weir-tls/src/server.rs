@@ -84,6 +84,8 @@ pub struct HandshakeWishes {
     pub client_subjects: Option<Vec<Vec<u8>>>,
     /// Where its session is stored, outside of the server's cache; `None`: the server's.
     pub sessions: Option<Arc<ExternalSessions>>,
+    /// No session is resumed, and none is to be resumed later.
+    pub unresumable: bool,
 }
 
 impl ServerConfig {
@@ -189,6 +191,12 @@ impl ServerConfig {
         config.max_early_data_size = own.max_early_data_size;
         config.send_half_rtt_data = own.send_half_rtt_data && clients.is_none();
         config.cert_compressors.clone_from(&own.cert_compressors);
+        if wishes.unresumable {
+            // The rest is as `plain` has it: no tickets.
+            config.send_tls13_tickets = 0;
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            return Ok(ServerConfig { rustls: Arc::new(config), protocols, clients, ..self.clone() });
+        }
         config.ticketer = own.ticketer.clone();
         config.send_tls13_tickets = own.send_tls13_tickets;
         config.session_storage = match wishes.sessions {

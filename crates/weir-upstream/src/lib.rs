@@ -55,6 +55,7 @@ pub use protocol::{IncomingHead, OutgoingRequest, UpstreamProtocol};
 pub use request::attempt_records::AttemptRecords;
 pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
 pub use request::exchange_part::{has_asked_servers, upstream_name};
+pub use request::overrides::UpstreamOverrides;
 pub use upstream_module::{UpstreamConf, UpstreamModule};
 pub use worker_side::computed_upstream::computed;
 pub use worker_side::local_upstream::WorkerUpstreams;

@@ -50,6 +50,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let arguments: Vec<_> = arguments.collect();
+    // OpenResty's program of that name, for which a link may stand.
+    if Path::new(&called).file_name().is_some_and(|name| name == "resty") {
+        return lua::run(&arguments);
+    }
     if let Some((name, rest)) = cli::command(&arguments, tools::is_command) {
         return match name == "lua" && !lua::asks_a_server(&rest) {
             true => lua::run(&rest),

@@ -2,7 +2,7 @@
 
 use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
-use weir_lua::Lua;
+use weir_lua::{Lmdb, Lua, LuaKong};
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
     CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
@@ -78,5 +78,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Brotli>(),
     ModuleDef::of::<Zstd>(),
     ModuleDef::of::<Lua>(),
+    ModuleDef::of::<LuaKong>(),
+    ModuleDef::of::<Lmdb>(),
     ModuleDef::of::<Range>(),
 ];

@@ -28,7 +28,9 @@ pub(crate) fn long() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The first line of `-v`, `-V` and `-h`, in nginx's form.
+/// The first line of `-v`, `-V` and `-h`, in nginx's form. Applications that start with one version of nginx alone compare it:
+/// for them `WEIR_NGINX_VERSION` has another name and version.
 pub(crate) fn product() -> String {
-    format!("nginx version: nginx/{NGINX} (weir {})", env!("CARGO_PKG_VERSION"))
+    let name = std::env::var("WEIR_NGINX_VERSION").unwrap_or_else(|_| format!("nginx/{NGINX}"));
+    format!("nginx version: {name} (weir {})", env!("CARGO_PKG_VERSION"))
 }

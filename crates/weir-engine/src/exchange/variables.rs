@@ -122,6 +122,14 @@ impl Exchange {
         *self.variables.slot(index) = VariableSlot::Known(value);
     }
 
+    /// The value of `index`, if it was computed or assigned before and is remembered.
+    pub(crate) fn known_variable(&self, index: VarIndex) -> Option<&Text> {
+        match self.variables.slots.get(index.0 as usize) {
+            Some(VariableSlot::Known(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// What `name` was is not remembered: it is computed when it is asked for again.
     pub(crate) fn forget_variable(&mut self, name: &str) {
         if let Some(index) = self.server.tables.variables.find(name) {

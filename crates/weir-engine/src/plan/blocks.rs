@@ -24,6 +24,11 @@ impl Configuration {
         &self.http().servers
     }
 
+    /// The variables of `http`.
+    pub fn variables(&self) -> &RequestTables {
+        &self.http().tables
+    }
+
     /// What `http` says; not for a request's path, since it is looked up.
     pub(crate) fn http(&self) -> &HttpBlocks {
         self.shared().expect("a configuration is made with its blocks")

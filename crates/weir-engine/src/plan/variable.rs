@@ -155,6 +155,11 @@ impl VariableTable {
         self.by_name.get(name).copied()
     }
 
+    /// The names of all, in the order of their numbers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.definitions.iter().map(|definition| &*definition.name)
+    }
+
     /// Whether a request may give the variable a value; `None` when the configuration does not know it.
     pub fn settable(&self, name: &str) -> Option<bool> {
         let definition = self.definitions.get(usize::from(self.find(name)?.0))?;

@@ -13,7 +13,9 @@ pub(crate) mod events;
 pub(crate) mod ffi;
 pub(crate) mod header;
 pub(crate) mod json;
+pub(crate) mod kong;
 pub(crate) mod library;
+pub(crate) mod lmdb;
 pub(crate) mod location;
 pub(crate) mod log;
 pub(crate) mod openssl;
@@ -81,9 +83,12 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     resty::digest::TABLE,
     errlog::TABLE,
     events::TABLE,
+    events::listening::TABLE,
     ffi::TABLE,
     json::TABLE,
+    kong::TABLE,
     library::TABLE,
+    lmdb::TABLE,
     openssl::TABLE,
     pipe::TABLE,
     resolver::TABLE,

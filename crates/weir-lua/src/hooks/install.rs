@@ -12,6 +12,7 @@ use weir_engine::worker::Worker;
 use weir_engine::worker::generation::ConfigurationLink;
 use weir_trace::SiteKind;
 
+use crate::api::lmdb::LmdbSettings;
 use crate::api::socket;
 use crate::hooks::balancer::HasBalancers;
 use crate::hooks::conf::LuaConf;
@@ -154,7 +155,14 @@ fn vm_of(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Worker) -> Resul
             // Nothing runs: neither scripts of requests nor those of a start.
             (conf_main.init, conf_main.init_worker, conf_main.exit_worker) = (None, None, None);
         }
+        let rehearsed = configuration.shared::<RehearsedConfiguration>().is_some();
+        let lmdb = configuration.shared::<LmdbSettings>().filter(|_| !rehearsed);
+        let lmdb = lmdb.map_or(Ok(None), |lmdb| lmdb.environment(configuration)).map_err(Error::new)?;
+        // Scripts of the configuration before this one may have refused some.
+        worker.counters.refused.clear();
         let main = VmSettings {
+            lmdb,
+            counters: Some(worker.counters.clone()),
             prefix: configuration.prefix.clone(),
             workers: configuration.main.workers(),
             one_process: !configuration.main.master_process(),

@@ -4,6 +4,8 @@ pub(crate) mod balancer;
 pub(crate) mod conf;
 pub(crate) mod filters;
 mod install;
+pub(crate) mod kong;
+pub(crate) mod lmdb;
 pub(crate) mod malloc_trim;
 pub(crate) mod module;
 pub(crate) mod phases;

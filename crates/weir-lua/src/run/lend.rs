@@ -221,6 +221,13 @@ pub(crate) fn hears_debug() -> bool {
     heard.unwrap_or(true)
 }
 
+/// What [`hears_debug`] has found does not hold any longer.
+pub(crate) fn forget_debug() {
+    if let Some(loan) = current() {
+        loan.hears_debug.set(None);
+    }
+}
+
 /// The function that was called is not for the running script's context.
 pub(crate) fn disabled() -> LuaRaise {
     LuaRaise::Text(format!("API disabled in the context of {}", phase().context()))

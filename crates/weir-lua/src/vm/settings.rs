@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_engine::worker::WorkerCounters;
 use weir_engine::zone::SharedZone;
+use weir_sys::lmdb::LmdbEnvironment;
 
 use crate::vm::chunk::ScriptSource;
 
@@ -51,6 +53,10 @@ pub(crate) struct VmSettings {
     pub(crate) dicts: Vec<Arc<SharedZone>>,
     /// Where relative names of files begin.
     pub(crate) prefix: PathBuf,
+    /// The counters of the worker that the VM is for.
+    pub(crate) counters: Option<Arc<WorkerCounters>>,
+    /// `lmdb_environment_path`
+    pub(crate) lmdb: Option<Arc<LmdbEnvironment>>,
     /// `lua_capture_error_log`, bytes.
     pub(crate) captured: Option<usize>,
     /// `lua_malloc_trim`: after how many requests, 0 never.

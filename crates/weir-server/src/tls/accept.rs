@@ -192,13 +192,14 @@ fn otherwise(
     let found = choice.session.take().map(|session| (greeting.hello.session_id.clone(), session));
     let sessions =
         (found.is_some() || choice.keeps).then(|| Arc::new(config.external_sessions(found, choice.keeps)));
-    if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() {
+    if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() && !choice.unresumable {
         return Ok((config, None));
     }
     let wishes = HandshakeWishes {
         protocols: choice.protocols,
         client_subjects: subjects,
         sessions: sessions.clone(),
+        unresumable: choice.unresumable,
     };
     // Nothing but the versions can leave nothing to offer.
     let config = config.otherwise(wishes).map_err(|_| HandshakeRefusal::NoVersion)?;

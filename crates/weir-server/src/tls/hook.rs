@@ -57,6 +57,8 @@ pub struct HandshakeChoice {
     pub random: Option<[u8; 32]>,
     /// True when [`HelloHandler::made`] is called for new sessions.
     pub keeps: bool,
+    /// True when no session is resumed, and none is to be resumed later.
+    pub unresumable: bool,
 }
 
 /// Whose certificates are asked for and taken.

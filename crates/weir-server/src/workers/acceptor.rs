@@ -59,6 +59,8 @@ pub(crate) struct AcceptorPlayer {
 pub(crate) struct DealtSocket {
     pub(crate) cookie: u64,
     pub(crate) fd: Arc<OwnedFd>,
+    /// The name of a UNIX-domain socket, whose connections workers may not want.
+    pub(crate) unix: Option<Arc<str>>,
 }
 
 impl Acceptor {
@@ -267,12 +269,12 @@ impl AcceptorTable {
 
     /// Accepts what waits in a socket, a bounded number, as long as a worker has room.
     fn accept_from(&mut self, poller: &Poller, cookie: u64) {
-        let Some(fd) = self.socket(cookie) else { return };
+        let Some(DealtSocket { fd, unix, .. }) = self.socket(cookie) else { return };
         for _ in 0..AT_ONCE {
             if self.polling != PollingState::On {
                 return;
             }
-            let Some(at) = self.choice.choose(&self.loads) else {
+            let Some(at) = self.choose(unix.as_deref()) else {
                 self.polling = PollingState::Crowded;
                 return;
             };
@@ -286,9 +288,28 @@ impl AcceptorTable {
         }
     }
 
-    fn socket(&self, cookie: u64) -> Option<Arc<OwnedFd>> {
+    fn socket(&self, cookie: u64) -> Option<DealtSocket> {
         let found = self.sockets.iter().find(|polled| polled.socket.cookie == cookie)?;
-        Some(found.socket.fd.clone())
+        Some(found.socket.clone())
+    }
+
+    /// The worker for a new connection of a socket, of which that is the name if it is a UNIX-domain socket: one that wants
+    /// it, if there is any.
+    fn choose(&mut self, unix: Option<&str>) -> Option<usize> {
+        let refuses = |player: &AcceptorPlayer| unix.is_some_and(|unix| player.counters.refused.has(unix));
+        let players = &self.players;
+        if players.iter().any(refuses) && !players.iter().all(refuses) {
+            return self.choice.choose_of(&self.loads, |at| !refuses(&players[at]));
+        }
+        self.choice.choose(&self.loads)
+    }
+
+    /// Whether worker `at` does not want a connection that waits for another one.
+    fn refuses(&self, at: usize, dealt: &DealtConnection) -> bool {
+        let DealtConnection::New { cookie, .. } = dealt else { return false };
+        let refused = &self.players[at].counters.refused;
+        refused.is_any()
+            && self.socket(*cookie).and_then(|socket| socket.unix).is_some_and(|unix| refused.has(&unix))
     }
 
     /// One connection; `None`: none waits, or accepting fails.
@@ -414,6 +435,10 @@ impl AcceptorTable {
                 let Some(dealt) = (if all { intake.pop() } else { intake.pop_new() }) else {
                     break;
                 };
+                if self.refuses(to, &dealt) {
+                    self.players[from].intake.push(dealt);
+                    break;
+                }
                 self.loads[from].queued -= 1;
                 self.players[from].counters.dealing.handed_on.add(1);
                 self.players[to].counters.dealing.taken_over.add(1);

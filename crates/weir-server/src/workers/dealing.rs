@@ -79,6 +79,14 @@ impl WorkerChoice {
         Some(chosen)
     }
 
+    /// The worker for a new connection that not all of them may have: the one with the smallest share of those that `may`; `None`:
+    /// none of them has room.
+    pub(crate) fn choose_of(&mut self, loads: &[WorkerLoad], may: impl Fn(usize) -> bool) -> Option<usize> {
+        let room = |load: &WorkerLoad| !load.is_full() || load.queued == 0;
+        let those = loads.iter().enumerate().filter(|(at, load)| may(*at) && room(load));
+        those.min_by_key(|(_, load)| (load.is_full(), load.rank())).map(|(at, _)| at)
+    }
+
     /// The worker for a connection that was parked by worker `from`, and of which `loads` no longer know: that one, which
     /// has most of what its requests need in its caches, unless it is stuck, or has an eighth more than the one with the
     /// smallest share. One that has lost its core is back soon: where all cores are busy, that happens to all workers by

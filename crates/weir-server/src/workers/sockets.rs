@@ -217,8 +217,10 @@ impl InheritedSockets {
 
     /// The sockets that are accepted from by a thread for all workers.
     pub(crate) fn dealt(&self, configuration: &Configuration) -> Result<Vec<DealtSocket>, StartError> {
-        let socket = |(_, fd): (usize, &Arc<OwnedFd>)| {
-            Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone() })
+        let socket = |(address, fd): (usize, &Arc<OwnedFd>)| {
+            let addr = &configuration.addresses[address].addr;
+            let unix = addr.to_socket_addr().is_none().then(|| addr.to_string().into());
+            Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone(), unix })
         };
         self.of(configuration).map(socket).collect()
     }

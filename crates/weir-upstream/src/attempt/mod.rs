@@ -17,7 +17,6 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use crate::caching::fill::FailureSource;
-use crate::config::directives::UpstreamSettings;
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::error_log;
@@ -30,6 +29,7 @@ use crate::request::attempt_state::{Attempt, PendingAttempt, RequestProgress};
 use crate::request::balancer_decision::BalancerDecision;
 use crate::request::cache_fetch::CacheFetch;
 use crate::request::exchange_part::part;
+use crate::request::overrides;
 use crate::request::request_body;
 use crate::response::headers::HeaderOrigin;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
@@ -397,7 +397,7 @@ impl Attempt {
         let Some(reason) = FailureReason::of_status(received_head.incoming.status) else {
             return Ok(received_head);
         };
-        if !self.up.settings.wants(self.mask(x, reason))
+        if !overrides::allows(x, &self.up.settings, self.mask(x, reason))
             || self.left <= 1
             || !self.in_time()
             || self.body_begun
@@ -422,7 +422,8 @@ impl Attempt {
     /// Whether another server is asked after `reason`.
     fn again(&mut self, x: &Exchange, reason: FailureReason) -> bool {
         self.left = self.left.saturating_sub(1);
-        self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
+        let allowed = overrides::allows(x, &self.up.settings, self.mask(x, reason));
+        self.left > 0 && allowed && self.in_time() && !self.body_begun
     }
 
     /// Whether the upstream's `retry_budget` has another try for it.
@@ -568,12 +569,5 @@ impl Attempt {
                 Err(AttemptFailure::End(Verdict::Close(499)))
             }
         }
-    }
-}
-
-impl UpstreamSettings {
-    /// Whether `*_next_upstream` has all of these bits.
-    fn wants(&self, mask: u32) -> bool {
-        self.next_upstream & FailureReason::OFF.0 == 0 && self.next_upstream & mask == mask
     }
 }

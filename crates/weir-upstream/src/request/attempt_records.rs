@@ -48,6 +48,8 @@ type TrailerField = (Box<[u8]>, Box<[u8]>);
 /// One try. Times are milliseconds since it began.
 #[derive(Default)]
 struct AttemptRecord {
+    /// When it began, in milliseconds of the worker's clock.
+    began: u64,
     /// `None` is the border between two handlers of one request.
     name: Option<AttemptName>,
     status: Option<u16>,
@@ -133,7 +135,8 @@ impl AttemptRecords {
         self.0.asked.set(Some((scheme, uri)));
         self.0.fields.borrow_mut().clear();
         self.0.trailers.borrow_mut().clear();
-        self.0.list.borrow_mut().push(AttemptRecord { name: Some(name), ..AttemptRecord::default() });
+        let began = self.0.began.get();
+        self.0.list.borrow_mut().push(AttemptRecord { began, name: Some(name), ..AttemptRecord::default() });
     }
 
     /// The connection is established.
@@ -290,6 +293,11 @@ pub(crate) const VARIABLES: &[Variable] = &[
     Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
     Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
     Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),
+    Variable::new("upstream_start_timestamp_us", |x| times(x, |_| Some(0))).volatile().changeable(),
+    Variable::new("upstream_connect_timestamp_us", |x| times(x, |t| t.connect)).volatile().changeable(),
+    Variable::new("upstream_request_timestamp_us", |x| times(x, |t| t.header)).volatile().changeable(),
+    Variable::new("upstream_header_timestamp_us", |x| times(x, |t| t.header)).volatile().changeable(),
+    Variable::new("upstream_response_timestamp_us", |x| times(x, |t| t.response)).volatile().changeable(),
     Variable::new("upstream_response_length", |x| each(x, |t, out| optional(out, Some(t.length)))).volatile(),
     Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received))))
         .volatile(),
@@ -350,6 +358,22 @@ fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
         Some(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
         None => write!(out, "-"),
     };
+}
+
+/// The moments at which something happened to each try, in seconds since 1970 with six decimals: the time that the worker's clock
+/// counted from the try's begin until then, in milliseconds, is given by `age`.
+fn times(x: &mut Exchange, age: impl Fn(&AttemptRecord) -> Option<u64>) -> Option<Text> {
+    let (seconds, ms) = weir_rt::unix_time();
+    let (wall, clock) = (seconds * 1000 + u64::from(ms), weir_rt::now_ms());
+    each(x, |this, out| {
+        let _ = match age(this) {
+            Some(age) => {
+                let at = wall.saturating_sub(clock.saturating_sub(this.began + age));
+                write!(out, "{}.{:03}000", at / 1000, at % 1000)
+            }
+            None => write!(out, "-"),
+        };
+    })
 }
 
 /// All fields of the last response with this name (`-` written as `_`), joined as nginx does.

@@ -7,5 +7,6 @@ pub(crate) mod cache_fetch;
 pub(crate) mod cache_use;
 pub(crate) mod exchange_part;
 pub(crate) mod known_request;
+pub(crate) mod overrides;
 pub(crate) mod request_body;
 pub(crate) mod scratch;

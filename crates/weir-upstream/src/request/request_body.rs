@@ -8,6 +8,7 @@ use crate::config::directives::{UpstreamSettings, local_address};
 use crate::config::failure_reason::FailureReason;
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::protocol::{RECORD, RequestFraming, UpstreamProtocol};
+use crate::request::overrides;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
@@ -82,7 +83,7 @@ pub(crate) fn is_idempotent(x: &Exchange) -> bool {
 /// Whether the request may go out again on a fresh connection when one kept alive turned out closed: as in nginx that
 /// is an `error`, which `*_next_upstream` has to name.
 pub(crate) fn may_repeat(x: &Exchange, settings: &UpstreamSettings) -> bool {
-    let named = |reason: FailureReason| settings.next_upstream & reason.0 != 0;
+    let named = |reason| overrides::names(x, settings, reason);
     !named(FailureReason::OFF)
         && named(FailureReason::ERROR)
         && (is_idempotent(x) || named(FailureReason::NON_IDEMPOTENT))

@@ -15,6 +15,7 @@ use super::cache::{CertificateCache, CertificateCacheLimits, CertificateFiles};
 use super::commands::{TlsCommands, TlsSide};
 use super::files::{self, BUILDING, CertificateSource, KeyMaking};
 
+use super::overrides::{self, TlsOverrides};
 use super::toward::ShownCertificate;
 use super::values::{self, absolute};
 use weir_engine::conf::registry::ConfRegistry;
@@ -165,7 +166,9 @@ pub struct ClientTls {
     passwords: Arc<Vec<Vec<u8>>>,
     conf_prefix: PathBuf,
     /// Whom servers' certificates must come from, and over how many others.
-    verify: Option<(TrustStore, usize)>,
+    verify: Option<(Arc<TrustStore>, usize)>,
+    /// Names of hosts and URIs, separated by spaces, one of which a server's certificate may have instead of the own name.
+    others: [Option<Arc<str>>; 2],
     /// A name that is an address may be one of the certificate's, which nginx does not look at.
     addresses: bool,
 }
@@ -205,6 +208,7 @@ impl ClientTls {
             passwords: Arc::new(passwords),
             conf_prefix,
             verify: verify(conf, prefix)?,
+            others: [None, None],
             addresses: false,
         })
     }
@@ -223,6 +227,44 @@ impl ClientTls {
         ClientConfig::new(&settings).map_err(|error| error.to_string())
     }
 
+    /// As it is where a script has these wishes.
+    ///
+    /// # Errors
+    /// The certificate and the settings don't fit together.
+    pub(super) fn with(&self, overrides: &TlsOverrides) -> std::result::Result<ClientTls, String> {
+        let TlsOverrides { certificate, trust, verify, depth, hosts, uris } = overrides;
+        let (own, around) = match &self.verify {
+            Some((trust, depth)) => (Some(trust.clone()), *depth),
+            None => (None, DEEPEST),
+        };
+        // As in nginx nobody is trusted where nobody is named.
+        let verify = verify.unwrap_or(self.verify.is_some()).then(|| {
+            let trust = trust.clone().or(own).unwrap_or_default();
+            (trust, depth.unwrap_or(around))
+        });
+        let (settings, config) = match certificate {
+            None => (self.settings.clone(), self.config.clone()),
+            Some(certificate) => {
+                let certificate = Some(certificate.clone());
+                let settings = ClientSettings { certificate, ..self.settings.clone() };
+                let config = ClientConfig::new(&settings).map_err(|error| error.to_string())?;
+                (settings, config)
+            }
+        };
+        Ok(ClientTls {
+            settings,
+            config,
+            name: self.name.clone(),
+            computed: self.computed.clone().filter(|_| certificate.is_none()),
+            kept: CertificateCache::new(None),
+            passwords: self.passwords.clone(),
+            conf_prefix: self.conf_prefix.clone(),
+            verify,
+            others: [hosts.clone(), uris.clone()],
+            addresses: self.addresses,
+        })
+    }
+
     /// What went wrong with the file of secrets (`lua_ssl_key_log`), in nginx's words. `None` if nothing did, if an
     /// earlier call has returned it, or if there is no such file.
     pub fn take_key_log_error(&self) -> Option<String> {
@@ -232,7 +274,7 @@ impl ClientTls {
     /// The authorities that servers' certificates must come from, and how many certificates a chain may have between
     /// them (`*_ssl_verify_depth`); `None` where servers are not verified (`*_ssl_verify off`).
     pub fn trust(&self) -> Option<(&TrustStore, usize)> {
-        self.verify.as_ref().map(|(trust, depth)| (trust, *depth))
+        self.verify.as_ref().map(|(trust, depth)| (&**trust, *depth))
     }
 
     /// What a connection for `x` needs; `host`: the name and perhaps port that the server is known by.
@@ -243,7 +285,20 @@ impl ClientTls {
         };
         let name = self.name.as_ref().map_or_else(|| host.to_owned(), &mut value);
         let files = self.computed.as_ref().map(|(certificate, key)| (value(certificate), value(key)));
-        SecureUpstream { tls: self.clone(), name: without_port(&name).to_owned(), files }
+        let tls = overrides::of(self, x);
+        let files = files.filter(|_| tls.computed.is_some());
+        SecureUpstream { tls, name: without_port(&name).to_owned(), files }
+    }
+}
+
+impl ClientTls {
+    /// Whether the certificate has one of the other names.
+    fn is_other(&self, certificate: &[u8]) -> bool {
+        let any = |names: &Option<Arc<str>>, fits: fn(&[u8], &str) -> bool| {
+            names.as_deref().is_some_and(|names| names.split(' ').any(|name| fits(certificate, name)))
+        };
+        let [hosts, uris] = &self.others;
+        any(hosts, weir_tls::matches_host) || any(uris, weir_tls::matches_uri)
     }
 }
 
@@ -282,7 +337,7 @@ fn certificate(
     Ok(ClientCertificate { fixed: Some(fixed), computed: None })
 }
 
-fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(TrustStore, usize)>, String> {
+fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Arc<TrustStore>, usize)>, String> {
     if conf.verify != Some(true) {
         return Ok(None);
     }
@@ -293,7 +348,7 @@ fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(TrustS
     if let Some(path) = &conf.crl {
         trust.crls = files::crls(BUILDING, path)?;
     }
-    Ok(Some((trust, conf.verify_depth.unwrap_or(1))))
+    Ok(Some((Arc::new(trust), conf.verify_depth.unwrap_or(1))))
 }
 
 /// Certificates between a server's and a trusted one, where no directive says how many: OpenSSL's default.
@@ -350,7 +405,7 @@ impl SecureUpstream {
         let verify = match trusted {
             Some(path) => {
                 let trust = TrustStore { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
-                Some((trust, DEEPEST))
+                Some((Arc::new(trust), DEEPEST))
             }
             None => None,
         };
@@ -363,6 +418,7 @@ impl SecureUpstream {
             passwords: Arc::default(),
             conf_prefix: PathBuf::new(),
             verify,
+            others: [None, None],
             addresses: true,
         };
         Ok(SecureUpstream { tls: Arc::new(tls), name: name.to_owned(), files: None })
@@ -474,6 +530,7 @@ impl SecureUpstream {
         match facts.peer.first() {
             Some(own) if weir_tls::matches_host(own, &self.name) => Ok(()),
             Some(own) if self.tls.addresses && is_for_address(own, &self.name) => Ok(()),
+            Some(own) if self.tls.is_other(own) => Ok(()),
             _ => Err(format!("upstream SSL certificate does not match \"{}\"", self.name)),
         }
     }

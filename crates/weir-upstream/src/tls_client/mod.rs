@@ -7,9 +7,11 @@ pub mod connect;
 pub mod effort;
 pub mod files;
 pub mod layer;
+mod overrides;
 pub(crate) mod toward;
 pub mod values;
 
 pub use client::SecureUpstream;
 pub use files::device_certificate;
+pub use overrides::TlsOverrides;
 pub use toward::{MetServer, ShownCertificate, UpstreamHandler, handle_upstream_handshakes};

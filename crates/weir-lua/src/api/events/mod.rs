@@ -5,6 +5,7 @@
 //! the VM's function for them, in the context of a timer. One burst runs after another, so events of one sender are heard
 //! in their order. A configuration that leaves hears what is in its mailbox, and no more.
 
+pub(crate) mod listening;
 mod mailbox;
 
 use std::cell::RefCell;

@@ -11,6 +11,7 @@ local native = {
     ssl = ngx._ssl,
     cli = ngx._cli, events = ngx._events, upstream = ngx._upstream,
     resolver = ngx._resolver, log = ngx._log, re = ngx._re, c_names = ngx._c_names, zones = ngx._zones,
+    kong = ngx._kong, lmdb = ngx._lmdb, listening = ngx._listening,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
@@ -29,7 +30,7 @@ table.insert(loaders, 2, function(name)
     if digests[name] and searchpath(name, package.path) and not usable() then return behind[name] end
     return nil
 end)
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones", "_kong", "_lmdb", "_listening" } do
     ngx[name] = nil
 end
 

@@ -160,7 +160,7 @@ local function counted(name)
 end
 
 -- The others of ngx_lua's, loaded when one is looked for.
-ngx._c_names = { failed = failed }
+ngx._c_names = { failed = failed, object_of = object_of, C = ffi_C }
 local more
 local function of_ngx_lua(name)
     local short = name:match "^ngx_http_lua_ffi_(.+)$"
@@ -170,9 +170,22 @@ local function of_ngx_lua(name)
     return more[short]
 end
 
+-- Those of modules that applications build their nginx with, by what their names begin with, and where they are.
+local MODULES = {
+    ["^ngx_http_lua_kong_"] = "weir.kong_names", ["^ngx_http_lua_ffi_set_next_upstream$"] = "weir.kong_names",
+    ["^ngx_lua_resty_lmdb_ffi_"] = "weir.lmdb_names", ["^ngx_lua_ffi_"] = "weir.events_names",
+}
+local function of_module(name)
+    if name:sub(1, 4) ~= "ngx_" then return nil end
+    for pattern, module in pairs(MODULES) do
+        if name:find(pattern) then return require(module)[name] end
+    end
+    return nil
+end
+
 local names = setmetatable({}, {
     __index = function(names, name)
-        local value = type(name) == "string" and (of_ngx_lua(name) or openssl[name])
+        local value = type(name) == "string" and (of_ngx_lua(name) or of_module(name) or openssl[name])
         value = value or counted(name) or found(name)
         -- Functions are looked up once, as LuaJIT does it; variables have new values, and constants are numbers as they are.
         local kind = type(value)

@@ -23,6 +23,16 @@ impl ClientPair {
     }
 }
 
+impl ClientPair {
+    /// As [`ClientPair::certificate`], at once.
+    ///
+    /// # Errors
+    /// They don't fit, or the key is a device's, which is to be waited for.
+    pub(crate) fn certificate_now(&self) -> Result<Certificate, String> {
+        self.chain.with_now(&self.key)
+    }
+}
+
 /// The pair at these places of the stack, if it is one.
 pub(crate) fn client_pair(l: LuaState, certificate: i32, key: i32) -> Option<ClientPair> {
     Some(ClientPair { chain: l.owned(certificate)?, key: l.owned(key)? })

@@ -52,6 +52,8 @@ pub(crate) struct HandshakeWishes {
     /// The random bytes of the ServerHello, if a script has asked for them.
     pub(crate) random: Option<[u8; 32]>,
     pub(crate) clients: Option<TrustedClients>,
+    /// No session is resumed.
+    pub(crate) unresumable: bool,
     /// The session that was found.
     pub(crate) found: Option<Vec<u8>>,
     /// The session that was made: identifier and content.
@@ -86,7 +88,7 @@ impl HandshakeWishes {
 ///
 /// # Errors
 /// The script has neither handshake nor request.
-fn current() -> Result<Option<Rc<ClientHandshake>>, LuaRaise> {
+pub(crate) fn current() -> Result<Option<Rc<ClientHandshake>>, LuaRaise> {
     lend::any_exchange(|x| x.state_if::<CurrentHandshake>().and_then(|current| current.0.clone()))
 }
 

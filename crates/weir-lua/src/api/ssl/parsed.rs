@@ -60,16 +60,24 @@ impl CertificateChain {
         if let Some((_, made)) = self.made.borrow().as_ref().filter(|(own, _)| Rc::ptr_eq(own, key)) {
             return Ok(made.clone());
         }
-        let chain = self.certificates.clone();
-        let made = match &**key {
-            PrivateKey::Software(key) => {
-                Certificate::new(chain, key.clone(), None).map_err(|error| error.to_string())?
-            }
-            PrivateKey::Device(uri) => {
-                let uri = uri.clone();
-                weir_rt::blocking(move || device_certificate(chain, &uri)).await?
-            }
-        };
+        let PrivateKey::Device(uri) = &**key else { return self.with_now(key) };
+        let (chain, uri) = (self.certificates.clone(), uri.clone());
+        let made = weir_rt::blocking(move || device_certificate(chain, &uri)).await?;
+        *self.made.borrow_mut() = Some((key.clone(), made.clone()));
+        Ok(made)
+    }
+
+    /// As [`CertificateChain::with`], for a key that is not to be waited for, or that was used with it before.
+    ///
+    /// # Errors
+    /// They don't fit, or the key is a device's.
+    pub(super) fn with_now(&self, key: &Rc<PrivateKey>) -> Result<Certificate, String> {
+        if let Some((_, made)) = self.made.borrow().as_ref().filter(|(own, _)| Rc::ptr_eq(own, key)) {
+            return Ok(made.clone());
+        }
+        let PrivateKey::Software(software) = &**key else { return Err("the key is in a device".to_owned()) };
+        let made = Certificate::new(self.certificates.clone(), software.clone(), None);
+        let made = made.map_err(|error| error.to_string())?;
         *self.made.borrow_mut() = Some((key.clone(), made.clone()));
         Ok(made)
     }

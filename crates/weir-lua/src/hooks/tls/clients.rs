@@ -242,6 +242,7 @@ async fn choice(wishes: HandshakeWishes, keeps: bool) -> Result<HandshakeChoice,
         clients: wishes.clients,
         session: wishes.found,
         keeps,
+        unresumable: wishes.unresumable,
     })
 }
 

@@ -19,7 +19,7 @@ use weir_upstream::protocol::{
 };
 use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{UpstreamFamily, pass_to};
+use weir_upstream::{UpstreamFamily, UpstreamOverrides, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use crate::gateway::proxy::pass::PassGoal;
@@ -167,7 +167,10 @@ impl UpstreamProtocol for GrpcProtocol {
             // As in nginx, what is set is a whole field.
             Some(host) if !x.text(host).is_empty() => section.field(b"host", x.text(host)),
             Some(_) => {}
-            None => section.pseudo(":authority", x.text(&authority)),
+            None => {
+                let own = UpstreamOverrides::of(x).and_then(|own| own.authority.as_deref());
+                section.pseudo(":authority", own.unwrap_or_else(|| x.text(&authority)));
+            }
         }
         if wants_trailers(x) && !self.fields.sets("TE") {
             section.field(b"te", b"trailers");

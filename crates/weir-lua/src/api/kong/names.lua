@@ -1,0 +1,246 @@
+-- `weir.kong_names`: the C functions of lua-kong-nginx-module by their whole names, loaded when the first of them is looked for. The
+-- request that they are given counts as the running one: what is not one is null.
+local _, native = ...
+local ffi = require "ffi"
+local kong, c_names = native.kong, native.c_names
+local C, out = native.fast.C, native.fast.out
+local failed, object_of, request_ssl = c_names.failed, c_names.object_of, native.ssl.of_request
+local cast, new, copy, text_of, typeof = ffi.cast, ffi.new, ffi.copy, ffi.string, ffi.typeof
+local tonumber, type, pcall, ffi_C = tonumber, type, pcall, c_names.C
+local OK, ERROR, AGAIN, DECLINED, ABORT = 0, -1, -2, -5, -6
+
+local names = {}
+
+-- Why another peer is tried: nginx's bits.
+for name, bit in pairs {
+    error = 0x2, timeout = 0x4, invalid_header = 0x8, http_500 = 0x10, http_502 = 0x20, http_503 = 0x40, http_504 = 0x80,
+    http_403 = 0x100, http_404 = 0x200, http_429 = 0x400, non_idempotent = 0x4000, off = 0x80000000,
+} do
+    names["ngx_http_lua_kong_next_upstream_mask_" .. name] = bit
+end
+
+local function is_done(ok, ...)
+    return ok and (...) ~= nil and OK or ERROR
+end
+
+function names.ngx_http_lua_ffi_set_next_upstream(_, mask, err)
+    mask = tonumber(mask)
+    -- Bits are put together as signed numbers.
+    if mask < 0 then mask = mask + 0x100000000 end
+    if pcall(kong.set_next_upstream, mask) then return OK end
+    return failed(err, "no request found")
+end
+
+function names.ngx_http_lua_kong_ffi_set_grpc_authority(_, text, length)
+    return pcall(kong.set_authority, text_of(text, length)) and OK or ERROR
+end
+
+-- Levels of the log
+
+local STDERR, DEBUG = 0, 8
+function names.ngx_http_lua_kong_ffi_set_dynamic_log_level(level, timeout)
+    level, timeout = tonumber(level), tonumber(timeout)
+    if timeout ~= 0 and (level < STDERR or level > DEBUG) then return ERROR end
+    kong.set_log_level(level, timeout)
+    return OK
+end
+function names.ngx_http_lua_kong_ffi_get_dynamic_log_level(_, level, timeout, original)
+    if level == nil or timeout == nil or original == nil then return ERROR end
+    level[0], timeout[0], original[0] = kong.log_level()
+    return OK
+end
+
+-- Variables by their numbers
+
+local variables, texts
+local function numbered()
+    variables = variables or kong.variables()
+    return variables
+end
+function names.ngx_http_lua_kong_ffi_var_load_indexes(into)
+    local known = numbered()
+    if into == nil then return #known end
+    texts = texts or new("ngx_str_t[?]", #known)
+    for at = 1, #known do
+        local text = texts[at - 1]
+        text.data, text.len = cast("unsigned char *", known[at]), #known[at]
+        into[at - 1] = texts + at - 1
+    end
+    return OK
+end
+
+local function refused(request, err)
+    return failed(err, request == nil and "no request object found" or "API disabled in the current context")
+end
+local bytes = typeof "unsigned char *"
+function names.ngx_http_lua_kong_ffi_var_get_by_index(request, index, value, length, err)
+    local found = C.variable(index, nil, 0, out)
+    if found == 1 then
+        value[0], length[0] = cast(bytes, out.at), out.len
+        return OK
+    end
+    if found == 0 then return DECLINED end
+    return refused(request, err)
+end
+function names.ngx_http_lua_kong_ffi_var_set_by_index(request, index, value, length, err)
+    local name = numbered()[index + 1]
+    if request == nil then return refused(request, err) end
+    local own = C.settable(name, #name)
+    local text = value ~= nil and text_of(cast("const char *", value), length) or nil
+    if own >= 0 then
+        if C.set_variable(own, text, text and #text or 0) == 1 then return OK end
+    elseif C.set_module_variable(name, #name, text or "", text and #text or 0) == 1 then
+        return OK
+    end
+    if C.variable(index, nil, 0, out) < 0 then return refused(request, err) end
+    return failed(err, "variable not changeable")
+end
+
+local tag, tagged
+function names.ngx_http_lua_kong_ffi_get_static_tag()
+    tag = tag or new "ngx_str_t[1]"
+    tagged = kong.tag() or ""
+    tag[0].data, tag[0].len = cast(bytes, tagged), #tagged
+    return tag + 0
+end
+
+-- TLS of clients
+
+function names.ngx_http_lua_kong_ffi_get_full_client_certificate_chain(_, buffer, length)
+    local known, chain = pcall(kong.client_chain)
+    if not known then return ERROR end
+    if chain == false then return ABORT end
+    if not chain then return DECLINED end
+    local room = length[0]
+    length[0] = #chain
+    if #chain > room then return AGAIN end
+    copy(buffer, chain, #chain)
+    return OK
+end
+
+local reasons = {}
+function names.ngx_http_lua_kong_ffi_disable_session_reuse()
+    local ok, why = kong.disable_session_reuse()
+    if ok then return nil end
+    reasons[why] = reasons[why] or new("char[?]", #why + 1, why)
+    return cast("const char *", reasons[why])
+end
+
+-- Sockets have no object of OpenSSL's; what represents the request's connection is known to the functions of OpenSSL's that are
+-- made here.
+function names.ngx_http_lua_kong_ffi_get_socket_ssl() return ERROR end
+function names.ngx_http_lua_kong_ffi_get_request_ssl(_, into)
+    if into == nil then return ABORT end
+    if not native.ssl.client_random() then return ERROR end
+    into[0] = request_ssl
+    return OK
+end
+
+-- TLS toward servers
+
+-- OpenSSL's functions for the certificates of a store, which was made by its library.
+local libcrypto
+local function openssl()
+    if libcrypto then return libcrypto end
+    ffi.cdef [[
+        void *weir_kong_objects(void *) __asm__("X509_STORE_get0_objects");
+        int weir_kong_count(const void *) __asm__("OPENSSL_sk_num");
+        void *weir_kong_at(const void *, int) __asm__("OPENSSL_sk_value");
+        int weir_kong_type(const void *) __asm__("X509_OBJECT_get_type");
+        void *weir_kong_certificate(const void *) __asm__("X509_OBJECT_get0_X509");
+        void *weir_kong_list(const void *) __asm__("X509_OBJECT_get0_X509_CRL");
+        int weir_kong_certificate_der(const void *, unsigned char **) __asm__("i2d_X509");
+        int weir_kong_list_der(const void *, unsigned char **) __asm__("i2d_X509_CRL");
+        int weir_kong_key_der(const void *, unsigned char **) __asm__("i2d_PrivateKey");
+        int weir_kong_hold(void *) __asm__("X509_STORE_up_ref");
+        void weir_kong_drop(void *) __asm__("X509_STORE_free");
+    ]]
+    libcrypto = ffi_C
+    return libcrypto
+end
+
+local place = typeof "unsigned char *[1]"
+local function der(object, encode)
+    local length = encode(object, nil)
+    if length <= 0 then return nil end
+    local room = new("unsigned char[?]", length)
+    encode(object, place(room))
+    return text_of(room, length)
+end
+
+-- Stores that were seen last, by their addresses; each is held, so that its address is not another's.
+local MOST = 64
+local stores, order = {}, {}
+local function trust_of(pointer)
+    local crypto = openssl()
+    local objects = crypto.weir_kong_objects(pointer)
+    local count = crypto.weir_kong_count(objects)
+    local address = tonumber(cast("uintptr_t", pointer))
+    local known = stores[address]
+    -- Things are added to stores, and never taken away.
+    if known and known.count == count then return known.trust end
+    local certificates, lists = {}, {}
+    for at = 0, count - 1 do
+        local object = crypto.weir_kong_at(objects, at)
+        local kind = crypto.weir_kong_type(object)
+        if kind == 1 then
+            certificates[#certificates + 1] = der(crypto.weir_kong_certificate(object), crypto.weir_kong_certificate_der)
+        elseif kind == 2 then
+            lists[#lists + 1] = der(crypto.weir_kong_list(object), crypto.weir_kong_list_der)
+        end
+    end
+    local trust = kong.trust_store(certificates, lists)
+    if not known then
+        if crypto.weir_kong_hold(pointer) ~= 1 then return nil end
+        if #order >= MOST then
+            local oldest = table.remove(order, 1)
+            stores[oldest].drop(stores[oldest].pointer)
+            stores[oldest] = nil
+        end
+        order[#order + 1] = address
+        known = { pointer = pointer, drop = crypto.weir_kong_drop }
+        stores[address] = known
+    end
+    known.count, known.trust = count, trust
+    return trust
+end
+
+-- What `ngx.ssl` has parsed, or what represents it, or OpenSSL's own objects.
+local function chain_of(chain)
+    if type(chain) ~= "cdata" then return chain end
+    local object = object_of(chain)
+    if object then return object end
+    local crypto, ders = openssl(), {}
+    for at = 0, crypto.weir_kong_count(chain) - 1 do
+        ders[#ders + 1] = der(crypto.weir_kong_at(chain, at), crypto.weir_kong_certificate_der)
+    end
+    return native.ssl.parse_der_cert(table.concat(ders))
+end
+local function key_of(key)
+    if type(key) ~= "cdata" then return key end
+    return object_of(key) or native.ssl.parse_der_priv_key(der(key, openssl().weir_kong_key_der) or "")
+end
+
+function names.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key(_, chain, key)
+    if chain == nil or key == nil then return ERROR end
+    return is_done(pcall(kong.set_cert_and_key, chain_of(chain), key_of(key)))
+end
+function names.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store(_, store)
+    if store == nil then return ERROR end
+    local trust = trust_of(store)
+    return trust and is_done(pcall(kong.set_trusted_store, trust)) or ERROR
+end
+function names.ngx_http_lua_kong_ffi_set_upstream_ssl_verify(_, verify)
+    return is_done(pcall(kong.set_verify, verify ~= 0 and verify ~= false))
+end
+function names.ngx_http_lua_kong_ffi_set_upstream_ssl_verify_depth(_, depth)
+    return is_done(pcall(kong.set_verify_depth, tonumber(depth)))
+end
+function names.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_dnsnames(_, text, length)
+    return is_done(pcall(kong.set_hosts, text_of(text, length)))
+end
+function names.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_uris(_, text, length)
+    return is_done(pcall(kong.set_uris, text_of(text, length)))
+end
+
+return names
