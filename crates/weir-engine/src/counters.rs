@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use closes::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
 };
-pub use refused::RefusedSockets;
+use refused::RefusedSockets;
 pub use upstream_closes::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd};
 
 /// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write). In cache

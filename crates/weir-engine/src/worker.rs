@@ -29,9 +29,9 @@ use generation::WorkerGeneration;
 use part::WorkerParts;
 
 pub use crate::counters::{
-    CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, RefusedSockets,
-    StreamCloseCounters, StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses,
-    UpstreamEnd, WorkerCounter, WorkerCounters, WorkerCounts,
+    CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, StreamCloseCounters,
+    StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd, WorkerCounter,
+    WorkerCounters, WorkerCounts,
 };
 pub use part::{WorkerPart, WorkerSlot};
 

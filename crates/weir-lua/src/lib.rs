@@ -18,7 +18,7 @@ mod vm;
 
 pub use api::cli::CliProgram;
 pub use hooks::conf::LuaConf;
-pub use hooks::kong::{KongConf, LuaKong};
-pub use hooks::lmdb::{Lmdb, LmdbConf};
+pub use hooks::kong::LuaKong;
+pub use hooks::lmdb::Lmdb;
 pub use hooks::module::Lua;
 pub use hooks::privileged_agent;

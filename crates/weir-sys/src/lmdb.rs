@@ -98,9 +98,6 @@ pub struct LmdbFigures {
     pub entries: u32,
 }
 
-/// The number of an open database, valid for its environment.
-pub type LmdbDatabase = u32;
-
 impl LmdbEnvironment {
     /// Opens the environment in `directory`, whose files are created, for this user alone.
     ///
@@ -219,7 +216,7 @@ impl Drop for LmdbEnvironment {
     }
 }
 
-/// A transaction; it is aborted when it is dropped.
+/// A transaction; it is aborted when it is dropped. Databases are known by numbers, which are valid for the environment.
 pub struct LmdbTransaction<'e> {
     handle: *mut sys::MDB_txn,
     /// It may close handles.
@@ -246,7 +243,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// It does not exist; there are as many as there may be.
-    pub fn open_database(&self, name: Option<&CStr>, create: bool) -> Result<LmdbDatabase, LmdbError> {
+    pub fn open_database(&self, name: Option<&CStr>, create: bool) -> Result<u32, LmdbError> {
         let mut database = 0;
         let flags = if create { sys::MDB_CREATE } else { 0 };
         let name = name.map_or(ptr::null(), CStr::as_ptr);
@@ -259,7 +256,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// The key is empty or longer than 511 bytes; there is no such database.
-    pub fn get(&self, database: LmdbDatabase, key: &[u8]) -> Result<Option<&[u8]>, LmdbError> {
+    pub fn get(&self, database: u32, key: &[u8]) -> Result<Option<&[u8]>, LmdbError> {
         let (mut key, mut value) = (borrowed(key), borrowed(&[]));
         // SAFETY: the transaction is not over; the key's bytes are only read. A number that is no database's is an error.
         match done(unsafe { sys::mdb_get(self.handle, database, &mut key, &mut value) }) {
@@ -274,7 +271,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// As [`LmdbTransaction::get`]; the map is full; the transaction only reads.
-    pub fn put(&mut self, database: LmdbDatabase, key: &[u8], value: &[u8]) -> Result<(), LmdbError> {
+    pub fn put(&mut self, database: u32, key: &[u8], value: &[u8]) -> Result<(), LmdbError> {
         let (mut key, mut value) = (borrowed(key), borrowed(value));
         // SAFETY: the transaction is not over; the bytes are only read, since no space is reserved.
         done(unsafe { sys::mdb_put(self.handle, database, &mut key, &mut value, 0) })
@@ -284,7 +281,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// As [`LmdbTransaction::put`]; [`LmdbError::NOT_FOUND`] where there is no such key.
-    pub fn delete(&mut self, database: LmdbDatabase, key: &[u8]) -> Result<(), LmdbError> {
+    pub fn delete(&mut self, database: u32, key: &[u8]) -> Result<(), LmdbError> {
         let mut key = borrowed(key);
         // SAFETY: the transaction is not over; the key's bytes are only read, all of its values go.
         done(unsafe { sys::mdb_del(self.handle, database, &mut key, ptr::null_mut()) })
@@ -294,7 +291,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// There is no such database.
-    pub fn clear(&mut self, database: LmdbDatabase) -> Result<(), LmdbError> {
+    pub fn clear(&mut self, database: u32) -> Result<(), LmdbError> {
         // SAFETY: the transaction is not over; the handle stays.
         done(unsafe { sys::mdb_drop(self.handle, database, 0) })
     }
@@ -303,7 +300,7 @@ impl LmdbTransaction<'_> {
     ///
     /// # Errors
     /// There is no such database; the transaction is not one of [`HandleUse::Closed`].
-    pub fn remove(&mut self, database: LmdbDatabase) -> Result<(), LmdbError> {
+    pub fn remove(&mut self, database: u32) -> Result<(), LmdbError> {
         if !self.closes {
             return Err(LmdbError(libc::EINVAL));
         }
@@ -317,7 +314,7 @@ impl LmdbTransaction<'_> {
     /// There is no such database; the key is longer than 511 bytes.
     pub fn from(
         &self,
-        database: LmdbDatabase,
+        database: u32,
         start: &[u8],
         mut each: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), LmdbError> {

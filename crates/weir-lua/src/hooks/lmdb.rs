@@ -21,7 +21,7 @@ impl Module for Lmdb {
         LmdbRow::new("lmdb_environment_path", MAIN, ONE, |conf, line| line.path(&mut conf.path))
             .syntax("lmdb_environment_path path")
             .doc(
-                "Directory of the LMDB databases that scripts use with lua-resty-lmdb; without it there are none. It is \
+                "Directory of the LMDB databases that scripts use with lua-resty-lmdb, which fail without it. It is \
                  created, and all workers share it.",
             )
             .example("lmdb_environment_path dbless.lmdb;\nlmdb_map_size 2048m;"),

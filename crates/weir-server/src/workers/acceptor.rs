@@ -289,12 +289,10 @@ impl AcceptorTable {
     }
 
     fn socket(&self, cookie: u64) -> Option<DealtSocket> {
-        let found = self.sockets.iter().find(|polled| polled.socket.cookie == cookie)?;
-        Some(found.socket.clone())
+        self.sockets.iter().map(|polled| &polled.socket).find(|socket| socket.cookie == cookie).cloned()
     }
 
-    /// The worker for a new connection of a socket, of which that is the name if it is a UNIX-domain socket: one that wants
-    /// it, if there is any.
+    /// The worker for a new connection of a socket with that name, if it is a UNIX-domain socket: one that wants it.
     fn choose(&mut self, unix: Option<&str>) -> Option<usize> {
         let refuses = |player: &AcceptorPlayer| unix.is_some_and(|unix| player.counters.refused.has(unix));
         let players = &self.players;
@@ -307,9 +305,8 @@ impl AcceptorTable {
     /// Whether worker `at` does not want a connection that waits for another one.
     fn refuses(&self, at: usize, dealt: &DealtConnection) -> bool {
         let DealtConnection::New { cookie, .. } = dealt else { return false };
-        let refused = &self.players[at].counters.refused;
-        refused.is_any()
-            && self.socket(*cookie).and_then(|socket| socket.unix).is_some_and(|unix| refused.has(&unix))
+        let (refused, unix) = (&self.players[at].counters.refused, || self.socket(*cookie)?.unix);
+        refused.is_any() && unix().is_some_and(|unix| refused.has(&unix))
     }
 
     /// One connection; `None`: none waits, or accepting fails.

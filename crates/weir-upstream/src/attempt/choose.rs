@@ -6,7 +6,7 @@ use crate::block::balancer_hook::BalancerChoice;
 use crate::peer::balance::TriedPeers;
 use crate::protocol::OutgoingRequest;
 use crate::request::attempt_state::Attempt;
-use crate::request::overrides::UpstreamOverrides;
+use crate::tls_client::TlsOverrides;
 use crate::worker_side::guided_choice::HookedBalancer;
 use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 use weir_engine::exchange::Exchange;
@@ -89,7 +89,7 @@ impl Attempt {
             Some(true) => self.secure = self.up.protocol.secure(x),
         }
         // The chooser may have changed what it was.
-        if self.secure.is_some() && UpstreamOverrides::of(x).is_some() {
+        if self.secure.is_some() && x.state_if::<TlsOverrides>().is_some() {
             self.secure = self.up.protocol.secure(x);
         }
         if let (Some(host), Some(secure)) = (&choice.host, &mut self.secure) {

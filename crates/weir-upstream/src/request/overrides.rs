@@ -5,7 +5,6 @@ use weir_engine::exchange::Exchange;
 
 use crate::config::directives::UpstreamSettings;
 use crate::config::failure_reason::FailureReason;
-use crate::tls_client::TlsOverrides;
 
 /// See the module.
 #[derive(Default)]
@@ -14,8 +13,6 @@ pub struct UpstreamOverrides {
     pub next_upstream: Option<u32>,
     /// The `:authority` of gRPC requests.
     pub authority: Option<Box<[u8]>>,
-    /// TLS toward the servers.
-    pub tls: TlsOverrides,
 }
 
 impl UpstreamOverrides {

@@ -11,9 +11,9 @@ use weir_tls::{Certificate, TrustStore};
 use weir_engine::exchange::Exchange;
 
 use super::client::ClientTls;
-use crate::request::overrides::UpstreamOverrides;
 
-/// What a script has said of the TLS toward servers; `None`: as the location says.
+/// What a script has said of the TLS toward servers, as a request's [state](Exchange::state), which an internal redirect loses;
+/// `None`: as the location says.
 #[derive(Clone, Default)]
 pub struct TlsOverrides {
     /// The certificate that servers are shown.
@@ -70,7 +70,7 @@ const MOST: usize = 256;
 
 /// What `x` uses where its location has `base`.
 pub(super) fn of(base: &Arc<ClientTls>, x: &Exchange) -> Arc<ClientTls> {
-    let Some(overrides) = UpstreamOverrides::of(x).map(|own| &own.tls).filter(|own| !own.is_empty()) else {
+    let Some(overrides) = x.state_if::<TlsOverrides>().filter(|own| !own.is_empty()) else {
         return base.clone();
     };
     let known = DERIVED.with_borrow_mut(|all| {

@@ -167,9 +167,19 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("http_core", "What requests, responses and files have in common (nginx's `ngx_http_core_module`)."),
     (
+        "lmdb",
+        "LMDB databases for scripts that use lua-resty-lmdb (that library's module for nginx): its C functions find them by\n\
+         `ffi.C`. All workers share one environment, whose files are those of LMDB 0.9.",
+    ),
+    (
         "lua",
         "Lua code in the phases of a request and around them (OpenResty's `ngx_http_lua_module`); see [lua.md](../lua.md)\n\
          for the API.",
+    ),
+    (
+        "lua_kong",
+        "What Kong's nginx is built with (lua-kong-nginx-module): the libraries `resty.kong.*` find the module's C functions\n\
+         by `ffi.C`.",
     ),
     ("profile", "What is recorded of requests, which traces are retained, and where the server is observed."),
     (

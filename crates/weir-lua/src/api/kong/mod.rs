@@ -121,7 +121,7 @@ fn over(change: impl FnOnce(&mut UpstreamOverrides)) -> CallOutcome {
 
 /// As [`over`], of TLS; `true`.
 fn over_tls(l: LuaState, change: impl FnOnce(&mut TlsOverrides)) -> CallOutcome {
-    lend::exchange(|x| change(&mut x.state::<UpstreamOverrides>().tls))?;
+    lend::exchange(|x| change(x.state()))?;
     l.push_boolean(true);
     Ok(CallDone::Results(1))
 }

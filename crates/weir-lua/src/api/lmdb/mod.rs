@@ -7,7 +7,7 @@ mod store;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use weir_sys::lmdb::{HandleUse, LmdbEnvironment, LmdbError, LmdbTransaction};
+use weir_sys::lmdb::{HandleUse, LmdbEnvironment, LmdbError, LmdbFigures, LmdbTransaction};
 
 use crate::api::ffi::slice;
 use crate::run::function::{ApiFunction, CallDone, function};
@@ -309,14 +309,16 @@ unsafe extern "C" fn env_info(status: *mut LmdbStatus, reason: *mut *const c_cha
     let Some(environment) = environment() else { return unsafe { failed(reason, NO_ENVIRONMENT) } };
     match environment.figures() {
         Ok(figures) => {
+            let LmdbFigures { map_size, page_size, max_readers, num_readers, allocated_pages, .. } = figures;
+            let LmdbFigures { in_use_pages, entries, .. } = figures;
             let known = LmdbStatus {
-                map_size: figures.map_size,
-                page_size: figures.page_size,
-                max_readers: figures.max_readers,
-                num_readers: figures.num_readers,
-                allocated_pages: figures.allocated_pages,
-                in_use_pages: figures.in_use_pages,
-                entries: figures.entries,
+                map_size,
+                page_size,
+                max_readers,
+                num_readers,
+                allocated_pages,
+                in_use_pages,
+                entries,
             };
             // SAFETY: this function's contract.
             unsafe { status.write(known) };
