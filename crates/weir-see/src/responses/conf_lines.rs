@@ -15,6 +15,8 @@ pub(crate) struct ConfLineIndex<'t> {
     places: HashMap<String, Vec<Vec<&'t DirectiveLine>>>,
     /// Lines that hold scripts, by `file:line` without directories.
     scripts: HashMap<String, &'t DirectiveLine>,
+    /// Lines that name files of scripts.
+    files: Vec<&'t DirectiveLine>,
 }
 
 /// A line, for people.
@@ -29,7 +31,8 @@ pub(crate) struct ConfLinePlace {
 impl<'t> ConfLineIndex<'t> {
     /// The index of `tree`, which `modules` gave their directives.
     pub(crate) fn new(tree: &'t ConfTree, modules: &'t [&'static ModuleDef]) -> ConfLineIndex<'t> {
-        let mut index = ConfLineIndex { tree, modules, places: HashMap::new(), scripts: HashMap::new() };
+        let (places, scripts) = (HashMap::new(), HashMap::new());
+        let mut index = ConfLineIndex { tree, modules, places, scripts, files: Vec::new() };
         index.add(&tree.lines, &mut Vec::new());
         index
     }
@@ -38,6 +41,9 @@ impl<'t> ConfLineIndex<'t> {
         for line in lines {
             if line.name.str().contains("_by_lua") {
                 self.scripts.entry(self.place(line)).or_insert(line);
+            }
+            if line.name.str().ends_with(FILE) {
+                self.files.push(line);
             }
             let Some(block) = &line.block else { continue };
             above.push(line);
@@ -94,6 +100,19 @@ impl<'t> ConfLineIndex<'t> {
         blocks.iter().rev().find_map(inside).map(|line| self.shown(line))
     }
 
+    /// The phase and the line of the directive that runs the file `script` (`log_by_lua`, `weir.conf:20`); `None` where none
+    /// does, or several.
+    pub(crate) fn of_file(&self, script: &str) -> Option<(String, String)> {
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let runs = |line: &&&'t DirectiveLine| {
+            line.args.first().is_some_and(|file| base(file.str()) == base(script))
+        };
+        let mut lines = self.files.iter().filter(runs);
+        let line = lines.next().filter(|_| lines.next().is_none())?;
+        let phase = line.name.str().strip_suffix(FILE)?.to_owned();
+        Some((phase + "_by_lua", self.place(line)))
+    }
+
     /// The line that begins `location`.
     pub(crate) fn block(&self, location: &str) -> Option<ConfLinePlace> {
         self.first(location)?.last().map(|line| self.shown(line))
@@ -114,6 +133,9 @@ impl<'t> ConfLineIndex<'t> {
 fn text(line: &DirectiveLine) -> String {
     without_secret(&shown(line))
 }
+
+/// The end of directives that run a script from a file.
+const FILE: &str = "_by_lua_file";
 
 /// How far a directive is from being what switches `module` on.
 fn rank(directive: &str, module: &str) -> u8 {
@@ -157,6 +179,18 @@ mod tests {
         ] {
             assert_eq!(place(index.block(location)), expected, "{location}");
         }
+    }
+
+    #[test]
+    fn a_script_s_file_leads_to_its_directive() {
+        let conf = "http {\n log_by_lua_file lua/audit.lua;\n server {\n  location /a { content_by_lua_file a.lua; }\n  location /b { content_by_lua_file b/a.lua; }\n } }";
+        let files = MemoryFiles::new().with("/n.conf", conf);
+        let tree = weir_conf::load("/n.conf".as_ref(), "/".as_ref(), &files, |_| false, None).expect("lines");
+        let index = ConfLineIndex::new(&tree, &[]);
+        let log = ("log_by_lua".to_owned(), "n.conf:2".to_owned());
+        assert_eq!(index.of_file("/srv/lua/audit.lua"), Some(log));
+        assert_eq!(index.of_file("/srv/a.lua"), None, "two are called so");
+        assert_eq!(index.of_file("/srv/none.lua"), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::figures::{FilterSetting, ModuleLoad, ModuleWork, StallCause, WhyFigures};
 use super::queues::LOST;
-use super::stalls::{StallGroup, command, group};
+use super::stalls::{StallGroup, flame, group, inside};
 use super::{CPU, Finding, GC, waited};
 
 /// Scripts and modules that compute without a pause; and those that take much of what the workers run.
@@ -19,14 +19,15 @@ pub(super) fn find(figures: &WhyFigures) -> Vec<Finding> {
                 kind: CPU,
                 weight: group.weight(figures),
                 says: format!(
-                    "{by} in {location} computed without a pause {} times a second, {} each{}",
+                    "{by}{} computed without a pause {} times a second, {} each{}",
+                    inside(location),
                     rate(*times, figures),
                     crate::table::time(ns / times),
                     waited(*count, *waited_ns)
                 ),
                 subject: location.clone(),
                 line: group.line.clone(),
-                command: format!("weir flame cpu --route {}", command(location)),
+                command: flame(location),
             }
         })
         .collect();
@@ -76,11 +77,7 @@ impl ModuleLoad {
             count => format!(" and {count} other locations"),
         };
         // A timer's name is where it runs; a server may have no locations.
-        let location = match self.location.as_str() {
-            "" => String::new(),
-            location if location == self.name => String::new(),
-            location => format!(" in {location}"),
-        };
+        let location = if self.location == self.name { String::new() } else { inside(&self.location) };
         format!("{}{line}{location}{others}", self.name)
     }
 }
@@ -106,10 +103,7 @@ fn steady(figures: &WhyFigures, module: &ModuleLoad) -> Finding {
         ),
         subject: module.location.clone(),
         line: if module.hottest.is_empty() { module.line.clone() } else { module.hottest.clone() },
-        command: match module.location.as_str() {
-            "" => "weir flame cpu".to_owned(),
-            location => format!("weir flame cpu --route {}", command(location)),
-        },
+        command: flame(&module.location),
     }
 }
 
@@ -158,11 +152,11 @@ pub(super) fn collector(figures: &WhyFigures) -> Vec<Finding> {
         kind: GC,
         weight: group.weight(figures),
         says: format!(
-            "garbage collection of Lua stopped a worker {} times a second, {} each, by {} in {}{}",
+            "garbage collection of Lua stopped a worker {} times a second, {} each, by {}{}{}",
             rate(group.times, figures),
             crate::table::time(group.ns / group.times),
             group.by,
-            group.location,
+            inside(&group.location),
             waited(group.waited, group.waited_ns)
         ),
         subject: group.location.clone(),

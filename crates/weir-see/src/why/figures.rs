@@ -46,6 +46,8 @@ pub(crate) struct ModuleLoad {
     /// `gzip`, `log_by_lua`.
     pub(crate) name: String,
     pub(crate) work: ModuleWork,
+    /// The chunk of Lua in which it begins: a file, or `log_by_lua(weir.conf:20)`.
+    pub(crate) script: String,
     /// On the processor, in nanoseconds, without what the collector of Lua took in it.
     pub(crate) ns: u64,
     /// Requests that it ran for; 0 where none are counted.

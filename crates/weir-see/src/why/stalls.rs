@@ -72,7 +72,9 @@ pub(super) fn group(figures: &WhyFigures, cause: StallCause) -> Vec<StallGroup> 
 /// Calls that sleep while the loop waits.
 pub(super) fn calls(figures: &WhyFigures) -> Vec<Finding> {
     let finding = |group: StallGroup| {
-        says(figures, &group, BLOCKED, |group| format!("{} in {} blocked a worker", group.by, group.location))
+        says(figures, &group, BLOCKED, |group| {
+            format!("{}{} blocked a worker", group.by, inside(&group.location))
+        })
     };
     group(figures, StallCause::Sleeps).into_iter().map(finding).collect()
 }
@@ -81,7 +83,7 @@ pub(super) fn calls(figures: &WhyFigures) -> Vec<Finding> {
 pub(super) fn locks(figures: &WhyFigures) -> Vec<Finding> {
     let finding = |group: StallGroup| {
         says(figures, &group, LOCK, |group| {
-            format!("a worker waited for a lock in {}, {}", group.location, group.by)
+            format!("a worker waited for a lock{}, {}", inside(&group.location), group.by)
         })
     };
     group(figures, StallCause::Locked).into_iter().map(finding).collect()
@@ -91,7 +93,7 @@ pub(super) fn locks(figures: &WhyFigures) -> Vec<Finding> {
 pub(super) fn disk(figures: &WhyFigures) -> Vec<Finding> {
     let finding = |group: StallGroup| {
         says(figures, &group, DISK, |group| {
-            format!("a worker waited for a file in {}, {}", group.location, group.by)
+            format!("a worker waited for a file{}, {}", inside(&group.location), group.by)
         })
     };
     let mut found: Vec<Finding> = group(figures, StallCause::Disk).into_iter().map(finding).collect();
@@ -140,6 +142,19 @@ fn says(
     }
 }
 
+/// ` in LOCATION`; nothing where none is known.
+pub(super) fn inside(location: &str) -> String {
+    if matches!(location, "" | "-") { String::new() } else { format!(" in {location}") }
+}
+
+/// The command that shows the stacks of a location; of all where none is known.
+pub(super) fn flame(location: &str) -> String {
+    if matches!(location, "" | "-") {
+        return "weir flame cpu".to_owned();
+    }
+    format!("weir flame cpu --route {}", command(location))
+}
+
 /// A word of a command line.
 pub(super) fn command(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@%+=".contains(c);
@@ -161,12 +176,13 @@ const SLOW_FILE_NS: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::command;
+    use super::{command, flame};
 
     #[test]
     fn words_are_quoted_where_a_shell_would_read_more() {
         assert_eq!(command("/api/"), "/api/");
         assert_eq!(command("~ \\.php$"), "'~ \\.php$'");
+        assert_eq!((&*flame("/a b"), &*flame("-")), ("weir flame cpu --route '/a b'", "weir flame cpu"));
         assert_eq!((command("it's"), command("")), ("'it'\\''s'".to_owned(), "''".to_owned()));
     }
 }

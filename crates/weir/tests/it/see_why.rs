@@ -107,6 +107,21 @@ both_drivers! {
         assert!(says.contains("% of the workers' CPU, ") && says.contains(" a request, most of it at "), "{says}");
     }
 
+    /// What it runs behind a wait is its own, also where few requests have their boundaries recorded.
+    fn a_script_that_waits_first(driver) {
+        let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; trace level=sampled sample=1/64;
+            server { listen 127.0.0.1:%%PORT%%; location /a {
+            access_by_lua_block {
+                ngx.sleep(0.001)
+                local ends, x = os.clock() + 0.002, 0 while os.clock() < ends do x = x + 1 end
+            } return 200 ok; } } }";
+        let server = started(&conf.replace("return 200 ok", "empty_gif"), &[], |builder| builder);
+        let _load = FaultLoad::default().clients(&server, 2, "/a", PAUSE);
+        let found = named(&server, "cpu", "access_by_lua (nginx.conf:3)");
+        assert!(found.says.contains("most of it at access_by_lua(nginx.conf:3):3"), "{found:?}");
+        assert!(!found.says.contains(" a request"), "of most it is not known which requests they are of: {found:?}");
+    }
+
     fn a_filter_with_a_dear_setting(driver) {
         let conf = "worker_processes 1; events { } http { keepalive_requests 1000000; server { listen 127.0.0.1:%%PORT%%; root html;
             gzip on; gzip_types text/plain;
@@ -120,6 +135,9 @@ both_drivers! {
             let _ = client.try_response();
         });
         let found = named(&server, "cpu", "gzip");
+        let share = found.says.split("% of the workers'").next().and_then(|says| says.rsplit(' ').next());
+        let share = share.and_then(|share| share.parse::<u32>().ok());
+        assert!(share.is_none_or(|share| share <= 100), "{found:?}");
         // A turn of it may be a long one, too.
         if found.says.contains("computed without a pause") {
             return;

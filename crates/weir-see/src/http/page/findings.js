@@ -3,7 +3,7 @@
 /** Where the page has more of a finding, by its kind: a name, and the address of a view. */
 const MORE = {
   errors: ({ subject }) => ["location " + subject, path("route", subject)],
-  cpu: ({ subject }) => ["flame cpu", path("flame", "cpu", subject)],
+  cpu: ({ subject }) => ["flame cpu", path("flame", "cpu", subject === "-" ? "" : subject)],
   gc: () => ["lua", path("lua")],
   disk: ({ subject }) => (subject === "files" ? ["server", path("server")] : ["workers", path("workers")]),
   slow_peer: () => ["upstreams", path("upstreams")],
