@@ -59,18 +59,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     run::log_event_method(&server);
     announce();
     if paths.conf.is_none() {
-        for address in server.addresses() {
-            match &paths.embedded {
-                EmbeddedConf::Welcome => {
-                    println!(
-                        "Weir serves a welcome page on http://{address}/ and this directory on http://{address}/files/"
-                    );
-                }
-                EmbeddedConf::Directory(_) => {
-                    println!("Weir serves {} on http://{address}/ until Ctrl-C", paths.prefix.display());
-                }
-            }
-        }
+        greet(&server, &paths, &admin);
     }
     if let Err(error) = log::lead_stderr() {
         // Messages reach the log all the same; only what libraries print does not.
@@ -82,6 +71,26 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     let result = one.wait();
     log::cycle(LogLevel::Notice, &"exit");
     result
+}
+
+/// Says what is served where, and where the server can be looked into.
+fn greet(server: &Server, paths: &ConfLocation, admin: &AdminListeners) {
+    let directory = std::fs::canonicalize(&paths.prefix).unwrap_or_else(|_| paths.prefix.clone());
+    for address in server.addresses() {
+        match &paths.embedded {
+            EmbeddedConf::Welcome => {
+                println!(
+                    "Weir serves a welcome page on http://{address}/ and this directory on http://{address}/files/"
+                );
+            }
+            EmbeddedConf::Directory(_) => {
+                println!("Weir serves {} on http://{address}/ until Ctrl-C", directory.display());
+            }
+        }
+    }
+    for page in admin.pages() {
+        println!("What it does is shown on {page}");
+    }
 }
 
 /// The process.

@@ -150,6 +150,11 @@ impl FleetWindow {
         Ok(if json { table } else { table + &silent })
     }
 
+    /// Whether no request ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.sites.values().all(|lately| lately.status.total() == 0)
+    }
+
     /// Which servers do not respond, a line each.
     pub(super) fn silent(&self) -> &str {
         &self.silent
@@ -226,6 +231,16 @@ mod tests {
              \"closes\":[{{\"what\":\"http1\",\"by\":\"client\",\"reason\":\"idle\",\"count\":{requests}}}]}}"
         );
         HostTotals::parse(text.as_bytes(), TotalsPart::All).expect("totals")
+    }
+
+    #[test]
+    fn a_window_without_requests_is_idle() {
+        let mut window = FleetWindow::new(Duration::from_secs(1));
+        let (before, after) = (totals(100, 1_000, 1000), totals(101, 1_000, 2000));
+        window.add("a", &before.since(&before), &before);
+        assert!(window.is_idle());
+        window.add("b", &after.since(&before), &after);
+        assert!(!window.is_idle());
     }
 
     #[test]

@@ -40,18 +40,21 @@ impl StallLine {
         let ongoing = json.field("ongoing").and_then(JsonValue::bool) == Some(true);
         let (ns, age) = (number("duration_ns")?, number("age_ns")?);
         let no_core = json.field("no_core_ns").and_then(JsonValue::number).unwrap_or(0);
-        let by = match no_core * 2 >= ns && ns > 0 {
-            // What ran when it lost its core is not to blame.
+        let line = stack.iter().copied().find(|frame| is_line_of_lua(frame));
+        // What ran when it lost its core is not to blame; a script that holds it, too, is a cause of its own.
+        let part = if line.is_some() { NEARLY_ALL } else { HALF };
+        let lost_its_core = ns > 0 && no_core as f64 >= ns as f64 * part;
+        let by = match lost_its_core {
             true => NO_CORE.to_owned(),
             false => cause(&stack, text("syscall"), text("site").unwrap_or("-")),
         };
         let request = text("request").filter(|id| id.bytes().any(|digit| digit != b'0')).unwrap_or_default();
         // A module that computes is met in another function each time.
-        let module = text("site").filter(|_| by != NO_CORE && text("syscall").is_none());
-        let line = stack.iter().copied().find(|frame| by != NO_CORE && is_line_of_lua(frame));
+        let module = text("site").filter(|_| text("syscall").is_none());
+        let place = line.or(module).filter(|_| !lost_its_core).unwrap_or(&by);
         Ok(StallLine {
             location: text("location").unwrap_or("-").to_owned(),
-            place: line.or(module).unwrap_or(&by).to_owned(),
+            place: place.to_owned(),
             stack: stack.iter().map(|frame| (*frame).to_owned()).collect(),
             by,
             ns,
@@ -155,6 +158,9 @@ pub(crate) fn json(stalls: &[StallLine]) -> String {
     }) + "\n"
 }
 
+/// The parts of a stall without a core from which on that is its cause: where a script ran, and where none did.
+const NEARLY_ALL: f64 = 0.8;
+const HALF: f64 = 0.5;
 /// What blocks a worker that other programs keep from its core.
 const NO_CORE: &str = "no processor";
 
@@ -218,9 +224,14 @@ mod tests {
         let found = rows(&[gzip("deflate_slow", 20), slept, line("-", "", "", 90)]);
         assert_eq!(found.iter().map(|row| row.ns).collect::<Vec<_>>(), [90, 40, 20]);
         // One that had no processor is none of these, whatever ran then.
-        let late = r#"{"ongoing":false,"duration_ns":9,"age_ns":9,"no_core_ns":5,"site":"-","location":"/a","stack":["a.lua:3"],"victims":[]}"#;
-        let late = StallLine::parse(late).expect("a stall");
-        assert_eq!((&*late.by, rows(&[gzip("f", 20), late.clone()]).len()), ("no processor", 2));
+        let late = |no_core: u64, frame: &str| {
+            let line = format!(
+                r#"{{"ongoing":false,"duration_ns":10,"age_ns":10,"no_core_ns":{no_core},"site":"-","location":"/a","stack":["{frame}"],"victims":[]}}"#
+            );
+            StallLine::parse(&line).expect("a stall")
+        };
+        assert_eq!((&*late(5, "f").by, rows(&[gzip("f", 20), late(5, "f")]).len()), ("no processor", 2));
+        assert_eq!((&*late(5, "a.lua:3").by, &*late(8, "a.lua:3").by), ("a.lua:3", "no processor"));
         let json = json(&all);
         assert!(json.contains(r#""by":"longest_match in body_filter gzip","times":3,"longest_ns":90,"total_ns":140,"ended_ns":0"#), "{json}");
         JsonValue::parse(json.as_bytes()).expect("JSON");

@@ -11,6 +11,7 @@ use super::selector::LocateSocket;
 use super::visible::{visible, visible_line};
 use crate::control::protocol::{ControlQuestion, FrameKind};
 use crate::filter::duration_ns;
+use crate::responses;
 
 pub(super) const CHOICES: &[CommandOption] = &[
     CommandOption::new("-b", "", "print one table and exit (the default if the output is no terminal)"),
@@ -62,17 +63,21 @@ fn of_hosts(asked: &CommandLine, hosts: &str, view: &str, live: bool) -> Result<
     let json = asked.has("--json");
     let mut fleet = ServerFleet::new(hosts, token(asked)?)?;
     for _ in 0..count {
-        let window = match every.is_zero() {
-            true => fleet.all_time(),
-            false => {
-                std::thread::sleep(every);
-                fleet.window()
-            }
-        };
+        if !every.is_zero() {
+            std::thread::sleep(every);
+        }
+        let mut window = if every.is_zero() { fleet.all_time() } else { fleet.window() };
+        let is_idle = window.is_idle() && !every.is_zero() && !json && !matches!(view, "closes" | "hosts");
+        if is_idle {
+            window = fleet.all_time();
+        }
         if json && !window.silent().is_empty() {
             eprint!("{}", visible(window.silent()));
         }
-        let table = window.shown(view, json)?;
+        let mut table = window.shown(view, json)?;
+        if is_idle {
+            table.push_str(&responses::top::nothing_ended(every));
+        }
         let printed = match live {
             true => print_as_is(&drawn(view, table.as_bytes(), TextStyle::of_stdout())),
             false => print(table.as_bytes()),

@@ -27,6 +27,8 @@ struct Strangers {
 /// An address that is listened on until this is dropped.
 pub(super) struct AdminListener {
     shared: Arc<ListenerState>,
+    /// It could be listened on at once.
+    bound: bool,
 }
 
 /// What the door's threads know.
@@ -59,16 +61,21 @@ impl AdminListener {
             left: Condvar::new(),
             sources,
         });
-        let waiting = shared.clone();
+        let (waiting, bound) = (shared.clone(), first.is_ok());
         let thread = std::thread::Builder::new().name("weir admin".to_owned());
         if let Err(error) = thread.spawn(move || waiting.listen(first)) {
             log::cycle(LogLevel::Alert, &format_args!("no thread for admin {}: {error}", shared.address));
         }
-        AdminListener { shared }
+        AdminListener { shared, bound }
     }
 
     pub(super) fn address(&self) -> &SockAddr {
         &self.shared.address
+    }
+
+    /// The address for browsers; `None` of a unix socket, and of one that could not be listened on at once.
+    pub(super) fn page(&self) -> Option<String> {
+        (self.bound && self.shared.is_tcp()).then(|| format!("http://{}/", self.shared.address))
     }
 
     /// Requests from now on must show this token.

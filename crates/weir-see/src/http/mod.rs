@@ -70,6 +70,13 @@ impl DoorSources {
 }
 
 impl AdminListeners {
+    /// Where browsers find the page, as far as the addresses could be had at the start.
+    #[must_use]
+    pub fn pages(&self) -> Vec<String> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().filter_map(AdminListener::page).collect()
+    }
+
     /// Opens and closes so that there is a door for each `admin` line of a new configuration. Sockets in directories
     /// that only root may write to can't be opened any more; they are with the next start.
     pub fn update(&self, configuration: &Configuration) {

@@ -51,9 +51,7 @@ pub(super) fn respond(
         let window = TopWindow::between(&before, &after);
         if window.is_idle() && !json && !matches!(view, TopView::Workers | TopView::Closes) {
             let all = view.report(&TopWindow::of_all_time(source, view)).text();
-            let time = crate::table::time(every.as_nanos() as u64);
-            let note = format!("no request ended in the last {time}: this is all since the server began\n");
-            reply.out((all + &note + &warning()).as_bytes())?;
+            reply.out((all + &nothing_ended(every) + &warning()).as_bytes())?;
         } else {
             reply.out(shown(view, &window, json).as_bytes())?;
         }
@@ -63,6 +61,12 @@ pub(super) fn respond(
         before = after;
     }
     Ok(())
+}
+
+/// Below a table of all time, where one of the last interval would be empty.
+pub(crate) fn nothing_ended(every: Duration) -> String {
+    let time = crate::table::time(every.as_nanos() as u64);
+    format!("no request ended in the last {time}: this is all since the server began\n")
 }
 
 /// The table, and below it which loops are blocked.

@@ -270,6 +270,7 @@ fn without_arguments_it_serves_a_welcome_page_and_the_directory() {
     if TcpListener::bind("127.0.0.1:8080").is_err() {
         return skip("somebody listens on port 8080");
     }
+    let has_page = TcpListener::bind("127.0.0.1:9180").is_ok();
     let directory = TempDir::new();
     directory.write("sub/note.txt", "a note\n");
     let said = directory
@@ -296,6 +297,10 @@ fn without_arguments_it_serves_a_welcome_page_and_the_directory() {
     fs::remove_file(&said).expect("written above");
     assert!(status.success());
     assert!(reported.contains("http://127.0.0.1:8080/"), "{reported}");
+    assert!(
+        !has_page || reported.contains("What it does is shown on http://127.0.0.1:9180/\n"),
+        "{reported}"
+    );
     assert_eq!(welcome.status, 200);
     for phase in &PHASES[..10] {
         assert!(welcome.text().contains(phase), "no {phase} in {welcome}");

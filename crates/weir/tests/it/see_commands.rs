@@ -294,6 +294,12 @@ both_drivers! {
                 let file = std::fs::read(&file).expect("written");
                 (has(&file, "GET /gone") && has(&file, "content static") && has(&file, "requests 1")).then_some(())
             });
+            // Of what nobody asked for nothing is retained; a loop may have been blocked just then.
+            wait_for("an empty timeline", || {
+                let words = ["record", "-t", "1ms", "--match", "path=/none", "-o", file.to_str().expect("text")];
+                let out = weir(&server, &words);
+                String::from_utf8_lossy(&out.stderr).contains("weir: it is empty: ").then_some(())
+            });
             // Failed requests are retained.
             wait_for("kept requests", || {
                 let kept = admin(&server, "/record.pftrace?seconds=600&match=status%3D502");

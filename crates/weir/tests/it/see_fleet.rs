@@ -54,6 +54,19 @@ fn field(row: &JsonValue, key: &str) -> String {
 }
 
 both_drivers! {
+    /// As of one server: nobody learns anything from an empty table.
+    fn of_idle_servers_all_time_is_shown(driver) {
+        let backend = Backend::answering("from afar");
+        let server = started(driver, "1", backend.port());
+        asks(&server, "/", 3);
+        let hosts = format!("127.0.0.1:{}", server.addr(1).port());
+        let shown = wait_for("the requests", || {
+            let shown = text(&top(&["-d", "50ms", "-b", "--hosts", &hosts]));
+            shown.contains("\n/ ").then_some(shown)
+        });
+        assert!(shown.ends_with("no request ended in the last 50.0 ms: this is all since the server began\n"), "{shown}");
+    }
+
     fn servers_are_added_up(driver) {
         let backend = Backend::answering("from afar");
         let (one, other) = (started(driver, "1", backend.port()), started(driver, "3", backend.port()));

@@ -269,11 +269,13 @@ fn inside(browser: &mut Browser, server: &Server) {
     browser.click("#ticker a", "worker 0");
     browser.until("document.querySelector('table.workers tbody tr').cells[0].textContent === '0'");
     // One cause is one row, and what is in its stack has names. Besides it, it may have had no processor.
-    server.get("/stuck/");
     let rows = "[...document.querySelectorAll('table.blocked tbody tr')].filter((row) => row.cells[1].textContent === '/stuck/' && row.querySelector('summary a'))";
-    browser.until(&format!(
-        "{rows}.length === 1 && {rows}[0].querySelector('summary a').textContent === 'nginx.conf:21'"
-    ));
+    wait_for("the row of a line", || {
+        server.get("/stuck/");
+        let places =
+            browser.value(&format!("{rows}.map((row) => row.querySelector('summary a').textContent).join()"));
+        (places.text() == Some("nginx.conf:21")).then_some(())
+    });
     browser.until(&format!("{rows}[0].querySelector('pre').textContent.includes('weir_server::')"));
     browser.until("document.querySelector('table.figures').textContent.includes('accept')");
     keep(browser, "workers.png");

@@ -212,6 +212,34 @@ fn a_script_that_fails_for_some() {
     look.ends();
 }
 
+/// It holds nothing up for long and takes most of what the workers run: from the sentence to the frames of the script.
+#[test]
+fn a_script_that_takes_cpu() {
+    let (one, other) = (Backend::answering("well"), Backend::answering("well"));
+    let report =
+        "local ends, x = os.clock() + 0.005, 0\nwhile os.clock() < ends do x = x + 1 end\nngx.say(x)";
+    let server = builder(&conf(2, &[one.port(), other.port()]), report).start();
+    let _load = FaultLoad::default()
+        .clients(&server, 4, "/report/", Duration::from_millis(1))
+        .clients(&server, 1, "/status", PAUSE);
+    let Some(mut look) = Look::at(&server) else { return };
+    look.finding("cpu", "report.lua:2");
+    look.follow("cpu", "flame cpu");
+    look.browser.until("document.querySelector('h1').textContent === 'Flame graph of /report/'");
+    look.browser.until("/^\\d+ samples in /.test(document.querySelector('#recorded').textContent)");
+    look.browser.until("[...document.querySelectorAll('.flame .lua')].some((frame) => frame.textContent.includes('report.lua:2'))");
+    // Back and there again: the recording is still there.
+    let recorded = look.browser.value("document.querySelector('#recorded').textContent");
+    look.browser.click("nav a", "overview");
+    look.finding("cpu", "report.lua:2");
+    look.follow("cpu", "flame cpu");
+    look.browser.until(&format!(
+        "document.querySelector('#recorded').textContent === {:?}",
+        recorded.text().expect("text")
+    ));
+    look.ends();
+}
+
 /// It is the only one of its group, so it is asked again and again.
 #[test]
 fn a_peer_that_fails_all_is_not_just_up() {

@@ -63,7 +63,7 @@ async function workers() {
     const requests = await ask("reqs", { n: 100 });
     flight.update(requests.map((row) => ({ ...row, key: row.id })));
     none.textContent = requests.length ? "" : "no request is in flight";
-    const stalls = await ask("blocked", { follow: "no", merged: 1 });
+    const stalls = await ask("blocked", { follow: "no", merged: 1, n: 500 });
     const now = JSON.stringify(stalls.map((row) => [row.location, row.by, row.times, row.total_ns]));
     if (now !== seen) blocked.replaceChildren(blockedTable(stalls));
     seen = now;
