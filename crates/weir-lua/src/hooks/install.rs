@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_conf::{Error, Result};
 use weir_engine::Phase as EnginePhase;
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::rehearsed::RehearsedConfiguration;
-use weir_engine::worker::Worker;
 use weir_engine::worker::generation::ConfigurationLink;
+use weir_engine::worker::{AGENT, Worker};
 use weir_trace::SiteKind;
 
 use crate::api::lmdb::LmdbSettings;
@@ -160,7 +161,10 @@ fn vm_of(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Worker) -> Resul
         let lmdb = lmdb.map_or(Ok(None), |lmdb| lmdb.environment(configuration)).map_err(Error::new)?;
         // Scripts of the configuration before this one may have refused some.
         worker.counters.refused.clear();
+        let turn = configuration.shared::<FirstInit>().filter(|_| !rehearsed);
+        let (first, repeats_init) = FirstInit::take(turn, worker.id);
         let main = VmSettings {
+            repeats_init,
             lmdb,
             counters: Some(worker.counters.clone()),
             prefix: configuration.prefix.clone(),
@@ -169,6 +173,26 @@ fn vm_of(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Worker) -> Resul
             worker: Some(worker.id),
             ..conf_main
         };
-        LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
+        let started = LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new);
+        drop(first);
+        started
     })
+}
+
+/// Which worker's VM of a configuration runs `init_by_lua` first: the others wait until it has, since they find in
+/// dictionaries what it has written. A value that the configuration shares.
+#[derive(Default)]
+pub(super) struct FirstInit(Mutex<bool>);
+
+impl FirstInit {
+    /// What the first one holds until `init_by_lua` is over, and whether another one was before. The privileged agent, whose
+    /// dictionaries are the server's, is never the first.
+    fn take(turn: Option<&FirstInit>, worker: u8) -> (Option<MutexGuard<'_, bool>>, bool) {
+        let Some(turn) = turn.filter(|_| worker != AGENT) else { return (None, worker == AGENT) };
+        let mut taken = turn.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *taken, true) {
+            true => (None, true),
+            false => (Some(taken), false),
+        }
+    }
 }

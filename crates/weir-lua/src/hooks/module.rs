@@ -486,6 +486,7 @@ impl Module for Lua {
     }
 
     fn resolve(conf: &mut LuaConf, registry: &mut ConfRegistry) -> Result {
+        registry.shared::<install::FirstInit>();
         conf.sockets.resolve(registry)
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct VmSettings {
     pub(crate) one_process: bool,
     /// The number of the one that the VM is for.
     pub(crate) worker: Option<u8>,
+    /// Another worker's VM of the configuration has run `init_by_lua` before: what this one's writes to dictionaries is there.
+    pub(crate) repeats_init: bool,
     /// The VM is for one request only.
     pub(crate) single: bool,
 }

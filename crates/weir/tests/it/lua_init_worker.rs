@@ -142,3 +142,25 @@ fn one_process_ends_when_a_script_says_so() {
     assert!(server.wait_exit().status.success());
     assert!(server.error_log().contains("gracefully shutting down"), "{}", server.error_log());
 }
+
+both_drivers! {
+    /// As Kong takes its number: whichever worker's VM runs `init_by_lua` first writes, the others find what it has written.
+    fn what_init_writes_to_a_dictionary_is_there_in_each_workers(driver) {
+        for workers in [1, 2, 8] {
+            let mut server = Server::builder(&format!("worker_processes {workers}; events {{}}
+                http {{ lua_shared_dict d 1m;
+                init_by_lua_block {{
+                    local d = ngx.shared.d
+                    d:flush_all()
+                    d:safe_add('number', tostring({{}}))
+                    number = assert(d:get 'number', 'nothing was written')
+                }}
+                server {{ listen 127.0.0.1:%%PORT%%; location / {{ content_by_lua_block {{ ngx.print(number == ngx.shared.d:get 'number') }} }} }} }}"))
+                .driver(driver).start();
+            for _ in 0..2 * workers {
+                assert_eq!(server.get("/").text(), "true", "{workers} workers");
+            }
+            assert!(server.quit().status.success());
+        }
+    }
+}

@@ -114,9 +114,9 @@ fn dict(l: LuaState) -> Result<DictPlace, LuaRaise> {
     lend::vm(|vm| vm.dicts.get(number.wrapping_sub(1)).map(place)).ok_or_else(bad)
 }
 
-/// Writes of `init_by_lua` count in the first worker's VM; the others run the same.
+/// Writes of `init_by_lua` count in the VM that runs it first; the others run the same.
 pub(crate) fn is_ignored() -> bool {
-    lend::phase() == ScriptPhase::Init && lend::vm(|vm| vm.worker().is_some_and(|worker| worker > 0))
+    lend::phase() == ScriptPhase::Init && lend::vm(|vm| vm.main_conf.repeats_init)
 }
 
 /// Calls `act` with the dictionary and the key that is the second argument; `nil, reason` without a proper one.
