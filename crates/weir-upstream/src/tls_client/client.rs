@@ -287,7 +287,7 @@ impl ClientTls {
         let files = self.computed.as_ref().map(|(certificate, key)| (value(certificate), value(key)));
         let tls = overrides::of(self, x);
         let files = files.filter(|_| tls.computed.is_some());
-        SecureUpstream { tls, name: without_port(&name).to_owned(), files }
+        SecureUpstream { tls, name: without_port(&name).to_owned(), files, chosen: None }
     }
 }
 
@@ -374,11 +374,16 @@ pub struct SecureUpstream {
     name: String,
     /// The names of certificate and key, where they are computed.
     files: Option<(String, String)>,
+    /// The name that a chooser knows the server by, where the location has another one for it.
+    chosen: Option<Box<str>>,
 }
 
 impl PartialEq for SecureUpstream {
     fn eq(&self, other: &SecureUpstream) -> bool {
-        Arc::ptr_eq(&self.tls, &other.tls) && self.name == other.name && self.files == other.files
+        Arc::ptr_eq(&self.tls, &other.tls)
+            && self.name == other.name
+            && self.files == other.files
+            && self.chosen == other.chosen
     }
 }
 
@@ -421,12 +426,16 @@ impl SecureUpstream {
             others: [None, None],
             addresses: true,
         };
-        Ok(SecureUpstream { tls: Arc::new(tls), name: name.to_owned(), files: None })
+        Ok(SecureUpstream { tls: Arc::new(tls), name: name.to_owned(), files: None, chosen: None })
     }
 
-    /// Gives the server another name.
+    /// Gives the server another name. As in OpenResty the location's `_ssl_name` goes before it: then connections are shared by
+    /// those alone that give the same name.
     pub(crate) fn rename(&mut self, name: &str) {
-        self.name = without_port(name).to_owned();
+        match &self.tls.name {
+            Some(_) => self.chosen = Some(name.into()),
+            None => self.name = without_port(name).to_owned(),
+        }
     }
 
     /// The name that the server is sent (SNI) and must have.

@@ -329,6 +329,30 @@ both_drivers! {
         }
     }
 
+    /// As Kong does it: the third argument of `set_current_peer` names a pool, while the location names the server.
+    fn the_locations_name_goes_before_the_balancers(driver) {
+        let (_, keys) = tls("");
+        let server = conf("upstream chosen { server 0.0.0.1; keepalive 8; balancer_by_lua_block {
+                assert(require 'ngx.balancer'.set_current_peer('127.0.0.1', %%PORT_1%%, ngx.var.arg_p))
+            } }
+            server { listen 127.0.0.1:%%PORT%%; proxy_http_version 1.1; proxy_set_header Connection '';
+                proxy_ssl_server_name on; proxy_ssl_verify on; proxy_ssl_trusted_certificate ca.crt;
+                location /named { proxy_ssl_name a.example.com; proxy_pass https://chosen; }
+                location /free { proxy_pass https://chosen; } }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
+                return 200 '$ssl_server_name|$connection'; }")
+            .file("ca.crt", &keys.ca.certificate).file("a.crt", &keys.a.certificate).file("a.key", &keys.a.key)
+            .driver(driver).allow("upstream SSL certificate").start();
+        let get = |path: &str| server.get(path).text();
+        let first = get("/named?p=one");
+        assert!(first.starts_with("a.example.com|"), "{first}");
+        assert_eq!(get("/named?p=one"), first, "the connection is shared");
+        let second = get("/named?p=two");
+        assert!(second.starts_with("a.example.com|") && second != first, "{second}, another pool than {first}");
+        assert!(get("/free?p=a.example.com").starts_with("a.example.com|"));
+        assert_eq!(server.get("/free?p=b.example.com").status, 502);
+    }
+
     fn the_clients_chain_and_sessions(driver) {
         let (_, keys) = tls("");
         let text = "server { listen 127.0.0.1:%%PORT%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
