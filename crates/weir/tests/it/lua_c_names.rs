@@ -37,6 +37,21 @@ const FIELDS: &[(&str, &str)] = &[
     ("resty.lrucache.pureffi", "_VERSION:string capacity count delete flush_all get get_keys new set"),
 ];
 
+/// Libraries use them without a declaration of their own: lua-resty-core has declared them.
+#[test]
+fn types_of_lua_resty_core_are_there_from_the_start() {
+    let program = "local ffi = require 'ffi'
+        print(ffi.sizeof 'ngx_str_t', ffi.sizeof 'ngx_http_lua_ffi_str_t', ffi.sizeof 'ngx_http_lua_ffi_table_elt_t')
+        print(ffi.offsetof('ngx_http_lua_ffi_table_elt_t', 'value'), ffi.typeof 'ngx_http_request_t *')";
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_weir")).args(["lua", "-e", program]).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "16\t16\t32\n16\tctype<struct ngx_http_request_s *>\n"
+    );
+}
+
 #[test]
 fn modules_have_the_fields_of_lua_resty_core() {
     let mut program = String::from(

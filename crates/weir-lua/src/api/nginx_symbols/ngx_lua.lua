@@ -10,10 +10,8 @@ local ngx = ngx
 local OK, ERROR, DECLINED, NO_REQUEST, BAD_CONTEXT, NO_REF = 0, -1, -5, -100, -101, -2
 ffi.cdef [[
     void *weir_c_names_malloc(size_t) __asm__("malloc");
-    struct weir_c_text { int len; const unsigned char *data; };
-    struct weir_c_pair { struct weir_c_text key, value; };
 ]]
-local malloc, pairs_of = ffi.C.weir_c_names_malloc, ffi.typeof "struct weir_c_pair *"
+local malloc, pairs_of = ffi.C.weir_c_names_malloc, ffi.typeof "ngx_http_lua_ffi_table_elt_t *"
 
 local function bytes(at, length) return text_of(at, tonumber(length)) end
 

@@ -6,7 +6,13 @@ local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string
 local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type, rawset
 local pcall, error, load_openssl, require = pcall, error, ngx._openssl.load, require
 local OK, ERROR = 0, -1
-ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
+-- Types of lua-resty-core, which is loaded from the start as far as libraries can see.
+ffi.cdef [[
+    typedef struct { size_t len; const unsigned char *data; } ngx_str_t;
+    typedef struct ngx_http_request_s ngx_http_request_t;
+    typedef struct { int len; const unsigned char *data; } ngx_http_lua_ffi_str_t;
+    typedef struct { ngx_http_lua_ffi_str_t key, value; } ngx_http_lua_ffi_table_elt_t;
+]]
 
 -- Reasons stay: a caller that gets one may keep the pointer.
 local reasons = {}

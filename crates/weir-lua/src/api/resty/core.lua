@@ -5,12 +5,6 @@ local new, select, error, ceil = ffi.new, select, error, math.ceil
 local size_of_buffer, buffer, size, message = 4096, nil, nil, nil
 local bytes, pointer, cast = ffi.typeof("char[?]"), ffi.typeof("void *"), ffi.cast
 local C, out = native.fast.C, native.fast.out
-for name, declared in pairs {
-    ngx_str_t = "typedef struct { size_t len; const unsigned char *data; } ngx_str_t;",
-    ngx_http_request_t = "typedef struct ngx_http_request_s ngx_http_request_t;",
-} do
-    if not pcall(ffi.typeof, name) then ffi.cdef(declared) end
-end
 
 return {
     version = "0.1.33",
