@@ -339,8 +339,8 @@ impl WorkerIo {
     pub(crate) fn close(&mut self, state: &LoopState, i: u32) {
         self.close_layer(i);
         self.start_send(state, i);
-        // Now, while the request that ends it may still be there, and not when the ring has done.
-        self.sockets.settle(i);
+        // Now, while the request that ends it may still be there; what the ring has to do after that is nobody's.
+        self.sockets.set_payer(i, None);
         let (slot, pool, _) = self.sockets.parts(i);
         slot.closing = true;
         pool.clear(&mut slot.received);
@@ -362,8 +362,6 @@ impl WorkerIo {
         if !slot.closing || !slot.ops.is_empty() || slot.fd < 0 {
             return;
         }
-        self.sockets.settle(i);
-        let slot = self.sockets.slot(i);
         if let Some(output) = &mut slot.output {
             output.landed();
         }
