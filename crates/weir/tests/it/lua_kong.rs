@@ -1,4 +1,5 @@
-//! What Kong's nginx is built with: the directives, variables and C functions of lua-kong-nginx-module.
+//! What Kong's nginx is built with: the directives, variables and C functions of lua-kong-nginx-module. And APIcast's: the C
+//! functions of apicast-nginx-module, which do a part of the same.
 //!
 //! The functions are declared and called as that module's Lua does it; none of it is needed here.
 
@@ -27,6 +28,10 @@ int ngx_http_lua_kong_ffi_set_upstream_ssl_sans_uris(ngx_http_request_t *r, cons
 int ngx_http_lua_kong_ffi_get_socket_ssl(void *u, void **ssl_conn);
 int ngx_http_lua_kong_ffi_get_request_ssl(ngx_http_request_t *r, void **ssl_conn);
 int ngx_http_lua_ffi_set_next_upstream(ngx_http_request_t *r, uint32_t next_upstream, char **err);
+int ngx_http_apicast_ffi_set_proxy_cert_key(ngx_http_request_t *r, void *cdata_chain, void *cdata_key);
+int ngx_http_apicast_ffi_set_proxy_ca_cert(ngx_http_request_t *r, void *cdata_ca);
+int ngx_http_apicast_ffi_set_ssl_verify(ngx_http_request_t *r, int verify, int verify_deph);
+int ngx_http_apicast_ffi_get_full_client_certificate_chain(ngx_http_request_t *r, char **value, size_t *value_len);
 const uint32_t ngx_http_lua_kong_next_upstream_mask_error;
 const uint32_t ngx_http_lua_kong_next_upstream_mask_http_404;
 const uint32_t ngx_http_lua_kong_next_upstream_mask_http_500;
@@ -264,9 +269,9 @@ const SHOW: &str = "local kong, ssl = require 'kong', require 'ngx.ssl'
     local function parsed()
         return assert(ssl.parse_pem_cert(read(name .. '.crt'))), assert(ssl.parse_pem_priv_key(read(name .. '.key')))
     end
-    if name then
-        assert(kong.C.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key(kong.request(), parsed()) == 0)
-    end";
+    local set = ngx.var.arg_apicast and kong.C.ngx_http_apicast_ffi_set_proxy_cert_key
+        or kong.C.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key
+    if name then assert(set(kong.request(), parsed()) == 0) end";
 
 both_drivers! {
     fn upstream_servers_are_shown_a_scripts_certificate(driver) {
@@ -285,6 +290,7 @@ both_drivers! {
         let (status, name, connection) = get("/?c=client");
         assert_eq!((status, name.as_str()), (200, "CN=client"));
         assert_eq!(get("/?c=client").2, connection, "requests with the same wishes share connections");
+        assert_eq!(get("/?apicast=1&c=client").2, connection, "which function says it does not matter");
         assert_eq!(get("/").0, 400, "and others don't");
         assert_eq!(get("/?c=other").0, 400, "of no authority that is trusted");
         assert_eq!(get("/?c=client").1, "CN=client");
@@ -296,7 +302,10 @@ both_drivers! {
         let (builder, _) = tls("location / { access_by_lua_block {
                 local kong, ffi = require 'kong', require 'ffi'
                 local C, request, arg = kong.C, kong.request(), ngx.var
-                if arg.arg_v then assert(C.ngx_http_lua_kong_ffi_set_upstream_ssl_verify(request, arg.arg_v == '1') == 0) end
+                local is_apicast = arg.arg_apicast
+                if is_apicast then
+                    assert(C.ngx_http_apicast_ffi_set_ssl_verify(request, arg.arg_v == '1', tonumber(arg.arg_d or 1)) == 0)
+                elseif arg.arg_v then assert(C.ngx_http_lua_kong_ffi_set_upstream_ssl_verify(request, arg.arg_v == '1') == 0) end
                 if arg.arg_d then assert(C.ngx_http_lua_kong_ffi_set_upstream_ssl_verify_depth(request, tonumber(arg.arg_d)) == 0) end
                 if arg.arg_h then assert(C.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_dnsnames(request, 'x ' .. arg.arg_h, 2 + #arg.arg_h) == 0) end
                 if arg.arg_t then
@@ -311,7 +320,9 @@ both_drivers! {
                     local certificate = ffi.gc(C.d2i_X509(nil, at, #der), C.X509_free)
                     local store = ffi.gc(C.X509_STORE_new(), C.X509_STORE_free)
                     assert(C.X509_STORE_add_cert(store, certificate) == 1)
-                    assert(C.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store(request, store) == 0)
+                    local trust = is_apicast and C.ngx_http_apicast_ffi_set_proxy_ca_cert
+                        or C.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store
+                    assert(trust(request, store) == 0)
                 end
             } proxy_pass https://127.0.0.1:%%PORT_2%%/; }");
         let server = builder.driver(driver).allow("upstream SSL certificate").start();
@@ -321,6 +332,9 @@ both_drivers! {
             assert_eq!(status("?n=a.example.com&v=1"), 502, "nobody is trusted");
             assert_eq!(status("?n=a.example.com&v=1&t=ca"), 200);
             assert_eq!(status("?n=a.example.com&v=1&t=other"), 502);
+            assert_eq!(status("?apicast=1&n=a.example.com&v=1&t=ca"), 200);
+            assert_eq!(status("?apicast=1&n=a.example.com&v=1&t=other"), 502);
+            assert_eq!(status("?apicast=1&n=a.example.com&v=0&t=other"), 200);
             assert_eq!(status("?n=a.example.com&v=0&t=other"), 200);
             assert_eq!(status("?n=b.example.com&v=1&t=ca"), 502, "another name");
             assert_eq!(status("?n=b.example.com&v=1&t=ca&h=a.example.com"), 200, "one of the others");
@@ -373,6 +387,9 @@ both_drivers! {
                 local first = ask()
                 local code, chain = ask()
                 local into = ffi.new 'void *[1]'
+                local value = ffi.new 'unsigned char *[1]'
+                local other = kong.C.ngx_http_apicast_ffi_get_full_client_certificate_chain(kong.request(), value, room)
+                assert(other == code and (code ~= 0 or ffi.string(value[0], room[0]) == chain))
                 ngx.print(first, ' ', code, ' ', ngx.var.ssl_session_reused, ' ',
                     kong.C.ngx_http_lua_kong_ffi_get_request_ssl(kong.request(), into), ' ',
                     kong.C.ngx_http_lua_kong_ffi_get_socket_ssl(nil, into), '\\n', chain)

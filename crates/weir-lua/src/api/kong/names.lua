@@ -1,4 +1,4 @@
--- `weir.kong_names`: the C functions of lua-kong-nginx-module by their whole names, loaded when the first of them is looked for. The
+-- `weir.kong_names`: the C functions of lua-kong-nginx-module and apicast-nginx-module by their whole names, loaded when the first of them is looked for. The
 -- request that they are given counts as the running one: what is not one is null.
 local _, native = ...
 local ffi = require "ffi"
@@ -241,6 +241,24 @@ function names.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_dnsnames(_, text, len
 end
 function names.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_uris(_, text, length)
     return is_done(pcall(kong.set_uris, text_of(text, length)))
+end
+
+-- apicast-nginx-module's, which do the same.
+names.ngx_http_apicast_ffi_set_proxy_cert_key = names.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key
+names.ngx_http_apicast_ffi_set_proxy_ca_cert = names.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store
+function names.ngx_http_apicast_ffi_set_ssl_verify(request, verify, depth)
+    local code = names.ngx_http_lua_kong_ffi_set_upstream_ssl_verify(request, verify)
+    return code == OK and names.ngx_http_lua_kong_ffi_set_upstream_ssl_verify_depth(request, depth) or code
+end
+-- Its text stays until the next one is asked for.
+local client_chain
+function names.ngx_http_apicast_ffi_get_full_client_certificate_chain(_, value, length)
+    local known, chain = pcall(kong.client_chain)
+    if not known or chain == false then return ERROR end
+    if not chain then return DECLINED end
+    client_chain = chain
+    value[0], length[0] = cast("void *", cast("const char *", client_chain)), #client_chain
+    return OK
 end
 
 return names

@@ -179,7 +179,7 @@ end
 -- Those of modules that applications build their nginx with, by what their names begin with, and where they are.
 local MODULES = {
     ["^ngx_http_lua_kong_"] = "weir.kong_names", ["^ngx_http_lua_ffi_set_next_upstream$"] = "weir.kong_names",
-    ["^ngx_lua_resty_lmdb_ffi_"] = "weir.lmdb_names", ["^ngx_lua_ffi_"] = "weir.events_names",
+    ["^ngx_http_apicast_ffi_"] = "weir.kong_names", ["^ngx_lua_resty_lmdb_ffi_"] = "weir.lmdb_names", ["^ngx_lua_ffi_"] = "weir.events_names",
 }
 local function of_module(name)
     if name:sub(1, 4) ~= "ngx_" then return nil end
