@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod base32;
 pub mod base64;
 mod block;
 pub mod cookie;
@@ -27,9 +28,11 @@ pub mod memcached;
 mod method;
 pub mod mime;
 pub mod proxy_protocol;
+pub mod quote;
 pub mod range;
 pub mod ssi;
 pub mod status;
+pub mod text_coder;
 mod traceparent;
 pub mod uri;
 mod version;

@@ -384,6 +384,17 @@ void weir_lua_unframe(lua_State *L)
   L->top = base + 1;
 }
 
+/* The state of the random numbers that compilers and tables draw, in words of 32 bits; it is `after` from here on, unless that
+** is NULL. */
+void weir_lua_random(lua_State *L, uint32_t *before, const uint32_t *after)
+{
+  PRNGState *rs = &G(L)->prng;
+  int i;
+  for (i = 0; i < 8; i++) before[i] = (uint32_t)(rs->u[i/2] >> (i & 1 ? 32 : 0));
+  if (!after) return;
+  for (i = 0; i < 4; i++) rs->u[i] = after[2*i] | (uint64_t)after[2*i+1] << 32;
+}
+
 /* The function on top may get no arguments from here on, if it has no `...`. All chunks are made as functions that have;
 ** those are never compiled as a whole, and have a second frame. */
 void weir_lua_fix(lua_State *L)

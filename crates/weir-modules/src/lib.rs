@@ -68,4 +68,5 @@ pub use rules::realip::Realip;
 pub use rules::referer::Referer;
 pub use rules::rewrite::Rewrite;
 pub use rules::secure_link::SecureLink;
+pub use rules::set_misc::SetMisc;
 pub use rules::split_clients::SplitClients;

@@ -83,7 +83,31 @@ const EXTRA: [&str; 29] = [
     "welcome",
 ];
 /// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
-const THIRD_PARTY: [&str; 5] = ["more_", "subs_", "brotli", "zstd", "echo"];
+const THIRD_PARTY: [&str; 23] = [
+    "more_",
+    "subs_",
+    "brotli",
+    "zstd",
+    "echo",
+    "upstream_list",
+    "set_if_empty",
+    "set_escape",
+    "set_unescape",
+    "set_quote",
+    "set_encode",
+    "set_decode",
+    "set_md5",
+    "set_sha1",
+    "set_hmac",
+    "set_random",
+    "set_secure_random",
+    "set_rotate",
+    "set_local_today",
+    "set_formatted",
+    "set_hashed",
+    "set_base32",
+    "set_misc",
+];
 
 #[cfg(test)]
 mod tests {

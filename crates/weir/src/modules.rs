@@ -7,8 +7,8 @@ use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
     CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
     LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, ProfileKey, Proxy, RandomIndex,
-    Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients, Ssi, Static,
-    StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
+    Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, SetMisc, Slice, SplitClients, Ssi,
+    Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::Ssl;
 use weir_upstream::UpstreamModule;
@@ -32,6 +32,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Referer>(),
     ModuleDef::of::<Browser>(),
     ModuleDef::of::<SecureLink>(),
+    ModuleDef::of::<SetMisc>(),
     ModuleDef::of::<Rewrite>(),
     // After rewrite: what it sets for requests comes at the end of that phase.
     ModuleDef::of::<HeadersMore>(),

@@ -12,12 +12,14 @@ pub(crate) mod errlog;
 pub(crate) mod events;
 pub(crate) mod ffi;
 pub(crate) mod header;
+pub(crate) mod jit;
 pub(crate) mod json;
 pub(crate) mod kong;
 pub(crate) mod library;
 pub(crate) mod lmdb;
 pub(crate) mod location;
 pub(crate) mod log;
+pub(crate) mod ndk;
 pub(crate) mod openssl;
 pub(crate) mod output;
 pub(crate) mod pipe;
@@ -85,10 +87,12 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     events::TABLE,
     events::listening::TABLE,
     ffi::TABLE,
+    jit::TABLE,
     json::TABLE,
     kong::TABLE,
     library::TABLE,
     lmdb::TABLE,
+    ndk::TABLE,
     openssl::TABLE,
     pipe::TABLE,
     resolver::TABLE,

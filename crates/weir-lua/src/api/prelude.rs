@@ -15,6 +15,7 @@ pub(crate) const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/ndk", include_str!("ndk/prelude.lua")),
     ("=ngx/coroutine", include_str!("coroutine/prelude.lua")),
     ("=ngx/exdata", include_str!("coroutine/exdata.lua")),
+    ("=ngx/jit", include_str!("jit/prelude.lua")),
     ("=ngx/table", include_str!("table/prelude.lua")),
     ("=ngx/var", include_str!("var/prelude.lua")),
     ("=ngx/header", include_str!("header/prelude.lua")),

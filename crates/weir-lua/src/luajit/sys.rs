@@ -175,6 +175,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_stack(floor: *mut c_char);
     pub(crate) fn weir_lua_unframe(l: *mut RawState);
     pub(crate) fn weir_lua_fix(l: *mut RawState);
+    pub(crate) fn weir_lua_random(l: *mut RawState, before: *mut u32, after: *const u32);
     pub(crate) fn weir_lua_room(l: *mut RawState) -> u32;
     pub(crate) fn weir_lua_array(l: *mut RawState, at: c_int) -> c_int;
     pub(crate) fn weir_lua_element(l: *mut RawState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;

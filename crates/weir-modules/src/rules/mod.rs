@@ -13,4 +13,5 @@ pub mod realip;
 pub mod referer;
 pub mod rewrite;
 pub mod secure_link;
+pub mod set_misc;
 pub mod split_clients;

@@ -84,6 +84,16 @@ b""#,
     ),
     ("local t = { 1, a = {} } local c = table.clone(t) return c ~= t, c[1], c.a == t.a", "true true 1 true"),
     (r#"local b = require "string.buffer".new() b:put("a", 1) return b:tostring(), #b"#, "true a1 2"),
+    (
+        "local old = jit.prngstate({ 1, 2, 3 }) local now, third = jit.prngstate(5), jit.prngstate(old)
+         return #old, table.concat(now, ','), table.concat(third, ','), table.concat(jit.prngstate()) == table.concat(old)",
+        "true 8 1,2,3,0,0,0,0,0 5,0,0,0,0,0,0,0 true",
+    ),
+    (
+        "local function refused(state) return (select(2, pcall(jit.prngstate, state)):match('PRNG state must be an array')) end
+         return refused(-1) == refused({ 1, 2 ^ 32 }), refused({ 1, 2, 3, 4, 5, 6, 7, 8, 9 }) == refused('x'), refused(0.5)",
+        "true true true PRNG state must be an array",
+    ),
     (r#"return require "string.buffer".decode(require "string.buffer".encode({ 1, "x" }))[2]"#, "true x"),
 ];
 

@@ -145,6 +145,7 @@ mod see_trace;
 mod see_upstream_closes;
 mod see_usdt;
 mod see_why;
+mod set_misc;
 mod slice;
 mod small_files;
 mod ssi;

@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn text(
             5 => Some(encode::base64_text(text, encode::Base64Padding::Omitted)),
             6 => weir_http::base64::decode(text),
             7 => encode::decode_mime(text),
-            8 => Some(encode::quote_sql(text)),
+            8 => Some(weir_http::quote::sql(text)),
             9 => {
                 answer.number = f64::from(crc32fast::hash(text));
                 return FOUND;

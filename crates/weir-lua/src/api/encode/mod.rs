@@ -5,7 +5,7 @@ pub(crate) mod ffi;
 use aws_lc_rs::{digest, hmac};
 use md5::{Digest, Md5};
 use weir_engine::log::LogLevel;
-use weir_http::base64;
+use weir_http::{base64, quote};
 
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
@@ -85,7 +85,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             return Err(LuaRaise::text("expecting one argument"));
         }
         let text = expect_string(&l, 1, "quote_sql_str")?;
-        l.push_bytes(&quote_sql(&text));
+        l.push_bytes(&quote::sql(&text));
         Ok(CallDone::Results(1))
     }),
 ];
@@ -346,29 +346,6 @@ fn expect_base64(l: &LuaState, name: &str) -> Result<Vec<u8>, LuaRaise> {
 pub(crate) fn decode_mime(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     base64::decode(&text.iter().copied().filter(digit).collect::<Vec<_>>())
-}
-
-/// As MySQL wants strings.
-pub(crate) fn quote_sql(text: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'\''];
-    for &byte in text {
-        let escape = match byte {
-            0 => b'0',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            0x08 => b'b',
-            b'\t' => b't',
-            0x1a => b'Z',
-            b'\\' | b'\'' | b'"' => byte,
-            byte => {
-                out.push(byte);
-                continue;
-            }
-        };
-        out.extend([b'\\', escape]);
-    }
-    out.push(b'\'');
-    out
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ table.insert(loaders, 2, function(name)
     if digests[name] and searchpath(name, package.path) and not usable() then return behind[name] end
     return nil
 end)
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones", "_kong", "_lmdb", "_listening" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones", "_kong", "_lmdb", "_listening", "_ndk", "_jit" } do
     ngx[name] = nil
 end
 

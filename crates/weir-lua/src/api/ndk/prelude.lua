@@ -1,38 +1,28 @@
 -- `ndk.set_var.*`: what the directives of set-misc make of a value.
-local ngx = ngx
-local gsub, format, byte, char = string.gsub, string.format, string.byte, string.char
-local tostring, tonumber, error = tostring, tonumber, error
+local ngx, code = ngx, ngx._ndk.code
+local tostring, error, select, sub = tostring, error, select, string.sub
 
-local json = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\b"] = "\\b", ["\f"] = "\\f" }
-local function hex(text)
-    return (gsub(text, ".", function(one) return format("%02x", byte(one)) end))
+local function called(name, value)
+    if name == "set_md5" then return ngx.md5(value) end
+    if name == "set_sha1" then return code("encode_hex", ngx.sha1_bin(value)) end
+    local text = code(sub(name, 5), value)
+    if text == nil then error("calling directive " .. name .. " failed with code -1", 2) end
+    return text
 end
 
-local directives = {
-    set_escape_uri = function(text) return ngx.escape_uri(text) end,
-    set_unescape_uri = function(text) return ngx.unescape_uri(text) end,
-    set_quote_sql_str = function(text) return ngx.quote_sql_str(text) end,
-    set_quote_json_str = function(text)
-        return '"' .. gsub(text, '[%c"\\]', function(one) return json[one] or format("\\u%04x", byte(one)) end) .. '"'
-    end,
-    set_md5 = function(text) return ngx.md5(text) end,
-    set_sha1 = function(text) return hex(ngx.sha1_bin(text)) end,
-    set_encode_base64 = function(text) return ngx.encode_base64(text) end,
-    set_decode_base64 = function(text) return ngx.decode_base64(text) or "" end,
-    set_encode_hex = hex,
-    set_decode_hex = function(text)
-        return (gsub(text, "%x%x", function(two) return char(tonumber(two, 16)) end))
-    end,
-}
+local function is_directive(name)
+    if name == "set_md5" or name == "set_sha1" then return true end
+    return sub(name, 1, 4) == "set_" and select("#", code(sub(name, 5), "")) > 0
+end
 
 ndk = {
     set_var = setmetatable({}, {
         __index = function(_, name)
-            local directive = directives[name]
-            if not directive then
-                error('ndk.set_var: directive "' .. tostring(name) .. '" not found or does not use ndk_set_var_value', 2)
+            name = tostring(name)
+            if not is_directive(name) then
+                error('ndk.set_var: directive "' .. name .. '" not found or does not use ndk_set_var_value', 2)
             end
-            return function(value) return directive(tostring(value)) end
+            return function(value) return called(name, tostring(value)) end
         end,
         __newindex = function() error("attempt to write to ndk.set_var", 2) end,
     }),
