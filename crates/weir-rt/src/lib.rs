@@ -60,6 +60,7 @@ pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
 pub use held::HeldMemory;
+pub use kernel_meter::set_request_runs;
 pub use layer::{OpenOutcome, StreamLayer};
 pub use listener::Listener;
 pub use loop_memory::{LoopMemory, TASK_PLACE};
@@ -68,8 +69,7 @@ pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
-    lost_core, now_ms, receives_itself, remote, set_request_runs, spawn, try_now_ms, turn_stamp, unix_time,
-    yield_now,
+    lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
 pub use socket::SocketAccount;

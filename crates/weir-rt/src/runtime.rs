@@ -477,13 +477,6 @@ pub fn turn_stamp() -> u64 {
     inside(with_current(|core| core.state.stamp.get()))
 }
 
-/// Whether what this thread does from here on counts as the run of a request: what the kernel does then is in there, and is not
-/// charged besides. Until it is set again; nothing outside a runtime.
-#[inline]
-pub fn set_request_runs(runs: bool) {
-    let _outside = with_current(|core| core.state.kernel.set_runs(runs));
-}
-
 /// What the thread lost since this was asked in this turn, or since it began: asleep in a call, or without a core. Two
 /// system calls; for the end of what took a millisecond or more. What is less than 10 µs is nothing.
 ///

@@ -4,7 +4,6 @@
 //! those that read may run beside each other and beside the one that writes.
 
 use std::ffi::{CStr, CString, c_int, c_uint};
-use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -70,6 +69,8 @@ pub struct LmdbLimits {
 #[derive(Debug)]
 pub struct LmdbEnvironment {
     handle: *mut sys::MDB_env,
+    /// The database without a name, whose keys are the names of the others.
+    unnamed: u32,
     /// Held exclusively while a database's handle is closed, which no transaction may see.
     handles: RwLock<()>,
 }
@@ -109,7 +110,7 @@ impl LmdbEnvironment {
         // SAFETY: the handle is written where it is asked for; of a failed call there is none.
         done(unsafe { sys::mdb_env_create(&mut handle) })?;
         // Closed when it is dropped, also where something fails from here on.
-        let environment = LmdbEnvironment { handle, handles: RwLock::new(()) };
+        let mut environment = LmdbEnvironment { handle, unnamed: 0, handles: RwLock::new(()) };
         // SAFETY: the environment was made, and is not open yet; the path is a C string.
         unsafe {
             done(sys::mdb_env_set_mapsize(handle, limits.map_size))?;
@@ -117,6 +118,8 @@ impl LmdbEnvironment {
             done(sys::mdb_env_set_maxreaders(handle, limits.readers))?;
             done(sys::mdb_env_open(handle, path.as_ptr(), sys::MDB_NOTLS, MODE))?;
         }
+        let unnamed = LmdbTransaction::begin(&environment, sys::MDB_RDONLY)?.database(None, false)?;
+        environment.unnamed = unnamed;
         Ok(environment)
     }
 
@@ -221,7 +224,7 @@ pub struct LmdbTransaction<'e> {
     handle: *mut sys::MDB_txn,
     /// It may close handles.
     closes: bool,
-    environment: PhantomData<&'e LmdbEnvironment>,
+    environment: &'e LmdbEnvironment,
 }
 
 impl LmdbTransaction<'_> {
@@ -229,7 +232,7 @@ impl LmdbTransaction<'_> {
         let mut handle = ptr::null_mut();
         // SAFETY: the environment is open as long as it is borrowed; the handle is written where it is asked for.
         done(unsafe { sys::mdb_txn_begin(environment.handle, ptr::null_mut(), flags, &mut handle) })?;
-        Ok(LmdbTransaction { handle, closes: false, environment: PhantomData })
+        Ok(LmdbTransaction { handle, closes: false, environment })
     }
 
     fn commit(self) -> Result<(), LmdbError> {
@@ -238,16 +241,26 @@ impl LmdbTransaction<'_> {
         done(unsafe { sys::mdb_txn_commit(handle) })
     }
 
-    /// Opens a database, the unnamed one for `None`; `create`: it is made where it does not exist. It takes a transaction that
-    /// writes where it was not open before.
+    /// The database without a name, whose keys are the names of the others.
+    pub fn unnamed(&self) -> u32 {
+        self.environment.unnamed
+    }
+
+    /// Opens a database; `create`: it is made where it does not exist. Only the one transaction that writes can: databases are opened
+    /// one after another.
     ///
     /// # Errors
     /// It does not exist; there are as many as there may be.
-    pub fn open_database(&self, name: Option<&CStr>, create: bool) -> Result<u32, LmdbError> {
+    pub fn open_database(&mut self, name: &CStr, create: bool) -> Result<u32, LmdbError> {
+        self.database(Some(name), create)
+    }
+
+    fn database(&self, name: Option<&CStr>, create: bool) -> Result<u32, LmdbError> {
         let mut database = 0;
         let flags = if create { sys::MDB_CREATE } else { 0 };
         let name = name.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: the transaction is not over; the name is a C string or null; the number is written where it is asked for.
+        // SAFETY: the transaction is not over, and nobody else opens a database: it is the one that writes, or the environment is
+        // just being opened. The name is a C string or null; the number is written where it is asked for.
         done(unsafe { sys::mdb_dbi_open(self.handle, name, flags, &mut database) })?;
         Ok(database)
     }
@@ -399,7 +412,7 @@ mod tests {
             let environment = LmdbEnvironment::open(&place.0, &LIMITS).expect("opened");
             let database = environment
                 .write(HandleUse::Kept, |transaction| {
-                    let database = transaction.open_database(Some(c"a"), true)?;
+                    let database = transaction.open_database(c"a", true)?;
                     transaction.put(database, b"k1", b"one")?;
                     transaction.put(database, b"k2", b"")?;
                     Outcome::Ok(database)
@@ -419,7 +432,7 @@ mod tests {
         let environment = LmdbEnvironment::open(&place.0, &LIMITS).expect("opened again");
         environment
             .write(HandleUse::Kept, |transaction| {
-                let database = transaction.open_database(Some(c"a"), false)?;
+                let database = transaction.open_database(c"a", false)?;
                 assert_eq!(transaction.get(database, b"k1")?, Some(&b"one"[..]));
                 assert_eq!(transaction.get(database, b"k2")?, Some(&b""[..]));
                 assert_eq!(transaction.get(database, b"k3")?, None);
@@ -429,7 +442,7 @@ mod tests {
                     true
                 })?;
                 assert_eq!(keys, [b"k1", b"k2"]);
-                assert_eq!(transaction.open_database(Some(c"b"), false), Err(LmdbError::NOT_FOUND));
+                assert_eq!(transaction.open_database(c"b", false), Err(LmdbError::NOT_FOUND));
                 Outcome::Ok(())
             })
             .expect("read");
@@ -447,7 +460,7 @@ mod tests {
         let written: Outcome = environment.read(|transaction| transaction.get(99, b"k").map(drop));
         assert_eq!(written, Err(LmdbError(libc::EINVAL)));
         let removed: Outcome = environment.write(HandleUse::Kept, |transaction| {
-            let database = transaction.open_database(Some(c"a"), true)?;
+            let database = transaction.open_database(c"a", true)?;
             for key in [&b""[..], &[b'x'; 512]] {
                 assert!(transaction.put(database, key, b"").is_err());
             }
@@ -455,7 +468,7 @@ mod tests {
         });
         assert_eq!(removed, Err(LmdbError(libc::EINVAL)));
         let full: Outcome = environment.write(HandleUse::Kept, |transaction| {
-            let database = transaction.open_database(Some(c"a"), true)?;
+            let database = transaction.open_database(c"a", true)?;
             (0..=u32::MAX).try_for_each(|at| transaction.put(database, &at.to_be_bytes(), &[0; 2000]))
         });
         assert!(full.expect_err("full").text().to_bytes().starts_with(b"MDB_MAP_FULL"));
@@ -477,7 +490,7 @@ mod tests {
             for _ in 0..100 {
                 environment
                     .write(HandleUse::Closed, |transaction| {
-                        let database = transaction.open_database(Some(c"a"), true)?;
+                        let database = transaction.open_database(c"a", true)?;
                         transaction.put(database, b"k", b"value")?;
                         transaction.remove(database)
                     })

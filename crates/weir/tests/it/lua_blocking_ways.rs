@@ -109,7 +109,8 @@ const WAYS: &[(&str, &str)] = &[
 ];
 
 /// The same from compiled code, in which functions are inlined, return and replace each other: a short call in each iteration, and
-/// a long one in the last, which is compiled by then. The line that calls it is marked `--2`, further ones `--3`.
+/// a long one in the last, which is compiled by then. Where the short ones are of other lines they return at once, since a sleep of
+/// any length takes some 60 µs, and all of them long enough to be looked at. The line that calls it is marked `--2`, further ones `--3`.
 const COMPILED_WAYS: &[(&str, &str)] = &[
     ("jit_loop", "for i = 1, #waits do\n    ffi.C.usleep(waits[i]) --!\nend"),
     (
@@ -126,7 +127,7 @@ const COMPILED_WAYS: &[(&str, &str)] = &[
     ),
     (
         "jit_second_of_two",
-        "for i = 1, #waits do\n    ffi.C.usleep(1)\n    ffi.C.usleep(waits[i]) --!\n    ffi.C.usleep(1)\nend",
+        "for i = 1, #waits do\n    ffi.C.poll(nil, 0, 0)\n    ffi.C.poll(nil, 0, waits[i] / 1000) --!\n    ffi.C.poll(nil, 0, 0)\nend",
     ),
     (
         "jit_poll",
@@ -166,7 +167,7 @@ const COMPILED_WAYS: &[(&str, &str)] = &[
     ),
     (
         "jit_after_recursion",
-        "local function down(i)\n    if i == 0 then return 0 end\n    local n = down(i - 1) --2\n    ffi.C.usleep(waits[i]) --!\n    return n + 1\nend\nlocal _ = down(#waits) --3",
+        "local function down(i)\n    if i == 0 then return 0 end\n    local n = down(i - 1) --3\n    ffi.C.poll(nil, 0, waits[i] / 1000) --!\n    return n + 1\nend\nlocal _ = down(#waits) --2",
     ),
     (
         "jit_flushed",

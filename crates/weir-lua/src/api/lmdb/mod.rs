@@ -246,7 +246,7 @@ unsafe fn change(
             let name = CString::new(unsafe { slice(data, len) })
                 .map_err(|_| LmdbStop::Failed(LmdbError::NOT_FOUND))?;
             let create = operation.flags & CREATE != 0;
-            operation.database = transaction.open_database(Some(&name), create)?;
+            operation.database = transaction.open_database(&name, create)?;
         }
         DROP if operation.flags == 0 => transaction.clear(database)?,
         DROP => transaction.remove(database)?,

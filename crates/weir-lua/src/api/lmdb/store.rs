@@ -101,7 +101,7 @@ impl LmdbSettings {
             for name in names(transaction)? {
                 let Ok(name) = std::ffi::CString::new(name) else { continue };
                 // Keys of the unnamed database that are no databases.
-                if let Ok(database) = transaction.open_database(Some(&name), false) {
+                if let Ok(database) = transaction.open_database(&name, false) {
                     transaction.clear(database)?;
                 }
             }
@@ -129,7 +129,7 @@ fn adapt(environment: &LmdbEnvironment, before: &mut LmdbLimits, now: &LmdbLimit
 
 /// The keys of the unnamed database: names of databases, and the tag.
 fn names(transaction: &LmdbTransaction<'_>) -> Result<Vec<Vec<u8>>, LmdbError> {
-    let database = transaction.open_database(None, false)?;
+    let database = transaction.unnamed();
     let mut names = Vec::new();
     transaction.from(database, b"\0", |key, _| {
         names.push(key.to_vec());
@@ -141,7 +141,7 @@ fn names(transaction: &LmdbTransaction<'_>) -> Result<Vec<Vec<u8>>, LmdbError> {
 /// Whether the environment is of this tag; why not, is logged.
 fn has_tag(environment: &LmdbEnvironment, tag: &str) -> bool {
     let known = environment.read(|transaction| {
-        let database = transaction.open_database(None, false)?;
+        let database = transaction.unnamed();
         Ok::<_, LmdbError>(transaction.get(database, TAG)?.map(<[u8]>::to_vec))
     });
     let level = match known {
@@ -169,7 +169,7 @@ fn has_tag(environment: &LmdbEnvironment, tag: &str) -> bool {
 
 fn write_tag(environment: &LmdbEnvironment, tag: &str) -> Result<(), String> {
     let written: Result<(), LmdbError> = environment.write(HandleUse::Kept, |transaction| {
-        let database = transaction.open_database(None, true)?;
+        let database = transaction.unnamed();
         transaction.put(database, TAG, tag.as_bytes())
     });
     written.map_err(|error| format!("unable to set LMDB validation tag: {}", text(error)))
