@@ -161,16 +161,24 @@ impl Browser {
     /// Waits until `condition` holds in the page.
     #[track_caller]
     pub(crate) fn until(&mut self, condition: &str) {
+        if !self.comes(condition) {
+            let page = self.value("document.body.innerText");
+            panic!("never: {condition}\n{page:?}\n{:?}", self.complaints);
+        }
+    }
+
+    /// Whether `condition` holds in the page before the deadline.
+    pub(crate) fn comes(&mut self, condition: &str) -> bool {
         let end = std::time::Instant::now() + DEADLINE;
         // What it speaks of may not be there yet.
         let tried = format!("(() => {{ try {{ return !!({condition}); }} catch {{ return false; }} }})()");
         while self.value(&tried) != JsonValue::Bool(true) {
             if std::time::Instant::now() > end {
-                let page = self.value("document.body.innerText");
-                panic!("never: {condition}\n{page:?}\n{:?}", self.complaints);
+                return false;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        true
     }
 
     /// Waits for an element that `selector` finds and whose text holds `text`, and clicks on the first one.
