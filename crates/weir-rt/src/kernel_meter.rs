@@ -11,7 +11,6 @@ use std::cell::{Cell, RefCell};
 use crate::clock;
 use crate::kernel_prices::LearntPrices;
 use crate::kernel_work::{ChargeMode, KINDS, KernelDebt, KernelPrices, KernelWork, PRICE_BITS};
-use crate::runtime::with_current;
 
 /// The prices of a worker's loop, and what a turn that is measured has of each kind.
 pub(crate) struct KernelMeter {
@@ -210,13 +209,6 @@ impl KernelMeter {
         let ticks = |ns: f64| (scale.ns_to_ticks((ns * FINE) as u64) << PRICE_BITS) / FINE as u64;
         self.prices.set(learnt.in_force().map(ticks));
     }
-}
-
-/// Whether what this thread does from here on counts as the run of a request: what the kernel does then is in there, and is not
-/// charged besides. Until it is set again; nothing outside a runtime.
-#[inline]
-pub fn set_request_runs(runs: bool) {
-    let _outside = with_current(|core| core.state.kernel.set_runs(runs));
 }
 
 /// One of so many turns is measured.

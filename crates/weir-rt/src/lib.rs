@@ -40,6 +40,7 @@ pub mod poller;
 mod pool;
 pub mod process;
 mod recv_buf;
+mod request_runs;
 mod runtime;
 pub mod sampler;
 pub mod signal;
@@ -60,13 +61,13 @@ pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
 pub use held::HeldMemory;
-pub use kernel_meter::set_request_runs;
 pub use layer::{OpenOutcome, StreamLayer};
 pub use listener::Listener;
 pub use loop_memory::{LoopMemory, TASK_PLACE};
 pub use net::SockAddr;
 pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
+pub use request_runs::set_request_runs;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
     lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
