@@ -227,8 +227,9 @@ mod tests {
         let buckets = format!("{{\"sum\":{},\"buckets\":[{ns},{requests}]}}", ns * requests);
         let text = format!(
             "{{\"uptime_ms\":{uptime_ms},\"sites\":[{{\"kind\":\"request\",\"location\":\"/fleet\",\"name\":\"\",\
-             \"calls\":0,\"classes\":[0,0,{requests},0,0,0],\"total\":{buckets}}}],\
-             \"closes\":[{{\"what\":\"http1\",\"by\":\"client\",\"reason\":\"idle\",\"count\":{requests}}}]}}"
+             \"calls\":0,\"classes\":[0,0,{requests},0,0,0],\"total\":{buckets},\"run\":{buckets},\"kernel\":{}}}],\
+             \"closes\":[{{\"what\":\"http1\",\"by\":\"client\",\"reason\":\"idle\",\"count\":{requests}}}]}}",
+            500 * requests
         );
         HostTotals::parse(text.as_bytes(), TotalsPart::All).expect("totals")
     }
@@ -256,6 +257,16 @@ mod tests {
         let number = |key: &str| row.field(key).and_then(weir_http::json::JsonValue::number).expect(key);
         assert!((900_000..1_100_000).contains(&number("p50_ns")), "{text}");
         assert!((90_000_000..110_000_000).contains(&number("p99_ns")), "{text}");
+    }
+
+    #[test]
+    fn what_the_kernel_did_for_requests_is_added() {
+        let mut window = FleetWindow::new(Duration::from_secs(1));
+        let (before, after) = (totals(100, 1_000, 1000), totals(110, 1_000, 2000));
+        window.add("a", &after.since(&before), &after);
+        window.add("b", &before, &before);
+        let text = window.shown("routes", true).expect("a table");
+        assert!(text.contains("\"kernel_ns\":500"), "{text}");
     }
 
     #[test]

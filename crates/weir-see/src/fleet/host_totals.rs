@@ -184,6 +184,7 @@ fn counts(site: &JsonValue) -> SiteWindow {
         bytes_in: number(site, "in"),
         bytes_out: number(site, "out"),
         errors: number(site, "errors"),
+        kernel: number(site, "kernel"),
         ..SiteWindow::default()
     };
     let fill = |into: &mut [u64], key: &str| {
