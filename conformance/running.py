@@ -1,4 +1,4 @@
-"""A server that `mutual-tls` and `upstream-tls` start."""
+"""A server that `mutual-tls` and `upstream-tls` start, and free ports for all."""
 import socket
 import subprocess
 import time

@@ -242,8 +242,8 @@ mod tests {
     fn prices_are_in_ticks() {
         let meter = KernelMeter::new();
         let near = |debt: KernelDebt, ns: u64| {
-            let told = clock::scale().ticks_to_ns(debt.due(0));
-            assert!(told.abs_diff(ns) <= ns / 100 + 2, "{told} for {ns}");
+            let priced = clock::scale().ticks_to_ns(debt.due(0));
+            assert!(priced.abs_diff(ns) <= ns / 100 + 2, "{priced} for {ns}");
         };
         let mut debt = KernelDebt::default();
         meter.receive(&mut debt, 0);

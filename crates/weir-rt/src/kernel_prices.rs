@@ -58,8 +58,8 @@ impl LearntPrices {
 
     /// What a stretch of nothing takes, as it is found where others were at work: the second of two.
     fn time_clock(&mut self) {
-        let (_, began) = (clock_now(), clock_now());
-        let ns = clock_now().saturating_sub(began);
+        let (_, began) = (clock::thread_cpu_ns(), clock::thread_cpu_ns());
+        let ns = clock::thread_cpu_ns().saturating_sub(began);
         self.clock_ns =
             if self.clock_ns == 0 { ns } else { (7 * self.clock_ns + ns.min(4 * self.clock_ns)) / 8 };
     }
@@ -103,10 +103,6 @@ impl LearntPrices {
     }
 }
 
-fn clock_now() -> u64 {
-    clock::thread_cpu_ns()
-}
-
 /// Measured turns after which prices are no guess any more.
 const HASTY: u32 = 64;
 /// A measured turn corrects the prices by this part of what they were wrong.
@@ -135,7 +131,7 @@ mod tests {
         }
     }
 
-    fn told(learnt: &LearntPrices, had: [u32; KINDS]) -> f64 {
+    fn priced(learnt: &LearntPrices, had: [u32; KINDS]) -> f64 {
         had.iter().zip(learnt.prices).map(|(had, price)| f64::from(*had) * price * learnt.correction).sum()
     }
 
@@ -148,7 +144,7 @@ mod tests {
         let mut learnt = LearntPrices::new();
         let had = [8, 8, 800, 8, 2_000, 0, 0, 0, 1];
         live(&mut learnt, 300, |_| had);
-        let ratio = told(&learnt, had) / takes(had);
+        let ratio = priced(&learnt, had) / takes(had);
         assert!((0.98..1.02).contains(&ratio), "{ratio}");
     }
 
@@ -165,7 +161,7 @@ mod tests {
         ];
         live(&mut learnt, 6_000, |turn| kinds[turn as usize % kinds.len()]);
         for had in kinds {
-            let ratio = told(&learnt, had) / takes(had);
+            let ratio = priced(&learnt, had) / takes(had);
             assert!((0.8..1.25).contains(&ratio), "{had:?}: {ratio}");
         }
     }
@@ -185,12 +181,12 @@ mod tests {
         let mut learnt = LearntPrices::new();
         let had = [8, 8, 800, 8, 2_000, 0, 0, 0, 1];
         live(&mut learnt, 300, |_| had);
-        let before = told(&learnt, had);
+        let before = priced(&learnt, had);
         learnt.turn_ns = 3_000_000_000;
         learnt.learn(&had);
-        assert!(told(&learnt, had) < 1.8 * before);
+        assert!(priced(&learnt, had) < 1.8 * before);
         live(&mut learnt, 300, |_| had);
-        let ratio = told(&learnt, had) / takes(had);
+        let ratio = priced(&learnt, had) / takes(had);
         assert!((0.95..1.1).contains(&ratio), "{ratio}");
     }
 

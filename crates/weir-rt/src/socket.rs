@@ -299,7 +299,7 @@ impl SocketTable {
         }
     }
 
-    /// No request uses socket `i` any more: who pays for it is told.
+    /// No request uses socket `i` any more: what it owes goes to who pays for it.
     #[inline]
     pub(crate) fn settle(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];

@@ -11,7 +11,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[function("_listening.stop", 0, |l| {
     Ok(CallDone::Results(1))
 })];
 
-/// The worker takes no more connections of the first UNIX-domain socket whose name begins like this; `false`: there is none.
+/// The worker takes no more connections of the first UNIX-domain socket whose name begins like this; `false`: such a socket is absent.
 fn stop(vm: &LuaVm, name: &str) -> bool {
     let (Some(home), Some(counters)) = (vm.home.upgrade(), &vm.main_conf.counters) else { return false };
     let addresses = home.configuration.addresses.iter().map(|address| &address.addr);

@@ -117,7 +117,7 @@ unsafe fn failed(reason: *mut *const c_char, text: &'static CStr) -> c_int {
     ERROR
 }
 
-/// The environment of the running script's configuration. As with nginx there is none before workers start.
+/// The environment of the running script's configuration. As with nginx it is absent before workers start.
 fn environment() -> Option<Arc<LmdbEnvironment>> {
     if lend::phase() == ScriptPhase::Init {
         return None;
