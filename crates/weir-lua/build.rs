@@ -118,11 +118,12 @@ fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>
 }
 
 /// Files of ours that LuaJIT's include, and their names there.
-const INCLUDED: [(&str, &str); 4] = [
+const INCLUDED: [(&str, &str); 5] = [
     ("src/luajit/slabs.h", "weir_slabs.h"),
     ("src/luajit/closures.h", "weir_closures.h"),
     ("src/luajit/lines.h", "weir_lines.h"),
     ("src/luajit/strings.h", "weir_strings.h"),
+    ("src/luajit/tables.h", "weir_tables.h"),
 ];
 
 /// As luajit-src has compiled them.

@@ -1,7 +1,9 @@
-//! A second level of boundaries, below modules: variables, patterns and files by their names. Requests record them while
+//! A second level of boundaries, below modules: variables, patterns, files and the tables of scripts by their names. Requests record them while
 //! they are asked for ([`DeepTraces`], `weir trace --deep`); else each of these places tests one number, and what follows from
 //! a head alone is not looked for at all.
 
+use std::cmp::Ordering;
+use std::fmt::{Display, Formatter};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use weir_trace::{Site, SiteKind, SiteTable};
@@ -67,6 +69,45 @@ impl PatternRole {
     }
 }
 
+/// What became of a table of a script: its size before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableChange {
+    /// Elements that its array has room for, that of number 0 included.
+    pub array: [u32; 2],
+    /// Other keys that it has room for.
+    pub hash: [u32; 2],
+}
+
+impl TableChange {
+    /// The site of such changes by that line of a script.
+    #[must_use]
+    pub fn site(self, line: &str) -> Site {
+        known_site(SiteKind::Function, &format!("table at {line} {self}"))
+    }
+}
+
+impl Display for TableChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let (array, hash) = (self.array.map(|size| size.saturating_sub(1)), self.hash);
+        let total = |at: usize| u64::from(array[at]) + u64::from(hash[at]);
+        let verb = match total(1).cmp(&total(0)) {
+            Ordering::Greater => "grows",
+            Ordering::Less => "shrinks",
+            Ordering::Equal => "is arranged again",
+        };
+        match (array[0] == array[1], hash[0] == hash[1]) {
+            (true, true) => write!(f, "{verb} with {} array and {} hash slots", array[1], hash[1]),
+            (true, false) => write!(f, "{verb} from {} to {} hash slots", hash[0], hash[1]),
+            (false, true) => write!(f, "{verb} from {} to {} array slots", array[0], array[1]),
+            (false, false) => write!(
+                f,
+                "{verb} from {} array and {} hash slots to {} and {}",
+                array[0], hash[0], array[1], hash[1]
+            ),
+        }
+    }
+}
+
 impl DeepKind {
     /// Its site by its name.
     pub(crate) fn site(self, name: &str) -> Site {
@@ -120,5 +161,19 @@ mod tests {
         let long = label(PatternRole::Module.site(&"é".repeat(300), false));
         assert_eq!(long.chars().filter(|letter| *letter == 'é').count(), LONGEST_NAME);
         assert!(long.ends_with("...: no match"), "{long}");
+    }
+
+    #[test]
+    fn changes_of_tables_say_what_they_were_and_are() {
+        let said = |array, hash| TableChange { array, hash }.to_string();
+        assert_eq!(said([0, 0], [0, 4]), "grows from 0 to 4 hash slots");
+        assert_eq!(said([0, 5], [0, 0]), "grows from 0 to 4 array slots");
+        assert_eq!(said([4, 9], [4, 1]), "grows from 3 array and 4 hash slots to 8 and 1");
+        assert_eq!(said([5, 5], [64, 8]), "shrinks from 64 to 8 hash slots");
+        assert_eq!(said([0, 0], [8, 8]), "is arranged again with 0 array and 8 hash slots");
+        assert_eq!(said([0, 9], [8, 0]), "is arranged again from 0 array and 8 hash slots to 8 and 0");
+        let site = TableChange { array: [0, 0], hash: [32, 64] }.site("shop.lua:12");
+        let label = SiteTable::global().info(site).label();
+        assert_eq!(label, "table at shop.lua:12 grows from 32 to 64 hash slots");
     }
 }

@@ -89,6 +89,21 @@ pub(crate) const CHECKS: Checks = &[
     (
         "lj_tab.c",
         &[
+            // What `weir trace --deep` shows of them.
+            ("/* -- Table resizing --", "#include \"weir_tables.h\"\n\n/* -- Table resizing --"),
+            (
+                "static void rehashtab(lua_State *L, GCtab *t, cTValue *ek)\n{",
+                "static LJ_AINLINE void weir_rehash(lua_State *L, GCtab *t, cTValue *ek)\n{",
+            ),
+            (
+                "void lj_tab_reasize(lua_State *L, GCtab *t, uint32_t nasize)\n{\n\
+                 \x20 lj_tab_resize(L, t, nasize+1, t->hmask > 0 ? lj_fls(t->hmask)+1 : 0);",
+                "static void rehashtab(lua_State *L, GCtab *t, cTValue *ek)\n{\n\
+                 \x20 weir_table_changes(L, t, weir_rehash(L, t, ek));\n}\n\n\
+                 void lj_tab_reasize(lua_State *L, GCtab *t, uint32_t nasize)\n{\n\
+                 \x20 weir_table_changes(L, t,\n\
+                 \x20   lj_tab_resize(L, t, nasize+1, t->hmask > 0 ? lj_fls(t->hmask)+1 : 0));",
+            ),
             // A table that grows key by key has two, four and eight fields: it begins with four.
             (
                 "  lj_tab_resize(L, t, asize, hsize2hbits(total));",

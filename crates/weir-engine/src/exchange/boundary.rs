@@ -3,10 +3,12 @@
 //! Where nothing is recorded a boundary is a test and a jump where it is (`bench/icount/run --boundaries` counts
 //! them). All else is in [`SharedPart`](super::shared::SharedPart)'s part of them.
 
+use std::rc::Rc;
+
 use weir_rt::clock;
 use weir_trace::{Site, TapePattern};
 
-use super::Exchange;
+use super::{Exchange, SharedPart};
 use crate::deep_traces::{DeepKind, PatternRole};
 use crate::filter::HeaderEntry;
 
@@ -209,6 +211,26 @@ impl Exchange {
         let found = look();
         self.shared.inside_since(role.site(name, is_match(&found)), begun);
         found
+    }
+
+    /// This request's trace for what happens below modules while others have the request; `None` where nothing is recorded.
+    #[cold]
+    #[must_use]
+    pub fn deep_trace(&self) -> Option<DeepTrace> {
+        self.trace().is_on().then(|| DeepTrace(self.shared.clone()))
+    }
+}
+
+/// A request's trace where the request itself can't be reached ([`Exchange::deep_trace`]).
+pub struct DeepTrace(Rc<SharedPart>);
+
+impl DeepTrace {
+    /// The request was in `site` from `since` until `until`, in ticks, inside of what it is in now, and in nothing else since then.
+    pub fn ran(&self, site: Site, since: u64, until: u64) {
+        self.0.with_trace(|trace| {
+            trace.enter(site, since);
+            trace.leave(site, until);
+        });
     }
 }
 

@@ -34,7 +34,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 pub use alone::{RunOrigin, StandaloneRun};
-pub use boundary::ExchangeTrace;
+pub use boundary::{DeepTrace, ExchangeTrace};
 pub(crate) use common::FamilyState;
 pub(crate) use content_type::MediaTypeCache;
 use family::SubrequestFamily;

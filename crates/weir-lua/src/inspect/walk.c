@@ -387,6 +387,38 @@ void weir_walk_coroutine(lua_State *L, struct step *s) {
   if (is_base(L, L->base)) walk_stack(s, L, L->base - 1, NULL, WORD_LUA);
 }
 
+/* Whether `frame` may be a frame of C code between `after` and the C code that runs Lua. */
+static int is_c_frame(uintptr_t frame, uintptr_t after, uintptr_t end) {
+  return frame > after && (frame & 7) == 0 && end > 16 && frame <= end - 16;
+}
+
+/* Puts the Lua frames of the code that has called the C function with the frame pointer `frame`, which has called this; not
+ * from a signal handler. */
+void weir_walk_here(lua_State *any, void *frame, struct step *s) {
+  global_State *g = G(any);
+  lua_State *L = gco2th(gcref(g->cur_L));
+  cTValue *compiled = tvref(g->jit_base);
+  if (!is_thread(g, L) || !L->cframe) return;
+  uintptr_t at = (uintptr_t)frame, end = (uintptr_t)cframe_raw(L->cframe);
+  if (!compiled) {
+    const BCIns *pc = is_base(L, L->base) ? pc_of(L->base, cframe_pc((void *)end)) : NULL;
+    if (is_base(L, L->base)) walk_stack(s, L, L->base - 1, pc, WORD_LUA);
+    return;
+  }
+  /* Compiled code has no frames, and may have anything in the register: the first address in a trace is the one. */
+  for (int n = 0; n < 64 && is_c_frame(at, (uintptr_t)&at - 1, end); n++) {
+    uintptr_t ip = ((uintptr_t *)at)[1] - 1, next = ((uintptr_t *)at)[0];
+    GCtrace *T = in_traces(G2J(g), ip) ? trace_at(G2J(g), ip) : NULL;
+    if (T) {
+      walk_trace(s, L, T, ip);
+      return;
+    }
+    if (next <= at) break;
+    at = next;
+  }
+  walk_stack(s, L, compiled - 1, NULL, WORD_JIT_GUESS);
+}
+
 /* A number for the lines that weir_walk_coroutine puts: the same lines have the same one. */
 uint64_t weir_walk_number(lua_State *L) {
   struct step s;

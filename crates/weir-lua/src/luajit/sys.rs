@@ -7,6 +7,25 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::luajit::times::VmTimes;
 
+/// `struct weir_table_change` of `tables.h`.
+#[repr(C)]
+pub(crate) struct RawTableChange {
+    pub(crate) since: u64,
+    pub(crate) until: u64,
+    /// Elements of the array with that of number 0, before and after.
+    pub(crate) array: [u32; 2],
+    /// Places for other keys.
+    pub(crate) hash: [u32; 2],
+    pub(crate) frame: *mut c_void,
+}
+
+/// `struct weir_tables` of `tables.h`.
+#[repr(C)]
+pub(crate) struct TableHooks {
+    pub(crate) clock: extern "C" fn() -> u64,
+    pub(crate) changed: extern "C" fn(*mut RawState, *const RawTableChange),
+}
+
 /// A coroutine, or the main one of a VM.
 #[repr(C)]
 pub(crate) struct RawState {
@@ -170,6 +189,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_setallocf(l: *mut RawState, function: AllocFunction, data: *mut c_void);
 
     // Not LuaJIT's: build.rs puts them there.
+    pub(crate) fn weir_lua_watch_tables(hooks: *const TableHooks);
     pub(crate) fn weir_lua_overdue(message: *const c_char);
     pub(crate) fn weir_lua_raise();
     pub(crate) fn weir_lua_stack(floor: *mut c_char);

@@ -15,6 +15,8 @@ use crate::luajit::shared_page;
 use crate::luajit::sys::RawState;
 use crate::run::function::LuaRaise;
 use crate::run::script_run::ScriptRun;
+#[cfg(lua_walk)]
+use crate::run::table_changes::TablesWatch;
 use crate::run::variables::AllocatedBytes;
 use crate::vm::limit::{MemoryLimit, enforce};
 use crate::vm::lua_vm::LuaVm;
@@ -57,6 +59,8 @@ pub(crate) fn lend<T>(
             compiler_fence(Ordering::Release);
         }
     }
+    #[cfg(lua_walk)]
+    let _tables = TablesWatch::begin(exchange.as_deref());
     let loan = ScriptLoan {
         vm,
         exchange: exchange.map_or(ptr::null_mut(), ptr::from_mut),

@@ -14,6 +14,8 @@ pub(crate) mod script_run;
 pub(crate) mod settings;
 pub(crate) mod sleepers;
 pub(crate) mod start;
+#[cfg(lua_walk)]
+mod table_changes;
 pub(crate) mod thread;
 mod traced_files;
 pub(crate) mod variables;

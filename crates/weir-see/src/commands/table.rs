@@ -31,7 +31,7 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
                 CommandExample::new("weir trace", "the next request, whatever it is"),
                 CommandExample::new("weir trace /api/ -n 3", "the next three under /api/"),
                 CommandExample::new("weir trace --match 'status=5xx over=200ms'", "the next one that fails and is slow"),
-                CommandExample::new("weir trace --deep /api/", "with variables, patterns and files by name"),
+                CommandExample::new("weir trace --deep /api/", "with variables, patterns, files and scripts' tables by name"),
                 CommandExample::new("weir trace --avg 1000 --save before.json", "an average, for weir diff"),
             ],
         )

@@ -493,7 +493,7 @@ const INDEX: &str = "\
 Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for application/json.
 
 /metrics                            for Prometheus; of=server leaves locations out
-/trace?match=/path&n=3              the next requests as trees; deep=1 with variables, patterns and files by name
+/trace?match=/path&n=3              the next requests as trees; deep=1 with variables, patterns, files, tables by name
 /trace/avg?n=1000&match=/path       the mean tree of many
 /why?every=2s&n=5                   what is wrong now, in sentences, each with the command that shows more
 /slow?n=20                          the slowest kept requests; order=latest, match=status=5xx, brief=1 for no trees

@@ -1,4 +1,4 @@
-//! `weir trace --deep`: variables, patterns and files by name, and nothing of it while nobody asks.
+//! `weir trace --deep`: variables, patterns, files and tables of scripts by name, and nothing of it while nobody asks.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,9 @@ const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%; ht
         location ~ ^/x { return 200 x; }
         location ~ ^/y { return 200 $who; }
         location /y { return 200 never; }
-        location /lua { content_by_lua_file re.lua; } } }";
+        location /lua { content_by_lua_file re.lua; }
+        location /compiled { content_by_lua_file tables.lua; }
+        location /interpreted { content_by_lua_file slow.lua; } } }";
 
 /// 600 calls of one pattern from compiled code, 300 of which match; and of each other function.
 const RE_LUA: &str = "local found = 0
@@ -31,10 +33,45 @@ for _ in ngx.re.gmatch('x1x2', [[x\\d]], 'jo') do found = found + 1 end
 ngx.re.match('abc', 'B', 'i')
 ngx.say(found)";
 
+/// Ten times each way in which a table becomes larger, and those in which it has its room from the start.
+const TABLES_LUA: &str = "local new, insert = require 'table.new', table.insert
+local function fields(n) local t = {}
+    for i = 1, n do t['k' .. i] = i end
+end
+local function numbers(n) local t = {}
+    for i = 1, n do t[i] = i end
+end
+local function inserted(n) local t = {}
+    for i = 1, n do insert(t, i) end
+end
+local function raw(n) local t = {}
+    for i = 1, n do rawset(t, 'r' .. i, i) end
+end
+local function both(n) local t = {}
+    for i = 1, n do t[i] = i; t['b' .. i] = i end
+end
+local function ready(n) local t = new(n, n)
+    for i = 1, n do t[i] = i; t['n' .. i] = i end
+    return { a = t, b = n, c = t, d = n, e = t }, { 1, 2, n, 4 }, { t, x = t }
+end
+local function listed(...)
+    return { ... }
+end
+local function of_api()
+    return ngx.req.get_headers()
+end
+for _ = 1, 10 do
+    fields(64) numbers(64) inserted(64) raw(64) both(16) ready(64)
+    listed(1, 2, 3) of_api()
+end
+ngx.say 'done'";
+
 fn started(driver: Driver, workers: &str) -> Server {
     let server = Server::builder(&CONF.replace("%%WORKERS%%", workers))
         .file("html/a.txt", "0123456789")
         .file("re.lua", RE_LUA)
+        .file("tables.lua", TABLES_LUA)
+        .file("slow.lua", format!("jit.off(true, true) {TABLES_LUA}"))
         .allow("open()")
         .driver(driver)
         .start();
@@ -159,6 +196,43 @@ both_drivers! {
             let tracing = Tracing::start(&server, &["--all", "/lua"]);
             let tree = tracing.text(|| ask(&mut client));
             assert!(!tree.contains("ngx.re") && !tree.contains("server_name"), "{tree}");
+        }
+    }
+
+    /// Tables that become larger, by the line that has filled them, in compiled code as in what is interpreted.
+    fn tables_say_which_line_makes_them_larger(driver) {
+        for (workers, file, path) in [("1", "tables.lua", "/compiled"), ("8", "slow.lua", "/interpreted")] {
+            let server = started(driver, workers);
+            let mut client = server.client();
+            let ask = |client: &mut Client| assert_eq!(asks_host(client, "a.example", path), "done\n");
+            (0..20).for_each(|_| ask(&mut client));
+            let tracing = Tracing::start(&server, &["--deep", "--all", path]);
+            let tree = tracing.text(|| ask(&mut client));
+            let fields: Vec<u32> = vec![0, 4, 8, 16, 32, 64];
+            let numbers: Vec<u32> = vec![0, 2, 4, 8, 16, 32, 64];
+            let mut lines = 0;
+            for (at, what, sizes) in [(3, "hash", &fields), (6, "array", &numbers), (9, "array", &numbers), (12, "hash", &fields),
+                (15, "hash", &fields[..4].to_vec()), (15, "array", &numbers[..5].to_vec())] {
+                for pair in sizes.windows(2) {
+                    let part = format!("/{file}:{at} grows from {} to {} {what} slots ", pair[0], pair[1]);
+                    let found = line(&tree, &part);
+                    assert!(found.contains("-> table at ") && found.ends_with("calls 10") && found.contains("µs"), "{found} of {tree}");
+                    lines += 1;
+                }
+            }
+            // A list of arguments has its room when it is filled; what compiled code makes has it from the start.
+            let listed = tree.lines().filter(|line| line.contains(&format!("/{file}:22 grows from 2 to 4 array slots"))).count();
+            assert_eq!(listed, usize::from(path == "/interpreted"), "{tree}");
+            assert_eq!(tree.matches("table at").count(), lines + listed, "what has its room does not grow: {tree}");
+            assert!(tree.find("-> content_by_lua ") < tree.find("-> table at"), "{tree}");
+            let average = Tracing::start(&server, &["--deep", "--avg", "5", path]);
+            let average = average.text(|| ask(&mut client));
+            assert!(average.contains(&format!("/{file}:3 grows from 32 to 64 hash slots")), "{average}");
+            // Nobody asks any more.
+            ask(&mut client);
+            let tracing = Tracing::start(&server, &["--all", path]);
+            let tree = tracing.text(|| ask(&mut client));
+            assert!(!tree.contains("table at"), "{tree}");
         }
     }
 
