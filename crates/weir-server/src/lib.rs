@@ -358,7 +358,8 @@ impl Drop for Server {
     }
 }
 
-/// Has every worker make ready what can fail.
+/// Has every worker make ready what can fail. Plans of a large configuration and `init_by_lua` take a loop's time, so they
+/// are built by turns: workers that have not begun serve meanwhile, and take the connections of those that are busy with it.
 fn prepare(
     configuration: &Arc<Configuration>,
     sockets: &InheritedSockets,
@@ -372,21 +373,38 @@ fn prepare(
         let accepts = worker.id < count;
         theirs.push(if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() });
     }
-    let mut theirs = theirs.into_iter();
     let (done, results) = channel();
-    for worker in called {
-        let (configuration, sockets) = (configuration.clone(), theirs.next().unwrap_or_default());
-        let done = done.clone();
-        worker.remote.run(Box::new(move || {
-            weir_rt::spawn(async move {
-                // The caller that waits may have given up.
-                let _ = done.send(thread::prepare(&configuration, sockets).await);
-            });
-        }));
+    let mut tasks: Vec<_> = called.iter().zip(theirs).collect();
+    while !tasks.is_empty() {
+        let size = round_of(called, called.len() - tasks.len());
+        let (built, builds) = channel();
+        for (worker, sockets) in tasks.drain(..size) {
+            let (configuration, built, done) = (configuration.clone(), built.clone(), done.clone());
+            worker.remote.run(Box::new(move || {
+                weir_rt::spawn(async move {
+                    // The caller that waits may have given up.
+                    let _ = done.send(thread::prepare(&configuration, sockets, built).await);
+                });
+            }));
+        }
+        if collect(size, &builds, patience).map_err(|_| late())?.contains(&false) {
+            break; // one of the results has the reason
+        }
     }
     drop(done);
-    let results = collect(called.len(), &results, patience);
+    let results = collect(called.len() - tasks.len(), &results, patience);
     results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
+}
+
+/// How many of `called` build a configuration at the same time, after the first `done` of them: all, where none serves
+/// yet. Otherwise the first one by itself, since the others would only wait for its `init_by_lua`, and then a quarter.
+fn round_of(called: &[CalledWorker], done: usize) -> usize {
+    let left = called.len() - done;
+    match done {
+        _ if called.iter().all(|worker| worker.new) => left,
+        0 => 1,
+        _ => called.len().div_ceil(4).min(left),
+    }
 }
 
 fn late() -> StartError {

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -205,14 +205,19 @@ pub(crate) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
         .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
-/// Makes ready what [`commit`] takes into use, and waits for what must be done before it serves.
+/// Makes ready what [`commit`] takes into use: builds it, sends whether that succeeded, and waits for what must be done
+/// before it serves.
 pub(crate) async fn prepare(
     configuration: &Arc<Configuration>,
     sockets: Vec<WorkerSocket>,
+    built: Sender<bool>,
 ) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let generation = WorkerGeneration::install(configuration, &local.worker)
-        .map_err(|error| error.render(&configuration.source))?;
+        .map_err(|error| error.render(&configuration.source));
+    // The caller that waits may have given up.
+    let _ = built.send(generation.is_ok());
+    let generation = generation?;
     let turn = local.turn.get() + 1;
     local.turn.set(turn);
     generation.begin().await;

@@ -64,4 +64,46 @@ both_drivers! {
         let _ = server.error_log_line("exits in old");
         assert!(!server.error_log().contains("exits in new"), "{}", server.error_log());
     }
+
+    /// `init_by_lua` of a new configuration takes a loop's time: workers run it by turns, so that the others serve.
+    fn workers_run_init_by_turns(driver) {
+        let text = |name: &str| format!("worker_processes 3; events {{}}
+http {{
+    init_by_lua_block {{
+        local file = assert(io.open('%%DIR%%/inits', 'a+'))
+        file:write('x') file:flush()
+        file:seek('set')
+        local hold = '%%DIR%%/hold' .. #file:read('*a')
+        file:close()
+        while os.rename(hold, hold) do os.execute('sleep 0.01') end
+    }}
+    server {{ listen 127.0.0.1:%%PORT%%;
+        location /name {{ content_by_lua_block {{ ngx.say('{name} ', ngx.worker.id()) }} }}
+    }} }}");
+        let mut server = Server::builder(&text("first")).driver(driver).start();
+        let path = server.dir().path().to_owned();
+        let inits = || std::fs::read(path.join("inits")).map_or(0, |runs| runs.len());
+        let serves = |server: &Server, name: &str| {
+            wait_for(name, || server.get("/name").text().starts_with(name).then_some(()));
+        };
+        // A reload tries a configuration before the workers get it.
+        let before = inits();
+        server.reload(&text("old"));
+        serves(&server, "old ");
+        let tried = inits() + (inits() - before - 3);
+        let holds = [1, 2, 3].map(|turn| path.join(format!("hold{}", tried + turn)));
+        for hold in &holds {
+            std::fs::write(hold, "").expect("a file");
+        }
+        server.reload(&text("new"));
+        for (turn, hold) in holds.iter().enumerate() {
+            wait_for("the next worker's init_by_lua", || (inits() == tried + turn + 1).then_some(()));
+            let response = server.get("/name").text();
+            assert!(response.starts_with("old "), "{response}");
+            assert_ne!(response, format!("old {turn}\n"));
+            std::fs::remove_file(hold).expect("it was there");
+        }
+        serves(&server, "new ");
+        assert_eq!(inits(), tried + 3);
+    }
 }
