@@ -51,6 +51,12 @@ impl ClientConnection {
         self.retired.get().is_some()
     }
 
+    /// Whether it ends once it is idle: it is retired, and its client has had a response. A client that has not sent a
+    /// request yet gets one, since the request may be on the way.
+    pub fn takes_no_more(&self) -> bool {
+        self.is_retired() && self.requests.get() > 0
+    }
+
     /// Notes that it ends without having broken: because it is retired, or the worker ends.
     pub fn ends_in_order(&self) {
         self.ends(self.retired.get().unwrap_or(CloseReason::Shutdown));

@@ -48,8 +48,7 @@ impl WorkerPart for WorkerConnections {
                 // Its client is notified, so that no request of its is lost.
                 connection.retire(CloseReason::Reload);
             }
-            // A client that has not sent a request yet gets one response.
-            if connection.is_retired() && connection.requests.get() > 0 {
+            if connection.takes_no_more() {
                 wire.timer.arm(0);
             }
         }

@@ -42,7 +42,7 @@ pub(crate) async fn run(
             let until = weir_rt::now_ms().saturating_add(idle);
             let parks = !stays && parked::is_wanted(&worker, &connection, idle);
             let moves = parks && wire.moves.get() && Box::pin(is_sent(&wire, idle)).await;
-            let received = if moves || connection.is_retired() {
+            let received = if moves || connection.takes_no_more() {
                 RecvOutcome::TimedOut
             } else {
                 receive(&worker, &wire, if parks { parked::PARK_MS } else { idle }).await

@@ -21,6 +21,27 @@ fn conf(workers: usize, listen: &str, word: &str) -> String {
     )
 }
 
+/// What clients send to the socket of that number, how many bytes of it before the line goes, and how the response ends.
+const BEGINNINGS: [(usize, &[u8], usize, &str); 10] = [
+    (2, HTTP1, 0, "\r\n\r\nv"),
+    (2, HTTP1, 7, "\r\n\r\nv"),
+    (3, PROXIED, 0, "\r\n\r\nv"),
+    (3, PROXIED, 7, "\r\n\r\nv"),
+    (3, PROXIED, 48, "\r\n\r\nv"),
+    (5, HTTP1, 0, "\r\n\r\nv"),
+    (5, HTTP2, 0, DATA),
+    (5, HTTP2, 7, DATA),
+    (5, HTTP2, 24, DATA),
+    (5, HTTP2, 33, DATA),
+];
+const HTTP1: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const PROXIED: &[u8] = b"PROXY TCP4 127.0.0.1 127.0.0.1 1000 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// The preface, SETTINGS, and HEADERS of a request on stream 1.
+const HTTP2: &[u8] =
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+/// The frame of its response's body.
+const DATA: &str = "\0\0\x01\0\x01\0\0\0\x01v";
+
 /// The workers' threads, and only theirs.
 fn threads(server: &Server) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server lives");
@@ -193,6 +214,37 @@ both_drivers! {
             wait_for("refused", || TcpStream::connect(server.addr(1)).is_err().then_some(()));
             server.reload(two);
             wait_for("second address", || TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+        }
+    }
+
+    /// The same for clients that have connected and not sent a whole request, however far they have got in any protocol.
+    fn a_line_that_goes_serves_those_that_have_not_asked(driver) {
+        let pair = support::tls::own("a");
+        let offered = support::tls::client(true, None);
+        for workers in [1, 2] {
+            let conf = |lines: &str| format!("worker_processes {workers}; admin 127.0.0.1:%%PORT_1%%; http {{ {lines} server {{ listen 127.0.0.1:%%PORT_0%%; return 200 v; }} }}");
+            let lines = "ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+                server { listen 127.0.0.1:%%PORT_2%%; listen 127.0.0.1:%%PORT_3%% proxy_protocol; listen 127.0.0.1:%%PORT_4%% ssl; return 200 v; }
+                server { listen 127.0.0.1:%%PORT_5%%; http2 on; return 200 v; }";
+            let mut server = Server::builder(&conf(lines)).driver(driver).file("a.crt", &pair.certificate).file("a.key", &pair.key).start();
+            let begin = |&(port, whole, sent, _): &(usize, &[u8], usize, &str)| {
+                let mut client = Client::connect(server.addr(port));
+                client.send(&whole[..sent]);
+                client
+            };
+            let clients: Vec<Client> = BEGINNINGS.iter().map(begin).collect();
+            let secure: Vec<_> = (0..4).map(|_| TcpStream::connect(server.addr(4)).expect("a server")).collect();
+            wait_for("connections", || (open(&server) == (clients.len() + secure.len()) as u64).then_some(()));
+            server.reload(&conf(""));
+            wait_for("refused", || TcpStream::connect(server.addr(2)).is_err().then_some(()));
+            for ((_, whole, sent, end), mut client) in BEGINNINGS.iter().zip(clients) {
+                client.send(&whole[*sent..]);
+                client.until(end);
+            }
+            for stream in secure {
+                let mut client = support::tls::TlsClient::over(stream, "a", &offered, 1 << 20).expect("a handshake");
+                assert_eq!(client.get("/", "a").text(), "v");
+            }
         }
     }
 

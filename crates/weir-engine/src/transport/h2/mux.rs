@@ -418,7 +418,7 @@ impl H2Mux {
 
     /// Ends the connection where the worker stops, or its address is gone.
     pub(super) fn look(&self) {
-        if self.worker.is_stopping() || self.connection.is_retired() {
+        if self.worker.is_stopping() || self.connection.takes_no_more() {
             self.connection.ends_in_order();
             self.go_away(CloseReason::Shutdown);
         }

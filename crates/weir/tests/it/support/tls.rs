@@ -139,7 +139,19 @@ impl TlsClient {
         config: &ClientConfig,
         size: usize,
     ) -> Result<TlsClient, String> {
-        let mut stream = TcpStream::connect(addr).expect("a server");
+        TlsClient::over(TcpStream::connect(addr).expect("a server"), name, config, size)
+    }
+
+    /// The same over a connection that is there.
+    ///
+    /// # Errors
+    /// As [`TlsClient::cut`].
+    pub(crate) fn over(
+        mut stream: TcpStream,
+        name: &str,
+        config: &ClientConfig,
+        size: usize,
+    ) -> Result<TlsClient, String> {
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP socket");
         let mut connect = ClientHandshake::new(config, name).expect("a configuration");
