@@ -101,6 +101,7 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     ssl::TABLES[2],
     ssl::TABLES[3],
     ssl::TABLES[4],
+    ssl::TABLES[5],
     semaphore::TABLE,
     socket::TABLES[0],
     socket::TABLES[1],

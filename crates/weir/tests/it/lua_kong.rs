@@ -299,7 +299,7 @@ both_drivers! {
     }
 
     fn upstream_servers_are_verified_as_a_script_wants(driver) {
-        let (builder, _) = tls("location / { access_by_lua_block {
+        let (builder, keys) = tls("location / { access_by_lua_block {
                 local kong, ffi = require 'kong', require 'ffi'
                 local C, request, arg = kong.C, kong.request(), ngx.var
                 local is_apicast = arg.arg_apicast
@@ -312,26 +312,31 @@ both_drivers! {
                     ffi.cdef [[
                         typedef struct x509_st X509; typedef struct x509_store_st X509_STORE;
                         X509 *d2i_X509(X509 **, const unsigned char **, long); void X509_free(X509 *);
-                        X509_STORE *X509_STORE_new(void); int X509_STORE_add_cert(X509_STORE *, X509 *); void X509_STORE_free(X509_STORE *);
+                        X509_STORE *X509_STORE_new(void); int X509_STORE_load_locations(X509_STORE *, const char *, const char *);
+                        int X509_STORE_add_cert(X509_STORE *, X509 *); void X509_STORE_free(X509_STORE *);
                     ]]
                     local file = assert(io.open(ngx.config.prefix() .. arg.arg_t .. '.crt'))
                     local der = require 'ngx.ssl'.cert_pem_to_der(file:read '*a')
                     local at = ffi.new('const unsigned char *[1]', ffi.cast('const unsigned char *', der))
                     local certificate = ffi.gc(C.d2i_X509(nil, at, #der), C.X509_free)
                     local store = ffi.gc(C.X509_STORE_new(), C.X509_STORE_free)
-                    assert(C.X509_STORE_add_cert(store, certificate) == 1)
+                    if arg.arg_dir then assert(C.X509_STORE_load_locations(store, nil, ngx.config.prefix() .. arg.arg_dir) == 1)
+                    else assert(C.X509_STORE_add_cert(store, certificate) == 1) end
                     local trust = is_apicast and C.ngx_http_apicast_ffi_set_proxy_ca_cert
                         or C.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store
                     assert(trust(request, store) == 0)
                 end
             } proxy_pass https://127.0.0.1:%%PORT_2%%/; }");
-        let server = builder.driver(driver).allow("upstream SSL certificate").start();
+        let hashed = builder.file("hashed/0123abcd.0", &keys.ca.certificate);
+        let server = hashed.driver(driver).allow("upstream SSL certificate").start();
         let status = |query: &str| server.get(&format!("/{query}")).status;
         for _ in 0..2 {
             assert_eq!(status("?n=a.example.com"), 200, "not verified");
             assert_eq!(status("?n=a.example.com&v=1"), 502, "nobody is trusted");
             assert_eq!(status("?n=a.example.com&v=1&t=ca"), 200);
             assert_eq!(status("?n=a.example.com&v=1&t=other"), 502);
+            assert_eq!(status("?n=a.example.com&v=1&t=ca&dir=hashed"), 200, "of a directory");
+            assert_eq!(status("?n=a.example.com&v=1&t=ca&dir=nowhere"), 502);
             assert_eq!(status("?apicast=1&n=a.example.com&v=1&t=ca"), 200);
             assert_eq!(status("?apicast=1&n=a.example.com&v=1&t=other"), 502);
             assert_eq!(status("?apicast=1&n=a.example.com&v=0&t=other"), 200);

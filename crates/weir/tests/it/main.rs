@@ -15,7 +15,7 @@
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
 //! | Lua: scripts in their phases | `lua_phases`, `lua_handlers`, `lua_known_passes`, `lua_init_worker`, `lua_timers`, `lua_reload`, `lua_cached_reads`, `lua_limits` |
 //! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_c_names`, `lua_kong`, `lua_lmdb`, `lua_compiled_calls`, `lua_profile` |
-//! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_buffer`, `lua_socket_reuse`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_secrets` |
+//! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_buffer`, `lua_socket_reuse`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_objects`, `lua_tls_secrets` |
 //! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
 //! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
@@ -90,6 +90,7 @@ mod lua_timers;
 mod lua_tls;
 mod lua_tls_churn;
 mod lua_tls_connections;
+mod lua_tls_objects;
 mod lua_tls_secrets;
 mod lua_udp;
 mod lua_upstream;

@@ -1,16 +1,14 @@
 //! What lua-kong-nginx-module's C functions do, for `weir.kong_names`, which has them under their names.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_engine::Exchange;
 use weir_engine::log::{self, LogLevel};
-use weir_tls::TrustStore;
-use weir_tls::certificate::{self, CertificateDer};
+use weir_tls::certificate;
 use weir_upstream::UpstreamOverrides;
 use weir_upstream::tls_client::TlsOverrides;
 
-use crate::api::ssl::{client_pair, current};
+use crate::api::ssl::{ScriptTrust, client_pair, current};
 use crate::luajit::state::LuaState;
 use crate::run::function::{
     ApiFunction, CallDone, CallOutcome, expect_number, expect_string, fail, function,
@@ -70,15 +68,9 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             Err(message) => fail(l, &message),
         }
     }),
-    function("_kong.trust_store", 0, |l| {
-        let certificates = list(l, 1).into_iter().map(CertificateDer::from).collect();
-        let trust = TrustStore { certificates, crls: list(l, 2) };
-        l.push_owned(Rc::new(Arc::new(trust)), c"weir.trust_store");
-        Ok(CallDone::Results(1))
-    }),
     function("_kong.set_trusted_store", REQUEST, |l| {
-        let Some(trust) = l.owned::<Arc<TrustStore>>(1) else { return fail(l, "no trusted store") };
-        over_tls(l, |own| own.trust = Some(Arc::clone(&trust)))
+        let Some(trust) = l.owned::<ScriptTrust>(1) else { return fail(l, "no trusted store") };
+        over_tls(l, |own| own.trust = Some(Arc::clone(&trust.0)))
     }),
     function("_kong.set_verify", REQUEST, |l| {
         let verify = l.boolean(1);
@@ -124,20 +116,6 @@ fn over_tls(l: LuaState, change: impl FnOnce(&mut TlsOverrides)) -> CallOutcome 
     lend::exchange(|x| change(x.state()))?;
     l.push_boolean(true);
     Ok(CallDone::Results(1))
-}
-
-/// The texts of the list at `at`.
-fn list(l: LuaState, at: i32) -> Vec<Vec<u8>> {
-    let mut texts = Vec::new();
-    loop {
-        l.raw_get_index(at, texts.len() + 1);
-        let text = l.bytes(-1).map(<[u8]>::to_vec);
-        l.pop(1);
-        match text {
-            Some(text) => texts.push(text),
-            None => return texts,
-        }
-    }
 }
 
 /// The client's certificates as PEM; nil where it has shown none, or its session was resumed; false without TLS.

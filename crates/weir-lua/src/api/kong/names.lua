@@ -4,9 +4,9 @@ local _, native = ...
 local ffi = require "ffi"
 local kong, c_names = native.kong, native.c_names
 local C, out = native.fast.C, native.fast.out
-local failed, object_of, request_ssl = c_names.failed, c_names.object_of, native.ssl.of_request
+local failed, request_ssl, objects = c_names.failed, native.ssl.of_request, require "weir.ssl_objects"
 local cast, new, copy, text_of, typeof = ffi.cast, ffi.new, ffi.copy, ffi.string, ffi.typeof
-local tonumber, type, pcall, ffi_C = tonumber, type, pcall, c_names.C
+local tonumber, type, pcall = tonumber, type, pcall
 local OK, ERROR, AGAIN, DECLINED, ABORT = 0, -1, -2, -5, -6
 
 local names = {}
@@ -138,96 +138,13 @@ end
 
 -- TLS toward servers
 
--- OpenSSL's functions for the certificates of a store, which was made by its library.
-local libcrypto
-local function openssl()
-    if libcrypto then return libcrypto end
-    ffi.cdef [[
-        void *weir_kong_objects(void *) __asm__("X509_STORE_get0_objects");
-        int weir_kong_count(const void *) __asm__("OPENSSL_sk_num");
-        void *weir_kong_at(const void *, int) __asm__("OPENSSL_sk_value");
-        int weir_kong_type(const void *) __asm__("X509_OBJECT_get_type");
-        void *weir_kong_certificate(const void *) __asm__("X509_OBJECT_get0_X509");
-        void *weir_kong_list(const void *) __asm__("X509_OBJECT_get0_X509_CRL");
-        int weir_kong_certificate_der(const void *, unsigned char **) __asm__("i2d_X509");
-        int weir_kong_list_der(const void *, unsigned char **) __asm__("i2d_X509_CRL");
-        int weir_kong_key_der(const void *, unsigned char **) __asm__("i2d_PrivateKey");
-        int weir_kong_hold(void *) __asm__("X509_STORE_up_ref");
-        void weir_kong_drop(void *) __asm__("X509_STORE_free");
-    ]]
-    libcrypto = ffi_C
-    return libcrypto
-end
-
-local place = typeof "unsigned char *[1]"
-local function der(object, encode)
-    local length = encode(object, nil)
-    if length <= 0 then return nil end
-    local room = new("unsigned char[?]", length)
-    encode(object, place(room))
-    return text_of(room, length)
-end
-
--- Stores that were seen last, by their addresses; each is held, so that its address is not another's.
-local MOST = 64
-local stores, order = {}, {}
-local function trust_of(pointer)
-    local crypto = openssl()
-    local objects = crypto.weir_kong_objects(pointer)
-    local count = crypto.weir_kong_count(objects)
-    local address = tonumber(cast("uintptr_t", pointer))
-    local known = stores[address]
-    -- Things are added to stores, and never taken away.
-    if known and known.count == count then return known.trust end
-    local certificates, lists = {}, {}
-    for at = 0, count - 1 do
-        local object = crypto.weir_kong_at(objects, at)
-        local kind = crypto.weir_kong_type(object)
-        if kind == 1 then
-            certificates[#certificates + 1] = der(crypto.weir_kong_certificate(object), crypto.weir_kong_certificate_der)
-        elseif kind == 2 then
-            lists[#lists + 1] = der(crypto.weir_kong_list(object), crypto.weir_kong_list_der)
-        end
-    end
-    local trust = kong.trust_store(certificates, lists)
-    if not known then
-        if crypto.weir_kong_hold(pointer) ~= 1 then return nil end
-        if #order >= MOST then
-            local oldest = table.remove(order, 1)
-            stores[oldest].drop(stores[oldest].pointer)
-            stores[oldest] = nil
-        end
-        order[#order + 1] = address
-        known = { pointer = pointer, drop = crypto.weir_kong_drop }
-        stores[address] = known
-    end
-    known.count, known.trust = count, trust
-    return trust
-end
-
--- What `ngx.ssl` has parsed, or what represents it, or OpenSSL's own objects.
-local function chain_of(chain)
-    if type(chain) ~= "cdata" then return chain end
-    local object = object_of(chain)
-    if object then return object end
-    local crypto, ders = openssl(), {}
-    for at = 0, crypto.weir_kong_count(chain) - 1 do
-        ders[#ders + 1] = der(crypto.weir_kong_at(chain, at), crypto.weir_kong_certificate_der)
-    end
-    return native.ssl.parse_der_cert(table.concat(ders))
-end
-local function key_of(key)
-    if type(key) ~= "cdata" then return key end
-    return object_of(key) or native.ssl.parse_der_priv_key(der(key, openssl().weir_kong_key_der) or "")
-end
-
 function names.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key(_, chain, key)
-    if chain == nil or key == nil then return ERROR end
-    return is_done(pcall(kong.set_cert_and_key, chain_of(chain), key_of(key)))
+    chain, key = objects.chain(chain), objects.key(key)
+    if not chain or not key then return ERROR end
+    return is_done(pcall(kong.set_cert_and_key, chain, key))
 end
 function names.ngx_http_lua_kong_ffi_set_upstream_ssl_trusted_store(_, store)
-    if store == nil then return ERROR end
-    local trust = trust_of(store)
+    local trust = objects.trust(store)
     return trust and is_done(pcall(kong.set_trusted_store, trust)) or ERROR
 end
 function names.ngx_http_lua_kong_ffi_set_upstream_ssl_verify(_, verify)

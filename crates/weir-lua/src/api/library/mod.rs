@@ -65,6 +65,7 @@ const MODULES: &[(&str, &str)] = &[
     ("weir.regex", include_str!("../re/compiled.lua")),
     ("weir.resolver", include_str!("../resolver/library.lua")),
     ("weir.ssl", include_str!("../ssl/key.lua")),
+    ("weir.ssl_objects", include_str!("../ssl/objects.lua")),
     ("weir.upstream", include_str!("../upstream/weir.lua")),
 ];
 

@@ -11,7 +11,7 @@ local native = {
     ssl = ngx._ssl,
     cli = ngx._cli, events = ngx._events, upstream = ngx._upstream,
     resolver = ngx._resolver, log = ngx._log, re = ngx._re, c_names = ngx._c_names, zones = ngx._zones,
-    kong = ngx._kong, lmdb = ngx._lmdb, listening = ngx._listening,
+    openssl = ngx._openssl, kong = ngx._kong, lmdb = ngx._lmdb, listening = ngx._listening,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do

@@ -33,19 +33,16 @@ end
 
 local function bytes(data, len) return text_of(data, tonumber(len)) end
 
--- Certificates and keys by the pointers that represent them.
-local objects, last = {}, 0
-local function key_of(pointer) return tonumber(cast("uintptr_t", pointer)) end
-local function object_of(pointer) return pointer ~= nil and objects[key_of(pointer)] or nil end
-local function freed(pointer) objects[key_of(pointer)] = nil end
-local function kept(err, object, why)
-    if not object then
-        failed(err, why)
-        return cast("void *", 0)
-    end
-    last = last + 16
-    objects[last] = object
-    return cast("void *", last)
+-- Certificates and keys by the pointers that are given out for them.
+local objects
+local function represented()
+    objects = objects or require "weir.ssl_objects"
+    return objects
+end
+local function pointed(err, pointer, why)
+    if pointer then return pointer end
+    failed(err, why)
+    return cast("void *", 0)
 end
 
 local function converted(out, err, der, why)
@@ -103,6 +100,32 @@ end
 
 answers("SSL_session_reused", function() return ssl.is_resumed() and 1 or 0 end)
 
+-- Stores of certificates that look into directories: which, is known of the calls that have said so alone.
+openssl.X509_STORE_new = function()
+    local store = found "X509_STORE_new" ()
+    if store ~= nil then represented().began(store) end
+    return store
+end
+for _, name in ipairs { "X509_STORE_load_locations", "X509_STORE_load_locations_ex" } do
+    openssl[name] = function(store, file, directory, ...)
+        local code = found(name)(store, file, directory, ...)
+        if code == 1 and directory ~= nil then represented().looks_into(store, text_of(directory)) end
+        return code
+    end
+end
+openssl.X509_STORE_load_path = function(store, directory)
+    local code = found "X509_STORE_load_path" (store, directory)
+    if code == 1 then represented().looks_into(store, text_of(directory)) end
+    return code
+end
+for _, name in ipairs { "X509_STORE_set_default_paths", "X509_STORE_set_default_paths_ex" } do
+    openssl[name] = function(store, ...)
+        local code = found(name)(store, ...)
+        if code == 1 then represented().looks_into(store, represented().default_directory()) end
+        return code
+    end
+end
+
 -- The text stays for the next 64 calls; it must not be kept longer than a phase of a request.
 answers("SSL_get_servername", function(kind)
     local name = kind == 0 and ssl.server_name()
@@ -121,14 +144,14 @@ local own = {
         password = password ~= nil and text_of(password) or nil
         return converted(out, err, ssl.priv_key_pem_to_der(bytes(pem, len), password))
     end,
-    parse_pem_cert = function(pem, len, err) return kept(err, ssl.parse_pem_cert(bytes(pem, len))) end,
-    parse_pem_priv_key = function(pem, len, err) return kept(err, ssl.parse_pem_priv_key(bytes(pem, len))) end,
-    parse_der_cert = function(data, len, err) return kept(err, ssl.parse_der_cert(bytes(data, len))) end,
-    parse_der_priv_key = function(data, len, err) return kept(err, ssl.parse_der_priv_key(bytes(data, len))) end,
-    set_cert = function(_, cert, err) return done(err, ssl.set_cert(object_of(cert))) end,
-    set_priv_key = function(_, key, err) return done(err, ssl.set_priv_key(object_of(key))) end,
-    free_cert = freed,
-    free_priv_key = freed,
+    parse_pem_cert = function(pem, len, err) return pointed(err, represented().parse_pem_cert(bytes(pem, len))) end,
+    parse_pem_priv_key = function(pem, len, err) return pointed(err, represented().parse_pem_priv_key(bytes(pem, len))) end,
+    parse_der_cert = function(data, len, err) return pointed(err, represented().parse_der_cert(bytes(data, len))) end,
+    parse_der_priv_key = function(data, len, err) return pointed(err, represented().parse_der_priv_key(bytes(data, len))) end,
+    set_cert = function(_, cert, err) return done(err, ssl.set_cert(represented().chain(cert))) end,
+    set_priv_key = function(_, key, err) return done(err, ssl.set_priv_key(represented().key(key))) end,
+    free_cert = function(cert) represented().free_cert(cert) end,
+    free_priv_key = function(key) represented().free_priv_key(key) end,
     get_req_ssl_pointer = function(_, err)
         local random, why = ssl.client_random()
         if random then return request_ssl end
@@ -136,7 +159,9 @@ local own = {
         return cast("void *", 0)
     end,
     ssl_verify_client = function(_, client, trusted, depth, err)
-        return done(err, ssl.verify_client(object_of(client), depth, object_of(trusted)))
+        local shown, known = represented().chain(client), represented().chain(trusted)
+        if client ~= nil and not shown or trusted ~= nil and not known then return failed(err, "invalid certificate chain") end
+        return done(err, ssl.verify_client(shown, depth, known))
     end,
     ssl_client_random = function(_, out, len, err) return told(out, len, err, ssl.client_random()) end,
     ssl_server_random = function(_, out, len, err) return told(out, len, err, ssl.server_random()) end,
@@ -166,7 +191,7 @@ local function counted(name)
 end
 
 -- The others of ngx_lua's, loaded when one is looked for.
-ngx._c_names = { failed = failed, object_of = object_of, C = ffi_C }
+ngx._c_names = { failed = failed, C = ffi_C }
 local more
 local function of_ngx_lua(name)
     local short = name:match "^ngx_http_lua_ffi_(.+)$"

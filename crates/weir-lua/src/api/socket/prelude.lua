@@ -66,6 +66,33 @@ function tcp_methods.send(...)
     return send(...)
 end
 
+-- Certificates are pointers, which are looked up.
+local set_client, require = native.setclientcert, require
+local function pair_of(certificate, key)
+    local objects = require "weir.ssl_objects"
+    return objects.chain(certificate), objects.key(key)
+end
+function tcp_methods.setclientcert(...)
+    local sock, certificate, key = ...
+    if type(certificate) ~= "cdata" and type(key) ~= "cdata" then return set_client(...) end
+    -- Null pointers are none.
+    if certificate == nil then certificate = nil end
+    if key == nil then key = nil end
+    local chain, own = pair_of(certificate, key)
+    if certificate and key and not (chain and own) then return nil, "bad cert or pkey arg: those of ngx.ssl expected" end
+    return set_client(sock, chain or certificate, own or key)
+end
+
+local set_trusted = native.settrustedstore
+function tcp_methods.settrustedstore(...)
+    local sock, store = ...
+    if type(store) ~= "cdata" then return set_trusted(...) end
+    if store == nil then return set_trusted(sock, nil) end
+    local trust = require "weir.ssl_objects".trust(store)
+    if not trust then return nil, "bad store arg: X509_STORE of OpenSSL's expected" end
+    return set_trusted(sock, trust)
+end
+
 -- Until it is connected, a socket's timeouts are in its table alone.
 local rawset = rawset
 local set_timeout, set_timeouts = native.settimeout, native.settimeouts

@@ -482,6 +482,7 @@ pub(super) mod place {
     pub(crate) const KEY_OF_CERTIFICATE: usize = 7;
     pub(crate) const BIND: usize = 8;
     pub(crate) const TRANSPARENT: usize = 9;
+    pub(crate) const TRUSTED: usize = 10;
     pub(crate) const COUNT: usize = 8;
 }
 

@@ -56,19 +56,17 @@ pub(super) const TABLE: &[ApiFunction] = &[
 
 const NO_OPENSSL: &str = "not there: TLS is not OpenSSL's here";
 
-/// `settrustedstore(store)`: nothing, which is what there is without one, or an `X509_STORE` of OpenSSL's, which TLS here
-/// can't make use of.
+/// `settrustedstore(store)`: nothing, which is what there is without one, or what an `X509_STORE` of OpenSSL's holds.
 fn set_trusted_store(l: LuaState) -> CallOutcome {
-    match l.kind(2) {
-        kind::NIL | kind::NONE | kind::CDATA => {}
-        _ => return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2))),
+    let is_store = l.owned::<ssl::ScriptTrust>(2).is_some();
+    if !is_store && !l.is_none_or_nil(2) {
+        return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2)));
     }
     if socket(l)?.is_none() && !had_socket(l) {
         return Err(LuaRaise::text("socket is never created nor connected"));
     }
-    if l.kind(2) == kind::CDATA {
-        return fail(l, NO_OPENSSL);
-    }
+    l.set_top(2);
+    l.raw_set_index(1, place::TRUSTED);
     l.push_boolean(true);
     Ok(CallDone::Results(1))
 }
@@ -85,6 +83,8 @@ struct HandshakeWish {
     session: bool,
     given: Option<Rc<SocketTlsSession>>,
     certificate: Option<ssl::ClientPair>,
+    /// Instead of those that the configuration trusts.
+    trusted: Option<Rc<ssl::ScriptTrust>>,
 }
 
 fn open(l: LuaState) -> Result<Option<Rc<SocketConnection>>, LuaRaise> {
@@ -140,8 +140,11 @@ fn handshake(l: LuaState) -> CallOutcome {
     l.raw_get_index(1, place::CERTIFICATE);
     l.raw_get_index(1, place::KEY_OF_CERTIFICATE);
     let certificate = ssl::client_pair(l, -2, -1);
-    l.pop(2);
-    let wanted = HandshakeWish { tls, name, verify: l.boolean(4), session: !refused, given, certificate };
+    l.raw_get_index(1, place::TRUSTED);
+    let trusted = l.owned(-1);
+    l.pop(3);
+    let wanted =
+        HandshakeWish { tls, name, verify: l.boolean(4), session: !refused, given, certificate, trusted };
     let busy = SocketBusy::new(&socket, SocketDirection::Connect);
     socket.dialing.set(true);
     wait(|notes| Box::pin(shaking(busy, conn, wanted, notes)))
@@ -246,6 +249,7 @@ fn check(
 ) -> Result<(), String> {
     let nobody = TrustStore { certificates: Vec::new(), crls: Vec::new() };
     let (trust, depth) = wanted.tls.trust().unwrap_or((&nobody, 1));
+    let trust = wanted.trusted.as_ref().map_or(trust, |own| &*own.0);
     let now = weir_rt::unix_time().0;
     if let Err(problem) = chain::check(&facts.peer, trust, depth, CertificatePurpose::Server, now) {
         let (code, text) = (problem.code, problem.text);

@@ -70,6 +70,15 @@ pub(super) const TABLE: &[ApiFunction] = &[
         let failed = if der.is_empty() { "invalid argument" } else { NO_KEY };
         push_owned(l, parsed::key_of_der(&der), KEY, failed)
     }),
+    function("_ssl.chain_ders", 0, |l| {
+        let chain = chain_at(l, 1, "chain_ders")?;
+        l.new_table(4, 0);
+        for (at, der) in chain.iter().flat_map(|chain| &chain.certificates).enumerate() {
+            l.push_bytes(der);
+            l.raw_set_index(-2, at + 1);
+        }
+        Ok(CallDone::Results(1))
+    }),
     function("_ssl.device_key", 0, |l| {
         let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
         match weir_tls::pkcs11::KeyUri::parse(&uri) {

@@ -11,9 +11,11 @@
 pub(crate) mod client_pair;
 pub(crate) mod clienthello;
 pub(crate) mod functions;
+mod hashed_directory;
 pub(crate) mod ocsp;
 pub(crate) mod parsed;
 pub(crate) mod session;
+pub(crate) mod trust;
 pub(crate) mod upstream;
 
 use std::cell::RefCell;
@@ -28,11 +30,12 @@ use crate::run::lend;
 pub(crate) use crate::api::ctx::connection as ctx;
 pub(crate) use client_pair::{ClientPair, client_pair};
 pub(crate) use ctx::{is_inherited, push_inherited};
+pub(crate) use trust::ScriptTrust;
 
 use parsed::{CertificateChain, PrivateKey};
 
-pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 5] =
-    [clienthello::TABLE, ocsp::TABLE, session::TABLE, functions::TABLE, upstream::TABLE];
+pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 6] =
+    [clienthello::TABLE, ocsp::TABLE, session::TABLE, functions::TABLE, trust::TABLE, upstream::TABLE];
 
 /// A handshake, for the scripts that run in it.
 pub(crate) struct ClientHandshake {

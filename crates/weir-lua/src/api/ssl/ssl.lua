@@ -1,6 +1,7 @@
 -- `ngx.ssl`
 local _, native = ...
-local ssl = native.ssl
+local ssl, objects = native.ssl, require "weir.ssl_objects"
+local gc = require "ffi".gc
 local names = { [0x0300] = "SSLv3", [0x0301] = "TLSv1", [0x0302] = "TLSv1.1", [0x0303] = "TLSv1.2", [0x0304] = "TLSv1.3" }
 local module = {
     version = "0.1.33",
@@ -10,11 +11,35 @@ local module = {
     get_req_shared_ssl_ciphers = ssl.shared_ciphers,
 }
 for _, name in ipairs {
-    "clear_certs", "set_der_cert", "set_der_priv_key", "set_cert", "set_priv_key", "parse_pem_cert", "parse_der_cert",
-    "parse_pem_priv_key", "parse_der_priv_key", "cert_pem_to_der", "priv_key_pem_to_der", "verify_client",
+    "clear_certs", "set_der_cert", "set_der_priv_key", "cert_pem_to_der", "priv_key_pem_to_der",
     "raw_client_addr", "raw_server_addr", "server_port", "server_name",
 } do
     module[name] = ssl[name]
+end
+
+-- Certificates and keys are pointers, which are freed when they are collected.
+for name, free in pairs {
+    parse_pem_cert = objects.free_cert, parse_der_cert = objects.free_cert,
+    parse_pem_priv_key = objects.free_priv_key, parse_der_priv_key = objects.free_priv_key,
+} do
+    local parse = objects[name]
+    module[name] = function(text)
+        local pointer, err = parse(text)
+        if not pointer then return nil, err end
+        return gc(pointer, free)
+    end
+end
+
+local chain, key = objects.chain, objects.key
+function module.set_cert(cert) return ssl.set_cert(chain(cert)) end
+function module.set_priv_key(priv_key) return ssl.set_priv_key(key(priv_key)) end
+
+-- What is no chain is refused: without one, every client would be.
+local set_verify = ssl.verify_client
+function module.verify_client(client_certs, depth, trusted_certs)
+    local shown, known = chain(client_certs), chain(trusted_certs)
+    if client_certs ~= nil and not shown or trusted_certs ~= nil and not known then return nil, "invalid certificate chain" end
+    return set_verify(shown, depth, known)
 end
 
 function module.get_tls1_version_str()
