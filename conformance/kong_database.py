@@ -235,7 +235,7 @@ def commands(kong):
 
 def again(kong):
     stopped = kong.command("stop")
-    yield "kong stop", stopped.returncode == 0
+    yield "kong stop", stopped.returncode == 0 and until("the end", lambda: kong.command("health").returncode != 0)
     yield "kong start again", kong.start()
     yield "what was written is there", until("the route", lambda: kong.ask("/plain")[0] == 200)
 
