@@ -24,6 +24,8 @@ pub struct KeyCounts {
     pub bytes_out: u64,
     /// Nanoseconds that they ran on their worker's loop, as far as boundaries are recorded.
     pub run_ns: u64,
+    /// Nanoseconds of processors that they took, as far as boundaries are recorded.
+    pub cpu_ns: u64,
     /// How long they took, in microseconds.
     pub durations: KeyDurations,
 }
@@ -39,6 +41,8 @@ pub struct KeyedRequest {
     pub bytes_out: u64,
     /// Nanoseconds that it ran.
     pub run_ns: u64,
+    /// Nanoseconds of processors that it took.
+    pub cpu_ns: u64,
     /// Microseconds from its head to its end.
     pub duration_us: u64,
 }
@@ -52,6 +56,7 @@ impl KeyCounts {
         self.bytes_in += request.bytes_in;
         self.bytes_out += request.bytes_out;
         self.run_ns += request.run_ns;
+        self.cpu_ns += request.cpu_ns;
         self.durations.add(request.duration_us);
     }
 
@@ -63,6 +68,7 @@ impl KeyCounts {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.run_ns += other.run_ns;
+        self.cpu_ns += other.cpu_ns;
         self.durations.merge(&other.durations);
     }
 
@@ -79,6 +85,7 @@ impl KeyCounts {
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
             run_ns: self.run_ns.saturating_sub(earlier.run_ns),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             durations: self.durations.since(&earlier.durations),
         }
     }
@@ -328,7 +335,7 @@ mod tests {
     use super::*;
 
     fn request(status: u16) -> KeyedRequest {
-        KeyedRequest { status, bytes_in: 10, bytes_out: 100, run_ns: 5, duration_us: 1_000 }
+        KeyedRequest { status, bytes_in: 10, bytes_out: 100, run_ns: 5, cpu_ns: 3, duration_us: 1_000 }
     }
 
     fn table(sketch: &KeySketch) -> KeyTable {

@@ -62,6 +62,19 @@ impl SharedPart {
         self.on.set(false);
     }
 
+    /// How long the request has run so far, in ticks, without what its thread was not on a processor for meanwhile, as far as that
+    /// is known: stretches of a millisecond and more are asked. Of a request that waits, or that is a branch of another one, it
+    /// is what is known already.
+    pub(crate) fn ran_on_core(&self, now: u64) -> u64 {
+        self.with_trace(|trace| {
+            if trace.is_suspended() || self.branch.get() {
+                return trace.total_run();
+            }
+            let ran = now.saturating_sub(trace.start()).saturating_sub(trace.total_wait());
+            ran.saturating_sub(self.presence.off_core(now, trace))
+        })
+    }
+
     /// What is on the tape from the last mark of `first` on, see [`EventTape::pattern`].
     pub(crate) fn pattern(&self, first: Site, second: Site) -> Option<TapePattern> {
         self.tape.pattern(first, second)

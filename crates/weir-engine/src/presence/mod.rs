@@ -3,6 +3,7 @@
 
 mod id;
 mod of_worker;
+mod off_core;
 mod watchers;
 
 use std::cell::Cell;
@@ -11,6 +12,8 @@ use std::rc::Rc;
 use weir_http::TraceParent;
 use weir_rt::sampler::{self, SitePlace};
 use weir_trace::{ConnectionStep, FlightTicket, KeepReason, LoopRun, RequestId, Site, Trace, WaitKind};
+
+use off_core::OffCoreSums;
 
 pub(crate) use id::digits;
 pub(crate) use of_worker::WorkerPresences;
@@ -37,6 +40,8 @@ pub(crate) struct RequestPresence {
     receive_wait: Cell<u64>,
     /// Its part in a stall.
     part: Cell<Option<KeepReason>>,
+    /// What its thread did not run of the time it ran.
+    off: OffCoreSums,
 }
 
 impl RequestPresence {
@@ -53,6 +58,7 @@ impl RequestPresence {
             queued: Cell::new(false),
             receive_wait: Cell::new(0),
             part: Cell::new(None),
+            off: OffCoreSums::default(),
         }
     }
 
@@ -67,6 +73,7 @@ impl RequestPresence {
         self.queued.set(queued);
         self.receive_wait.set(0);
         self.part.set(None);
+        self.off.begin();
     }
 
     /// Its bytes waited for `ticks` in the kernel, while a turn of the loop took too long.
@@ -153,6 +160,7 @@ impl RequestPresence {
     pub(crate) fn resumed(&self, now: u64) {
         self.since.set(now);
         self.queued.set(true);
+        self.off.resumed();
         let current = sampler::current();
         weir_rt::set_request_runs(true);
         current.set_request(self.id.get().0);
@@ -215,7 +223,16 @@ impl RequestPresence {
     fn ran<'t>(&self, end: u64, trace: impl FnOnce() -> &'t mut Trace) {
         let (start, queued) = (self.since.get(), self.queued.get());
         let run = LoopRun { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
-        self.takes_part(self.present.ran(run, self.id.get(), trace));
+        self.takes_part(self.present.ran(run, self.id.get(), &self.off, trace));
+    }
+
+    /// What the thread did not run of the time that the request, which runs at `now`, has run so far, in ticks: of stretches
+    /// of a millisecond and more. Two system calls where the stretch is so long already.
+    pub(crate) fn off_core(&self, now: u64, trace: &mut Trace) -> u64 {
+        if self.since.get() != 0 {
+            self.present.look_off_core(self.since.get(), now, &self.off, trace);
+        }
+        self.off.all().sum()
     }
 }
 

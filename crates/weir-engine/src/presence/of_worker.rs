@@ -8,6 +8,7 @@ use weir_trace::{
 };
 
 use super::id::RequestIds;
+use super::off_core::{OffCoreSums, OffCoreTicks};
 use super::watchers::QueueWatchers;
 
 /// What all presences of a worker share.
@@ -83,13 +84,14 @@ impl WorkerPresences {
     }
 
     /// Accounts a stretch of the loop that a request had to itself; should it have been long, its `trace` says which
-    /// place in it was the longest, and is given what the thread did not run. Returns what part in a stall makes the
+    /// place in it was the longest, and is given what the thread did not run, as is `off`. Returns what part in a stall makes the
     /// request worth retaining.
     #[inline]
     pub(crate) fn ran<'t>(
         &self,
         run: LoopRun,
         request: RequestId,
+        off: &OffCoreSums,
         trace: impl FnOnce() -> &'t mut Trace,
     ) -> Option<KeepReason> {
         self.now.ran(run);
@@ -98,7 +100,7 @@ impl WorkerPresences {
             part = self.victim(run.start.saturating_sub(run.turn), request);
         }
         if run.end.saturating_sub(run.start) > self.long.get() {
-            part = self.long_run(run, request, trace()).or(part);
+            part = self.long_run(run, request, off, trace()).or(part);
         }
         part
     }
@@ -153,12 +155,15 @@ impl WorkerPresences {
 
     /// A stretch was long, and perhaps too long.
     #[cold]
-    fn long_run(&self, run: LoopRun, request: RequestId, trace: &mut Trace) -> Option<KeepReason> {
-        let (duration, scale) = (run.end - run.start, weir_rt::clock::scale());
-        let lost = weir_rt::lost_core();
-        let asleep = scale.ns_to_ticks(lost.asleep_ns).min(duration);
-        let no_core = scale.ns_to_ticks(lost.no_core_ns).min(duration - asleep);
-        trace.off_core(run.start, asleep, no_core);
+    fn long_run(
+        &self,
+        run: LoopRun,
+        request: RequestId,
+        off: &OffCoreSums,
+        trace: &mut Trace,
+    ) -> Option<KeepReason> {
+        let duration = run.end - run.start;
+        let OffCoreTicks { asleep, no_core } = self.ask_kernel(run.start, run.end, off, trace);
         if duration <= self.blocked.get() {
             return None;
         }
@@ -168,6 +173,25 @@ impl WorkerPresences {
         let stall = LoopStall { start, duration, route, asleep, no_core, sample, ..LoopStall::default() };
         self.stall(run, stall);
         Some(KeepReason::Blocker)
+    }
+
+    /// A stretch that began at `start` goes on at `now`: what the thread did not run in it so far, if it is long.
+    pub(crate) fn look_off_core(&self, start: u64, now: u64, off: &OffCoreSums, trace: &mut Trace) {
+        if now.saturating_sub(start) > self.long.get() {
+            self.ask_kernel(start, now, off, trace);
+        }
+    }
+
+    /// Asks the kernel what the thread did not run since it was asked last, which `trace` and `off` are given. Returns what
+    /// that was in the whole stretch from `start` to `now`.
+    fn ask_kernel(&self, start: u64, now: u64, off: &OffCoreSums, trace: &mut Trace) -> OffCoreTicks {
+        let (lost, scale) = (weir_rt::lost_core(), weir_rt::clock::scale());
+        // What the thread lost before the stretch, in the same turn, is not the request's.
+        let left = (now - start).saturating_sub(off.stretch().sum());
+        let asleep = scale.ns_to_ticks(lost.asleep_ns).min(left);
+        let no_core = scale.ns_to_ticks(lost.no_core_ns).min(left - asleep);
+        trace.off_core(start, asleep, no_core);
+        off.add(OffCoreTicks { asleep, no_core })
     }
 
     fn stall(&self, run: LoopRun, stall: LoopStall) {

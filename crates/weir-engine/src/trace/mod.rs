@@ -133,6 +133,17 @@ impl Worker {
     }
 }
 
+/// What a request has taken so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpentTime {
+    /// Microseconds since it began.
+    pub duration_us: u64,
+    /// Nanoseconds of them that it ran.
+    pub run_ns: u64,
+    /// Nanoseconds of processors: see `$trace_cpu`.
+    pub cpu_ns: u64,
+}
+
 impl Exchange {
     /// The location was found.
     #[inline(always)]
@@ -178,17 +189,31 @@ impl Exchange {
         Some(weir_rt::clock::scale().ticks_to_ns(nodes.map(|node| node.self_run).sum()))
     }
 
-    /// The microseconds that the request has taken so far and the nanoseconds of them that it ran; of a request whose boundaries
-    /// are not recorded the first are whole milliseconds and the others 0.
-    pub fn spent(&self) -> (u64, u64) {
+    /// The time of processors that the request has taken so far, in ticks; `None` where its boundaries are not recorded. That is
+    /// its run without what its thread was off the core for (known of stretches of a millisecond and more) and what the
+    /// kernel did besides to receive, send and accept for it, with what it will do to send what is there (estimated).
+    #[must_use]
+    pub(crate) fn cpu(&self) -> Option<u64> {
+        let due = self.transport.due_kernel();
+        self.shared.is_on().then(|| self.shared.ran_on_core(weir_rt::clock::ticks()) + due)
+    }
+
+    /// What the request has taken so far; of a request whose boundaries are not recorded whole milliseconds, and nothing of what
+    /// it ran.
+    pub fn spent(&self) -> SpentTime {
         if !self.shared.is_on() {
-            return (weir_rt::now_ms().saturating_sub(self.start_ms) * 1_000, 0);
+            let duration_us = weir_rt::now_ms().saturating_sub(self.start_ms) * 1_000;
+            return SpentTime { duration_us, run_ns: 0, cpu_ns: 0 };
         }
         let now = weir_rt::clock::ticks();
         let (taken, waited) =
             self.shared.with_trace(|trace| (now.saturating_sub(trace.start()), trace.total_wait()));
         let scale = weir_rt::clock::scale();
-        (scale.ticks_to_ns(taken) / 1_000, scale.ticks_to_ns(taken.saturating_sub(waited)))
+        SpentTime {
+            duration_us: scale.ticks_to_ns(taken) / 1_000,
+            run_ns: scale.ticks_to_ns(taken.saturating_sub(waited)),
+            cpu_ns: scale.ticks_to_ns(self.cpu().unwrap_or(0)),
+        }
     }
 
     /// The value for a `traceparent` field to the server that is asked on behalf of this request (`$traceparent`): W3C

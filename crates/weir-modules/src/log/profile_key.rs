@@ -10,6 +10,7 @@ use weir_conf::names::{ANY, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result, parse_size};
 use weir_engine::figures::{self, KeyZone, MetricFamily, MetricKind};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::trace::SpentTime;
 use weir_engine::variable::ValueScript;
 use weir_engine::zone::{SharedZone, ZoneStore, ZoneUsage};
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict};
@@ -28,7 +29,7 @@ impl Module for ProfileKey {
             .syntax("profile_key key zone=name[:size]\nprofile_key off")
             .default("off")
             .doc(
-                "Counts requests, errors, bytes and times by the value of `key`: by tenant, host or \
+                "Counts requests, errors, bytes, times and CPU by the value of `key`: by tenant, host or \
                  consumer. `weir top keys` and `/metrics` show the counts. Requests with an empty key \
                  are not counted; the first 128 bytes of a key count. `size` bounds the memory of each \
                  worker (1m by default, some 1,500 keys). Where there are more keys, those with most \
@@ -145,12 +146,13 @@ impl Handler for KeyCounter {
 }
 
 fn keyed_request(x: &Exchange) -> KeyedRequest {
-    let (duration_us, run_ns) = x.spent();
+    let SpentTime { duration_us, run_ns, cpu_ns } = x.spent();
     KeyedRequest {
         status: x.response.status,
         bytes_in: x.request.head.len as u64 + x.body.received(),
         bytes_out: x.bytes_sent(),
         run_ns,
+        cpu_ns,
         duration_us,
     }
 }
@@ -319,6 +321,9 @@ const METRICS: &[KeyMetric] = &[
     ("weir_key_received_bytes", "Bytes received.", MetricKind::Counter, |counts| counts.bytes_in),
     ("weir_key_sent_bytes", "Bytes sent.", MetricKind::Counter, |counts| counts.bytes_out),
     ("weir_key_run_seconds", "Time that requests ran.", MetricKind::Time, |counts| counts.run_ns),
+    ("weir_key_cpu_seconds", "Time of processors that requests took.", MetricKind::Time, |counts| {
+        counts.cpu_ns
+    }),
     ("weir_key_duration_seconds", "Time that requests took.", MetricKind::Time, |counts| {
         counts.durations.sum_us.saturating_mul(1_000)
     }),

@@ -1,6 +1,9 @@
 //! Times and numbers of requests in access logs and fields: `$trace_...`, `traceparent`, `Server-Timing`.
 
-use weir_test::{Server, both_drivers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use weir_test::{Client, Server, both_drivers, wait_for};
 
 const CONF: &str = "http {
     log_format times '$uri $trace_id $request_id $trace_run $trace_wait $trace_total $trace_phase_rewrite $trace_phase_log $trace_phase_none';
@@ -12,6 +15,66 @@ const CONF: &str = "http {
         location / { rewrite ^/old /new.txt; } } }";
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// What a request costs, beside what its script reads from the thread's own clock.
+const CPU_CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%; http {
+    log_format cpu '$uri $script_ms $trace_run $trace_cpu $trace_kernel';
+    profile_key $http_x_customer zone=customers;
+    server { listen 127.0.0.1:%%PORT_0%%; access_log access.log cpu; set $script_ms '';
+        location /off { profile off; return 200 'x$trace_cpu'; }
+        location / { content_by_lua_file cpu.lua; } } }";
+
+/// `/burn` computes for 60 ms of the thread's CPU clock, `/sleep` sleeps in a call, `/both` does both and asks for its price in between.
+const CPU_LUA: &str = "local ffi = require 'ffi'
+ffi.cdef 'int clock_gettime(int clock, void *time);'
+local time = ffi.new 'long[2]'
+local function cpu()
+    ffi.C.clock_gettime(3, time)
+    return tonumber(time[0]) * 1e3 + tonumber(time[1]) / 1e6
+end
+local begun, what = cpu(), ngx.var.uri
+local function burn(ms) local from = cpu() while cpu() - from < ms do end end
+if what == '/burn' then burn(60) end
+if what == '/sleep' then os.execute 'sleep 0.05' end
+if what == '/both' then
+    for _ = 1, 3 do
+        burn(5) os.execute 'sleep 0.02'
+        ngx.header.price = ngx.var.trace_cpu
+    end
+    ngx.sleep(0.001) burn(5)
+end
+ngx.var.script_ms = string.format('%.3f', cpu() - begun)
+ngx.say 'done'";
+
+fn started_with_cpu(workers: &str) -> Server {
+    Server::builder(&CPU_CONF.replace("%%WORKERS%%", workers)).file("cpu.lua", CPU_LUA).start()
+}
+
+/// A line of the log: milliseconds.
+struct PricedRequest {
+    script: f64,
+    run: f64,
+    cpu: f64,
+    kernel: f64,
+}
+
+/// Asks for `path` and waits for the line that says what it cost, which must agree with the thread's own clock: what is
+/// around the script (in a program that is not optimised) and turns of less than a millisecond are the rest.
+#[track_caller]
+fn priced(server: &Server, client: &mut Client, path: &str) -> PricedRequest {
+    let lines = || -> Vec<String> {
+        let log = server.dir().read("access.log");
+        log.lines().filter(|line| line.starts_with(&format!("{path} "))).map(str::to_owned).collect()
+    };
+    let before = lines().len();
+    assert_eq!(client.request(get(path, "X-Customer: acme\r\n")).status, 200);
+    let line = wait_for("a line", || lines().get(before).cloned());
+    let numbers: Vec<f64> = line.split(' ').skip(1).map(|word| word.parse().expect("a number")).collect();
+    let [script, run, cpu, kernel] = numbers[..] else { panic!("{line}") };
+    let most = script * 1.05 + kernel + 4.0;
+    assert!(cpu >= script * 0.97 - 0.5 && cpu <= most, "{path}: {cpu} beside {script} in {line}");
+    PricedRequest { script, run, cpu, kernel }
+}
 
 fn started() -> Server {
     Server::builder(CONF).file("html/new.txt", "new").file("html/timed/a.txt", "timed").start()
@@ -85,5 +148,48 @@ both_drivers! {
             assert_eq!(answer.field("server-timing").is_some(), expected, "{fields}{answer}");
         }
         assert_eq!(client.request(get("/new.txt", "X-Timing: yes\r\n")).field("server-timing"), None);
+    }
+
+    fn a_request_s_price_is_time_on_the_processor(driver) {
+        for workers in ["1", "8"] {
+            let server = started_with_cpu(workers);
+            let mut client = server.client();
+            let burnt = priced(&server, &mut client, "/burn");
+            assert!(burnt.script >= 60.0 && burnt.run + burnt.kernel >= burnt.cpu, "{} {}", burnt.run, burnt.cpu);
+            let slept = priced(&server, &mut client, "/sleep");
+            assert!(slept.run - slept.cpu >= 40.0, "{} {}", slept.run, slept.cpu);
+            // It asks three times while it runs, and has lost what it slept by then.
+            let both = priced(&server, &mut client, "/both");
+            assert!(both.script >= 20.0 && both.run - both.cpu >= 50.0, "{} {}", both.run, both.cpu);
+            assert_eq!(client.request(get("/off", "")).text(), "x");
+            let metric = || {
+                let text = Client::connect(server.addr(1)).request("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").text();
+                let sample = "weir_key_cpu_seconds_total{zone=\"customers\",key=\"acme\"}";
+                text.lines().find_map(|line| line.strip_prefix(sample)?.trim().parse::<f64>().ok())
+            };
+            let sum = burnt.cpu + slept.cpu + both.cpu;
+            // It was read a moment after the log's variables.
+            wait_for("a price by customer", || metric().filter(|seconds| (sum..sum + 6.0).contains(&(seconds * 1e3))));
+        }
+    }
+
+    /// Others have the processors: the request runs longer, and costs what it did.
+    fn a_lost_processor_is_not_the_request_s(driver) {
+        let server = started_with_cpu("1");
+        let mut client = server.client();
+        let over = Arc::new(AtomicBool::new(false));
+        let others = 2 * std::thread::available_parallelism().map_or(2, usize::from);
+        let burning: Vec<_> = (0..others)
+            .map(|_| {
+                let over = over.clone();
+                std::thread::spawn(move || while !over.load(Relaxed) { std::hint::spin_loop() })
+            })
+            .collect();
+        wait_for("a lost processor", || {
+            let burnt = priced(&server, &mut client, "/burn");
+            (burnt.run - burnt.cpu >= 20.0).then_some(())
+        });
+        over.store(true, Relaxed);
+        burning.into_iter().for_each(|thread| thread.join().expect("it ends"));
     }
 }

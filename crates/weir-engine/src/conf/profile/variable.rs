@@ -18,6 +18,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("traceparent", traceparent).changeable(),
     Variable::new("cause", cause).volatile().changeable(),
     Variable::new("trace_run", run).volatile().changeable(),
+    Variable::new("trace_cpu", cpu).volatile().changeable(),
     Variable::new("trace_kernel", kernel).volatile().changeable(),
     Variable::new("trace_wait", wait).volatile().changeable(),
     Variable::new("trace_total", total).volatile().changeable(),
@@ -37,6 +38,12 @@ fn cause(x: &mut Exchange) -> Option<Text> {
 /// `$trace_run`: the time it ran.
 fn run(x: &mut Exchange) -> Option<Text> {
     milliseconds(x, |trace, now| trace.total_run() + now.saturating_sub(trace.start() + trace.total()))
+}
+
+/// `$trace_cpu`: the time of processors that it took.
+fn cpu(x: &mut Exchange) -> Option<Text> {
+    let taken = x.cpu()?;
+    milliseconds(x, |_, _| taken)
 }
 
 /// `$trace_kernel`: what the kernel did for it besides, with what it will do to send what is there.

@@ -45,9 +45,9 @@ pub(super) fn report(window: &TopWindow) -> TableReport {
         let rows: Vec<_> =
             zone.rows.iter().chain([&others]).filter(|(_, counts)| counts.requests > 0).collect();
         let requests = rows.iter().map(|(_, counts)| counts.requests).sum();
-        let run = rows.iter().map(|(_, counts)| counts.run_ns).sum();
+        let cpu = rows.iter().map(|(_, counts)| counts.cpu_ns).sum();
         for (key, counts) in rows {
-            report.row(row(window, zone, key, counts, &ZoneSums { requests, run }));
+            report.row(row(window, zone, key, counts, &ZoneSums { requests, cpu }));
         }
     }
     report.sort_by(|row| if let TableCell::Rate(rate) = row[RATE] { rate } else { 0.0 });
@@ -56,7 +56,7 @@ pub(super) fn report(window: &TopWindow) -> TableReport {
 
 struct ZoneSums {
     requests: u64,
-    run: u64,
+    cpu: u64,
 }
 
 fn row(
@@ -76,7 +76,8 @@ fn row(
         TableCell::Time(counts.durations.quantile_us(0.5) * 1_000),
         TableCell::Time(counts.durations.quantile_us(0.99) * 1_000),
         TableCell::Time(counts.run_ns.checked_div(counts.requests).unwrap_or(0)),
-        TableCell::share(counts.run_ns, sums.run),
+        TableCell::Time(counts.cpu_ns.checked_div(counts.requests).unwrap_or(0)),
+        TableCell::share(counts.cpu_ns, sums.cpu),
         TableCell::Bytes(window.rate(counts.bytes_in) as u64),
         TableCell::Bytes(window.rate(counts.bytes_out) as u64),
     ]
@@ -88,7 +89,7 @@ const OTHERS: &str = "(others)";
 /// The column of requests in a second.
 const RATE: usize = 2;
 
-const COLUMNS: [TableColumn; 12] = [
+const COLUMNS: [TableColumn; 13] = [
     TableColumn("zone", "zone"),
     TableColumn("key", "key"),
     TableColumn("req/s", "requests_per_second"),
@@ -98,7 +99,8 @@ const COLUMNS: [TableColumn; 12] = [
     TableColumn("p50", "p50_ns"),
     TableColumn("p99", "p99_ns"),
     TableColumn("run/req", "run_ns"),
-    TableColumn("run", "share_of_run"),
+    TableColumn("cpu/req", "cpu_ns"),
+    TableColumn("cpu", "share_of_cpu"),
     TableColumn("in/s", "bytes_in_per_second"),
     TableColumn("out/s", "bytes_out_per_second"),
 ];
