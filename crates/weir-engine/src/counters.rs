@@ -2,15 +2,17 @@
 
 mod closes;
 mod end_errno;
+mod handshakes;
 mod refused;
 mod upstream_closes;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use closes::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, StreamCloseCounters, StreamCloseSide,
 };
+pub use handshakes::{FULL, HandshakeCounters, HandshakeFault, HandshakeTrait, OTHER, ShownCertificate};
 use refused::RefusedSockets;
 pub use upstream_closes::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd};
 
@@ -37,10 +39,24 @@ pub struct WorkerCounters {
     pub closes: CloseCounters,
     /// Streams of HTTP/2 that were ended early.
     pub streams: StreamCloseCounters,
+    /// TLS handshakes; without memory where there were none.
+    handshakes: OnceLock<Box<HandshakeCounters>>,
     /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
     /// Sockets whose connections it does not want.
     pub refused: RefusedSockets,
+}
+
+impl WorkerCounters {
+    /// TLS handshakes, for the worker to count.
+    pub fn handshakes(&self) -> &HandshakeCounters {
+        self.handshakes.get_or_init(Box::default)
+    }
+
+    /// TLS handshakes so far; `None`: there were none.
+    pub fn handshakes_so_far(&self) -> Option<&HandshakeCounters> {
+        self.handshakes.get().map(|counters| &**counters)
+    }
 }
 
 /// Connections between the workers, counted for one of them by the thread that deals them, on cache lines that no

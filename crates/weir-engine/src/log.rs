@@ -224,6 +224,7 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
 fn complain(trouble: &writer::LogTrouble) {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
     let line = compose(&now(), trouble.level, None, &message, |_| {});
+    last_lines::remember(trouble.level, line.strip_suffix(b"\n").unwrap_or(&line), None);
     let mut reported = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
         for file in

@@ -3,6 +3,7 @@
 
 mod closes;
 mod dealing;
+mod handshakes;
 mod memory;
 
 use std::collections::HashMap;
@@ -250,6 +251,7 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
         row(|w| w.counters.waiting.get()),
     );
     closes::write(out, &all);
+    handshakes::write(out, source);
     dealing(out, &all);
     out.gauge("weir_requests_in_flight", "Requests in flight.", row(|w| w.counters.writing.get()));
     threads(out);

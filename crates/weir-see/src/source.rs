@@ -13,6 +13,7 @@ use weir_trace::{RecorderReader, Site, SiteTotals};
 
 use crate::history::ServerHistory;
 use crate::location_series::LocationSeries;
+use crate::recordings::StackRecordings;
 
 pub(crate) use weir_server::WorkerThread;
 
@@ -25,6 +26,7 @@ pub struct ServerSource {
     instance: String,
     location_series: Mutex<LocationSeries>,
     history: Mutex<ServerHistory>,
+    recordings: Mutex<StackRecordings>,
 }
 
 /// What workers said, and how many have not yet.
@@ -53,6 +55,7 @@ impl ServerSource {
             instance: new_instance(),
             location_series: Mutex::default(),
             history: Mutex::default(),
+            recordings: Mutex::default(),
         })
     }
 
@@ -86,6 +89,11 @@ impl ServerSource {
     /// The last minute and the last hour. A thread that panics leaves at most one point incomplete.
     pub(crate) fn history(&self) -> MutexGuard<'_, ServerHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Recorded stacks that are kept. A thread that panics leaves them whole.
+    pub(crate) fn recordings(&self) -> MutexGuard<'_, StackRecordings> {
+        self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What workers have published of themselves, those too that have ended.

@@ -184,7 +184,8 @@ impl StackSet {
         })
     }
 
-    fn number(&mut self, frame: StackFrame) -> u32 {
+    /// The number of a frame, a new one of a new frame.
+    pub(crate) fn number(&mut self, frame: StackFrame) -> u32 {
         if let Some(&number) = self.numbers.get(&frame) {
             return number;
         }

@@ -85,6 +85,23 @@ impl TableReport {
         TableReport { columns, rows: Vec::new() }
     }
 
+    /// Whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// With the columns of these keys alone, in their own order.
+    pub(crate) fn only(self, keys: &[&str]) -> TableReport {
+        let kept: Vec<bool> = self.columns.iter().map(|column| keys.contains(&column.1)).collect();
+        let of = |at: usize| kept[at];
+        let columns = self.columns.into_iter().enumerate().filter(|(at, _)| of(*at)).map(|(_, it)| it);
+        let mut report = TableReport::of(columns.collect());
+        for row in self.rows {
+            report.row(row.into_iter().enumerate().filter(|(at, _)| of(*at)).map(|(_, cell)| cell));
+        }
+        report
+    }
+
     /// Adds a row: a cell a column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         let cells: Vec<TableCell> = cells.into_iter().collect();

@@ -34,6 +34,80 @@ impl Error {
     }
 }
 
+/// Why a handshake failed, as far as it can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeFailure {
+    /// An alert of this number came (RFC 8446, section 6).
+    Alert(u8),
+    /// What came is no TLS.
+    NoTls,
+    /// No version is in common.
+    NoVersion,
+    /// No cipher suite is in common.
+    NoCipher,
+    /// No key exchange group is in common.
+    NoGroup,
+    /// No signature scheme is in common, or none that fits a certificate.
+    NoSignature,
+    /// No application protocol is in common.
+    NoProtocol,
+    /// The peer's certificate, or its signature, is invalid.
+    Certificate,
+    /// The peer lacks or wants something else.
+    Incompatible,
+    /// A record could not be decrypted.
+    Decrypt,
+    /// The peer broke the rules of TLS.
+    Misbehaved,
+    /// This side has failed.
+    Own,
+}
+
+impl Error {
+    /// What kind of failure it is.
+    pub fn failure(&self) -> HandshakeFailure {
+        use rustls::Error as Tls;
+        let Error::Tls(error) = self else { return HandshakeFailure::Own };
+        match error {
+            _ if self.is_own() => HandshakeFailure::Own,
+            _ if is_no_tls(error) => HandshakeFailure::NoTls,
+            Tls::AlertReceived(alert) => HandshakeFailure::Alert(u8::from(*alert)),
+            Tls::PeerIncompatible(why) => incompatible(why),
+            Tls::NoApplicationProtocol => HandshakeFailure::NoProtocol,
+            Tls::InvalidCertificate(_) | Tls::NoCertificatesPresented | Tls::InvalidCertRevocationList(_) => {
+                HandshakeFailure::Certificate
+            }
+            Tls::DecryptError => HandshakeFailure::Decrypt,
+            Tls::EncryptError
+            | Tls::FailedToGetCurrentTime
+            | Tls::HandshakeNotComplete
+            | Tls::InconsistentKeys(_)
+            | Tls::Other(_) => HandshakeFailure::Own,
+            _ => HandshakeFailure::Misbehaved,
+        }
+    }
+}
+
+fn incompatible(why: &rustls::PeerIncompatible) -> HandshakeFailure {
+    use rustls::PeerIncompatible as Why;
+    match why {
+        Why::ServerDoesNotSupportTls12Or13
+        | Why::ServerTlsVersionIsDisabledByOurConfig
+        | Why::SupportedVersionsExtensionRequired
+        | Why::Tls12NotOffered
+        | Why::Tls12NotOfferedOrEnabled => HandshakeFailure::NoVersion,
+        Why::NoCipherSuitesInCommon => HandshakeFailure::NoCipher,
+        Why::NoKxGroupsInCommon
+        | Why::NamedGroupsExtensionRequired
+        | Why::NoEcPointFormatsInCommon
+        | Why::KeyShareExtensionRequired => HandshakeFailure::NoGroup,
+        Why::NoSignatureSchemesInCommon
+        | Why::NoCertificateRequestSignatureSchemesInCommon
+        | Why::SignatureAlgorithmsExtensionRequired => HandshakeFailure::NoSignature,
+        _ => HandshakeFailure::Incompatible,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

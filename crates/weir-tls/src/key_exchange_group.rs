@@ -9,7 +9,7 @@ use rustls::ffdhe_groups::FfdheGroup;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls::{Error, NamedGroup, ProtocolVersion};
 
-use crate::session::HandshakeNotes;
+use crate::session::{HandshakeNotes, ResumedFrom};
 use crate::suites;
 
 /// The groups, wrapped so that the one that is used is noted with the session.
@@ -76,10 +76,11 @@ fn with_group(session: &[u8]) -> Vec<u8> {
     [&HandshakeNotes::group().to_be_bytes()[..], session].concat()
 }
 
-/// The session alone; its group is noted.
-fn without_group(kept: Vec<u8>) -> Option<Vec<u8>> {
+/// The session alone; its group is noted, and where it was.
+fn without_group(kept: Vec<u8>, found: ResumedFrom) -> Option<Vec<u8>> {
     let (group, session) = kept.split_first_chunk()?;
     HandshakeNotes::note_group(u16::from_be_bytes(*group));
+    HandshakeNotes::note_found(found);
     Some(session.to_vec())
 }
 
@@ -97,7 +98,7 @@ impl<T: ProducesTickets + ?Sized> ProducesTickets for WithGroup<T> {
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.0.decrypt(ticket).and_then(without_group)
+        self.0.decrypt(ticket).and_then(|kept| without_group(kept, ResumedFrom::Ticket))
     }
 }
 
@@ -107,11 +108,11 @@ impl<T: StoresServerSessions + ?Sized> StoresServerSessions for WithGroup<T> {
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.0.get(id).and_then(without_group)
+        self.0.get(id).and_then(|kept| without_group(kept, ResumedFrom::Cache))
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.0.take(id).and_then(without_group)
+        self.0.take(id).and_then(|kept| without_group(kept, ResumedFrom::Cache))
     }
 
     fn can_cache(&self) -> bool {

@@ -55,10 +55,22 @@ pub(crate) struct HandshakeNotes {
     pub(crate) peer: u16,
     /// Of a server only: the key exchange group, or that of the earlier session that was looked at last.
     pub(crate) group: u16,
+    /// Of a server only: where the earlier session was that was looked at last.
+    pub(crate) found: Option<ResumedFrom>,
+}
+
+/// Where a server had the session that a client resumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumedFrom {
+    /// In the client's ticket.
+    Ticket,
+    /// In the server's cache, or with the caller ([`ExternalSessions`](crate::ExternalSessions)).
+    Cache,
 }
 
 thread_local! {
-    static NOTED: Cell<HandshakeNotes> = const { Cell::new(HandshakeNotes { own: 0, peer: 0, group: 0 }) };
+    static NOTED: Cell<HandshakeNotes> =
+        const { Cell::new(HandshakeNotes { own: 0, peer: 0, group: 0, found: None }) };
 }
 
 impl HandshakeNotes {
@@ -82,6 +94,10 @@ impl HandshakeNotes {
         NOTED.set(HandshakeNotes { group, ..NOTED.get() });
     }
 
+    pub(crate) fn note_found(found: ResumedFrom) {
+        NOTED.set(HandshakeNotes { found: Some(found), ..NOTED.get() });
+    }
+
     /// The group that was noted last in this handshake.
     pub(crate) fn group() -> u16 {
         NOTED.get().group
@@ -103,6 +119,8 @@ pub struct SessionFacts {
     pub peer_signature: &'static str,
     /// True when an earlier session was resumed.
     pub resumed: bool,
+    /// Where a server had that session; `None` of a client, and where none was resumed.
+    pub resumed_from: Option<ResumedFrom>,
     /// The application protocol agreed upon (ALPN); `None` without one.
     pub alpn: Option<Vec<u8>>,
     /// The peer's certificates, its own first.
@@ -202,6 +220,7 @@ fn facts(common: &CommonState, notes: HandshakeNotes) -> SessionFacts {
         signature: suites::signature_name(own),
         peer_signature: suites::signature_name(peer),
         resumed,
+        resumed_from: notes.found.filter(|_| resumed),
         alpn: common.alpn_protocol().map(<[u8]>::to_vec),
         peer: common.peer_certificates().unwrap_or_default().to_vec(),
     }

@@ -17,6 +17,25 @@ use crate::error::{Error, content};
 #[derive(Clone)]
 pub struct TicketKeys(Arc<TicketKeySource>);
 
+/// How old keys of tickets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketKeyAge {
+    /// They are from files, which a reload reads again.
+    Given {
+        /// How many; the first seals.
+        keys: usize,
+    },
+    /// They are this process' own; after `lifetime` seconds the next ticket gets a new one.
+    Own {
+        /// How many open tickets.
+        keys: usize,
+        /// Seconds since the one was made that seals.
+        age: u64,
+        /// Seconds.
+        lifetime: u64,
+    },
+}
+
 enum TicketKeySource {
     /// From `ssl_session_ticket_key`: the first seals.
     Given(Vec<TicketKey>),
@@ -79,6 +98,23 @@ impl TicketKeys {
         keys.filter(|keys| !keys.is_empty())
             .map(|keys| TicketKeys(Arc::new(TicketKeySource::Given(keys))))
             .ok_or_else(|| content("must be 48 or 80 bytes"))
+    }
+
+    /// How old the keys are, and how long they are used: nothing of the keys themselves.
+    pub fn age(&self) -> TicketKeyAge {
+        match &*self.0 {
+            TicketKeySource::Given(keys) => TicketKeyAge::Given { keys: keys.len() },
+            TicketKeySource::Own { state, lifetime } => {
+                let state = state.read().unwrap_or_else(PoisonError::into_inner);
+                let keys = 1 + usize::from(state.before.is_some());
+                TicketKeyAge::Own { keys, age: now().saturating_sub(state.since), lifetime: *lifetime }
+            }
+        }
+    }
+
+    /// Whether `other` is a clone of these.
+    pub fn is_same(&self, other: &TicketKeys) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Tickets for the sessions of a server. `context` says which: those of others are not taken.
@@ -207,6 +243,11 @@ impl SessionCache {
         SessionCache { sessions: Mutex::default(), max, lifetime }
     }
 
+    /// Sessions that are stored, those too that are over and have not made room yet, and how many there may be.
+    pub fn used(&self) -> (usize, usize) {
+        (self.lock().by_id.len(), self.max)
+    }
+
     fn lock(&self) -> MutexGuard<'_, SessionTable> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -326,6 +367,21 @@ mod tests {
         let others = TicketKeys::random(300).expect("random bytes");
         assert_eq!(others.tickets(b"a", 300).decrypt(&ticket), None);
         assert_eq!(tickets.decrypt(&ticket[..20]), None);
+    }
+
+    #[test]
+    fn keys_say_their_age_and_nothing_else() {
+        let own = TicketKeys::random(300).expect("random bytes");
+        assert!(matches!(own.age(), TicketKeyAge::Own { keys: 1, age: 0..=60, lifetime: 300 }));
+        let given = TicketKeys::given(&[vec![1; 48], vec![2; 80]]).expect("keys");
+        assert_eq!(given.age(), TicketKeyAge::Given { keys: 2 });
+        assert!(own.is_same(&own.clone()) && !own.is_same(&given));
+        let cache = SessionCache::new(2 * BYTES as u64, 300);
+        assert_eq!(cache.used(), (0, 2));
+        for id in 0..3u8 {
+            cache.put(vec![id], vec![id]);
+        }
+        assert_eq!(cache.used(), (2, 2));
     }
 
     #[test]

@@ -56,6 +56,13 @@ impl RecorderReader {
         self.shared.receive_waits.read()
     }
 
+    /// How long complete TLS handshakes of clients took, in ticks, from their first byte on: full ones, and those that
+    /// resumed a session.
+    #[must_use]
+    pub fn handshakes(&self) -> [Histogram; 2] {
+        self.shared.handshakes.each_ref().map(LiveHistogram::read)
+    }
+
     /// The counts of one site; nothing if it was never charged here.
     #[must_use]
     pub fn site(&self, site: Site) -> Option<SiteTotals> {
@@ -182,6 +189,7 @@ pub(crate) struct LiveCounts {
     pub(crate) status: LiveStatus,
     accept_waits: LiveHistogram,
     receive_waits: LiveHistogram,
+    handshakes: [LiveHistogram; 2],
     chunks: Box<[OnceLock<SiteChunk>]>,
 }
 
@@ -191,7 +199,8 @@ impl LiveCounts {
     pub(crate) fn new(worker: u16) -> LiveCounts {
         let chunks = (0..=usize::from(u16::MAX) / CHUNK).map(|_| OnceLock::new()).collect();
         let (accept_waits, receive_waits) = (LiveHistogram::default(), LiveHistogram::default());
-        LiveCounts { worker, status: LiveStatus::default(), accept_waits, receive_waits, chunks }
+        let (status, handshakes) = Default::default();
+        LiveCounts { worker, status, accept_waits, receive_waits, handshakes, chunks }
     }
 
     /// A connection was accepted after that many ticks.
@@ -202,6 +211,11 @@ impl LiveCounts {
     /// A request's bytes were read after that many ticks.
     pub(crate) fn received(&self, ticks: u64) {
         self.receive_waits.record(ticks);
+    }
+
+    /// A TLS handshake of a client was complete after that many ticks.
+    pub(crate) fn shook_hands(&self, resumed: bool, ticks: u64) {
+        self.handshakes[usize::from(resumed)].record(ticks);
     }
 
     /// The counts of a site, made at first use. The writer keeps what it gets, and need not look again.

@@ -243,6 +243,11 @@ impl Recorder {
         self.shared.received(ticks);
     }
 
+    /// Counts a TLS handshake of a client that was complete after that many ticks; `resumed`: an earlier session was.
+    pub fn handshake(&self, resumed: bool, ticks: u64) {
+        self.shared.shook_hands(resumed, ticks);
+    }
+
     /// Adds what is known of a stall; see [`StallLog::add`].
     pub fn stall(&mut self, stall: LoopStall) {
         self.stalls.add(stall);

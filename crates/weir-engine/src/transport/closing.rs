@@ -10,7 +10,7 @@ use weir_trace::Cause;
 use super::wire::ClientWire;
 use super::{ClientConnection, keepalive};
 use crate::exchange::Exchange;
-use crate::worker::{CloseProtocol, CloseReason, Worker};
+use crate::worker::{CloseProtocol, CloseReason, HandshakeFault, Worker};
 
 /// What is known of a connection's end.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(crate) struct ConnectionEnd {
     reason: Cell<Option<CloseReason>>,
     protocol: Cell<CloseProtocol>,
     moved: Cell<bool>,
+    /// Why its TLS handshake failed.
+    fault: Cell<Option<HandshakeFault>>,
 }
 
 impl ClientConnection {
@@ -26,6 +28,11 @@ impl ClientConnection {
         if self.end.reason.get().is_none() {
             self.end.reason.set(Some(reason));
         }
+    }
+
+    /// Notes why its TLS handshake fails, with which it ends.
+    pub fn handshake_fails(&self, fault: HandshakeFault) {
+        self.end.fault.set(Some(fault));
     }
 
     /// Notes what it speaks from here on.
@@ -67,6 +74,9 @@ impl ClientConnection {
         if !self.end.moved.get() {
             let reason = self.end.reason.get().unwrap_or(CloseReason::Dropped);
             worker.counters.closes.count(self.end.protocol.get(), reason);
+        }
+        if let Some(fault) = self.end.fault.get() {
+            worker.counters.handshakes().failed(fault);
         }
     }
 }

@@ -205,6 +205,20 @@ pub(super) fn why(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
         .map(drop)
 }
 
+/// `weir tls`
+pub(super) const TLS: &[CommandOption] =
+    &[CommandOption::new("-t", "TIME", "how long to count for rates (default: 1s); 0: without rates")];
+
+pub(super) fn tls(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let question = options(asked, ControlQuestion::new("tls"), &[("-t", "every")]);
+    let question = match asked.words.first() {
+        Some(table) => question.with("of", table),
+        None => question,
+    };
+    show(asked, locate, &question).map(drop)
+}
+
 /// `question` with the options that were given.
 pub(super) fn options(
     asked: &CommandLine,

@@ -137,6 +137,9 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
                 CommandExample::new("weir flame cpu -o cpu.svg", "ten seconds of CPU time as a picture"),
                 CommandExample::new("weir flame wait -t 30s -o wait.html", "what half a minute of requests waits for"),
                 CommandExample::new("weir flame off -t 5s -o folded", "which lines put a worker to sleep, as text"),
+                CommandExample::new("weir flame cpu -o before.json", "a recording to look at later, or to compare with"),
+                CommandExample::new("weir flame cpu --diff before.json", "what takes more than then, and what less"),
+                CommandExample::new("weir flame --from before.json --callers memcpy", "who calls a function, and what it calls"),
             ],
         )
         .asking_server(),
@@ -254,6 +257,24 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
         )
         .asking_server(),
         run: questions::queue,
+    },
+    SeeCommand {
+        help: CommandHelp::new(
+            "tls",
+            "[certificates|handshakes|times|failures|last_failures|sessions|keys]",
+            "Shows certificates and when they end, handshakes, and why some fail. Handshakes are counted by version, \
+             cipher, group, application protocol, resumed session and client's certificate; failures by who was first \
+             and why, the last ones with the client and the server that it asked for. Then keys of tickets with their \
+             age, caches of sessions, and the threads for keys. One word shows one table.",
+            questions::TLS,
+            &[
+                CommandExample::new("weir tls", "everything, with rates of the next second"),
+                CommandExample::new("weir tls certificates", "which certificates end first, and where they are written"),
+                CommandExample::new("weir tls failures -t 10s", "why handshakes fail, over ten seconds"),
+            ],
+        )
+        .asking_server(),
+        run: questions::tls,
     },
     SeeCommand {
         help: CommandHelp::new(

@@ -7,6 +7,13 @@ pub(super) struct FlameTree {
     nodes: Vec<FlameNode>,
 }
 
+/// Which of two recordings a value is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlameValue {
+    Now,
+    Before,
+}
+
 /// A frame below a path of frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlameNode {
@@ -16,24 +23,58 @@ pub(super) struct FlameNode {
     pub value: u64,
     /// Values of those that end here.
     pub own: u64,
+    /// The values of the recording that it is compared with; 0 without one.
+    pub before: u64,
     /// In the order of the stacks.
     pub children: Vec<usize>,
+}
+
+impl FlameNode {
+    fn gets(&mut self, value: u64, of: FlameValue) {
+        match of {
+            FlameValue::Now => self.value += value,
+            FlameValue::Before => self.before += value,
+        }
+    }
+}
+
+impl Default for FlameTree {
+    fn default() -> FlameTree {
+        FlameTree { nodes: vec![FlameNode::default()] }
+    }
 }
 
 impl FlameTree {
     /// Merges `stacks`.
     pub(super) fn of(stacks: &StackSet) -> FlameTree {
-        let mut flame = FlameTree { nodes: vec![FlameNode::default()] };
+        let mut flame = FlameTree::default();
         for (stack, weight) in stacks.iter().filter(|(_, weight)| weight.value > 0) {
-            let mut at = 0;
-            flame.nodes[0].value += weight.value;
-            for &frame in stack {
-                at = flame.child(at, frame);
-                flame.nodes[at].value += weight.value;
-            }
-            flame.nodes[at].own += weight.value;
+            flame.add(stack, weight.value, FlameValue::Now);
         }
         flame
+    }
+
+    /// Adds a stack, outermost frame first.
+    pub(super) fn add(&mut self, stack: &[u32], value: u64, of: FlameValue) {
+        let mut at = 0;
+        self.nodes[0].gets(value, of);
+        for &frame in stack {
+            at = self.child(at, frame);
+            self.nodes[at].gets(value, of);
+        }
+        if of == FlameValue::Now {
+            self.nodes[at].own += value;
+        }
+    }
+
+    /// How large a node is drawn: as what it has now, or had before in a recording of another length.
+    pub(super) fn size(&self, number: usize) -> f64 {
+        let (node, root) = (&self.nodes[number], &self.nodes[0]);
+        if root.before == 0 {
+            return node.value as f64;
+        }
+        let all = if root.value > 0 { root.value } else { root.before };
+        (node.value as f64).max(node.before as f64 * all as f64 / root.before as f64)
     }
 
     /// Everything.

@@ -1,5 +1,6 @@
 //! Files that stacks are written to.
 
+mod compared;
 mod firefox;
 mod flame;
 mod folded;
@@ -10,6 +11,7 @@ mod pprof;
 pub(crate) mod protobuf;
 mod speedscope;
 mod svg;
+mod text;
 
 use weir_http::json::JsonWriter;
 
@@ -31,13 +33,15 @@ pub enum StackFormat {
     Firefox,
     /// The format of speedscope, JSON.
     Speedscope,
-    /// Our own, for programs: every stack with its frames.
+    /// Our own, for programs: every stack with its frames. `weir flame --from` and the page read it again.
     Json,
+    /// A table of functions, for a terminal.
+    Text,
 }
 
 impl StackFormat {
     /// Every format.
-    pub const ALL: [StackFormat; 7] = [
+    pub const ALL: [StackFormat; 8] = [
         StackFormat::Svg,
         StackFormat::Html,
         StackFormat::Folded,
@@ -45,6 +49,7 @@ impl StackFormat {
         StackFormat::Firefox,
         StackFormat::Speedscope,
         StackFormat::Json,
+        StackFormat::Text,
     ];
 
     /// The name on the command line and in URLs.
@@ -58,6 +63,7 @@ impl StackFormat {
             StackFormat::Firefox => "firefox",
             StackFormat::Speedscope => "speedscope",
             StackFormat::Json => "json",
+            StackFormat::Text => "text",
         }
     }
 
@@ -73,7 +79,7 @@ impl StackFormat {
         match self {
             StackFormat::Svg => "image/svg+xml",
             StackFormat::Html => "text/html; charset=utf-8",
-            StackFormat::Folded => "text/plain; charset=utf-8",
+            StackFormat::Folded | StackFormat::Text => "text/plain; charset=utf-8",
             StackFormat::Pprof => "application/octet-stream",
             StackFormat::Firefox | StackFormat::Speedscope | StackFormat::Json => "application/json",
         }
@@ -82,7 +88,8 @@ impl StackFormat {
     /// Renders `stacks` in this format.
     #[must_use]
     pub fn write(self, stacks: &StackSet) -> Vec<u8> {
-        let drawn = matches!(self, StackFormat::Svg | StackFormat::Html) && !stacks.runtime;
+        let drawn =
+            matches!(self, StackFormat::Svg | StackFormat::Html | StackFormat::Text) && !stacks.runtime;
         let folded = drawn.then(|| runtime_frames::folded(stacks));
         let stacks = folded.as_ref().unwrap_or(stacks);
         match self {
@@ -93,8 +100,36 @@ impl StackFormat {
             StackFormat::Firefox => firefox::write(stacks).into_bytes(),
             StackFormat::Speedscope => speedscope::write(stacks).into_bytes(),
             StackFormat::Json => json::write(stacks).into_bytes(),
+            StackFormat::Text => text::write(stacks).into_bytes(),
         }
     }
+
+    /// Renders the difference of `stacks` to those of `before`; `None`: this format has none.
+    #[must_use]
+    pub(crate) fn write_difference(self, stacks: &StackSet, before: &StackSet) -> Option<Vec<u8>> {
+        let shown = |stacks: &StackSet| match stacks.runtime {
+            true => stacks.clone(),
+            false => runtime_frames::folded(stacks),
+        };
+        match self {
+            StackFormat::Svg => Some(svg::compared(&shown(stacks), &shown(before)).into_bytes()),
+            StackFormat::Text => Some(text::compared(&shown(stacks), &shown(before)).into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// A function between those that called it and those that it called, as tables.
+pub(crate) fn sandwich(stacks: &StackSet, name: &str) -> String {
+    text::sandwich(stacks, name)
+}
+
+/// Reads what [`StackFormat::Json`] wrote.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read_json(bytes: &[u8]) -> Result<StackSet, String> {
+    json::read(bytes)
 }
 
 /// A frame's name and, where they are known, its file and line.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::compared;
 use super::flame::{FlameTree, amount, escape, share, title};
 use crate::stacks::{FrameOrigin, StackSet};
 
@@ -10,13 +11,23 @@ pub(super) fn write(stacks: &StackSet) -> String {
     format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}", element(stacks))
 }
 
+/// The difference of two recordings as a file: what `now` has more of is red, what it has less of is blue.
+pub(super) fn compared(now: &StackSet, before: &StackSet) -> String {
+    let (all, flame) = compared::tree(now, before);
+    let title = format!("{}, less {}", title(now), title(before));
+    format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}", drawn(&all, &flame, &title))
+}
+
 /// The picture as an element, for a page.
 pub(super) fn element(stacks: &StackSet) -> String {
-    let flame = FlameTree::of(stacks);
+    drawn(stacks, &FlameTree::of(stacks), &title(stacks))
+}
+
+fn drawn(stacks: &StackSet, flame: &FlameTree, title: &str) -> String {
     let height = TOP + (flame.depth() + 1) * ROW + BOTTOM;
-    let mut drawing = SvgDrawing { stacks, flame: &flame, out: String::new() };
-    drawing.head(height);
-    drawing.node(0, 0, 0.0);
+    let mut drawing = SvgDrawing { stacks, flame, out: String::new() };
+    drawing.head(title, height);
+    drawing.node(0, 0, (0.0, (WIDTH - 2 * SIDE) as f64));
     drawing.out.push_str("</g>\n<script><![CDATA[");
     drawing.out.push_str(SCRIPT);
     drawing.out.push_str("]]></script>\n</svg>\n");
@@ -30,8 +41,8 @@ struct SvgDrawing<'a> {
 }
 
 impl SvgDrawing<'_> {
-    fn head(&mut self, height: usize) {
-        let title = escape(&title(self.stacks));
+    fn head(&mut self, title: &str, height: usize) {
+        let title = escape(title);
         writeln!(
             self.out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -48,29 +59,43 @@ impl SvgDrawing<'_> {
         .expect("writing to a String does not fail");
     }
 
-    /// A node from `left` pixels on, its children below it.
-    fn node(&mut self, number: usize, depth: usize, left: f64) {
-        let node = self.flame.node(number);
-        let total = self.flame.root().value;
-        let width =
-            (WIDTH - 2 * SIDE) as f64 * if total == 0 { 1.0 } else { node.value as f64 / total as f64 };
+    /// A node from `left` pixels on and as many wide, its children below it.
+    fn node(&mut self, number: usize, depth: usize, (left, width): (f64, f64)) {
         if width < NARROWEST {
             return;
         }
         self.frame(number, depth, left, width);
+        let children = &self.flame.node(number).children;
+        let inside: f64 = children.iter().map(|&child| self.flame.size(child)).sum();
+        // Of two recordings children may have had more, together, than their parent ever.
+        let all = self.flame.size(number).max(inside);
         let mut at = left;
-        for &child in &node.children {
-            self.node(child, depth + 1, at);
-            let value = self.flame.node(child).value;
-            at += (WIDTH - 2 * SIDE) as f64 * value as f64 / total as f64;
+        for &child in children {
+            let part = width * self.flame.size(child) / all;
+            self.node(child, depth + 1, (at, part));
+            at += part;
         }
+    }
+
+    /// By how much the share of a node has changed; `None` without a recording to compare with.
+    fn change(&self, number: usize) -> Option<f64> {
+        let (node, root) = (self.flame.node(number), self.flame.root());
+        let change = compared::change((node.value, root.value), (node.before, root.before));
+        (root.before > 0).then_some(change)
     }
 
     fn frame(&mut self, number: usize, depth: usize, left: f64, width: f64) {
         let node = self.flame.node(number);
         let frame = node.frame.map(|frame| &self.stacks.frames()[frame as usize]);
         let name = frame.map_or("all", |frame| &frame.name);
-        let fill = frame.map_or_else(|| "#d8d8d0".to_owned(), |frame| colour(frame.origin, &frame.name));
+        let change = self.change(number);
+        let fill = match (frame, change) {
+            (_, Some(change)) => compared::colour(change),
+            (Some(frame), None) => colour(frame.origin, &frame.name),
+            (None, None) => "#d8d8d0".to_owned(),
+        };
+        let change =
+            change.map(|change| format!(", {:+.1}% to the other", change * 100.0)).unwrap_or_default();
         let (x, y) = (SIDE as f64 + left, TOP + depth * ROW);
         let place = frame.filter(|frame| !frame.file.is_empty());
         let place = place.map(|frame| format!(" {}:{}", frame.file, frame.line)).unwrap_or_default();
@@ -80,7 +105,7 @@ impl SvgDrawing<'_> {
             if node.own > 0 { format!(", own {}", amount(self.stacks, node.own)) } else { String::new() };
         writeln!(
             self.out,
-            "<g><title>{}{} ({value}, {percent:.2}%{own})</title>\
+            "<g><title>{}{} ({value}, {percent:.2}%{own}{change})</title>\
              <rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" rx=\"1\"/>\
              <text x=\"{:.1}\" y=\"{}\">{}</text></g>",
             escape(name),

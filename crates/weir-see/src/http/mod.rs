@@ -8,6 +8,7 @@ mod connection;
 mod known_names;
 mod listener;
 mod page;
+mod recordings;
 mod route;
 
 use std::io;

@@ -25,6 +25,8 @@ const SCRIPT: &str = concat!(
     include_str!("page/requests.js"),
     include_str!("page/inside.js"),
     include_str!("page/hosts.js"),
+    include_str!("page/tls.js"),
+    include_str!("page/recordings.js"),
     include_str!("page/flame.js"),
     include_str!("page/compare.js"),
     include_str!("page/start.js"),

@@ -11,7 +11,7 @@ use weir_upstream::block::list_changes::ListRefusal;
 use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
 use super::known_names::KnownNames;
 use super::listener::ListenerState;
-use super::{DoorSources, page};
+use super::{DoorSources, page, recordings};
 use crate::commands::blocked::named;
 use crate::commands::stall_summary::{self, StallLine};
 use crate::control::protocol::{ControlQuestion, unescape};
@@ -41,19 +41,16 @@ pub(super) fn answer(
         (_, Some(refusal)) => return to.send(&refusal),
         (None, None) => {}
     }
+    respond(door, request, to)
+}
+
+/// The response to a client that may have one.
+fn respond(door: &ListenerState, request: &AdminRequest, to: &mut ResponseWriter<'_>) -> io::Result<()> {
     let source = &door.sources.server;
     let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     match parts[..] {
         [""] => to.send(&AdminResponse::text(200, INDEX)),
-        ["metrics"] if question(request, "metrics").value("of") == Some("server") => {
-            let media_type = ExpositionFormat::Classic.media_type();
-            to.send(&AdminResponse::new(200, media_type, metrics::of_server(source)))
-        }
-        ["metrics"] => {
-            let exposition = ExpositionFormat::accepted(&request.accept);
-            let body = metrics::write(source, exposition).into_bytes();
-            to.send(&AdminResponse::new(200, exposition.media_type(), body))
-        }
+        ["metrics"] => to.send(&exposed(source, request)),
         ["trace"] => {
             let question = question(request, "trace");
             to.stream(media_type(&question), |reply| responses::respond(source, &question, reply))
@@ -76,6 +73,11 @@ pub(super) fn answer(
             verb @ ("slow" | "reqs" | "why" | "use" | "queue" | "sites" | "blame" | "compare" | "lines"
             | "text" | "history" | "log" | "totals"),
         ] => whole(source, to, question(request, verb)),
+        ["tls"] => {
+            let question = question(request, "tls");
+            let question = if question.has("every") { question } else { question.with("every", 0) };
+            whole(source, to, question)
+        }
         ["hosts"] => to.send(&hosts(door, &question(request, "hosts"))),
         ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
@@ -86,6 +88,7 @@ pub(super) fn answer(
             to.stream("application/octet-stream", |reply| responses::respond(source, &question, reply))
         }
         ["blocked"] => blocked(source, to, request),
+        ["recordings", ref rest @ ..] => recordings::answer(source, to, request, rest),
         ["flame", kind] => profile(source, to, request, kind, None),
         ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),
         ["certificates", name] => to.send(&certificates(source, request, &unescape(name))),
@@ -117,7 +120,8 @@ fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse
     }
     let symbols = request.method == Method::Post && request.path == "/debug/pprof/symbol";
     let asks = matches!(request.method, Method::Get | Method::Head) || symbols;
-    let changeable = ["/upstreams/", "/certificates/"].iter().any(|path| request.path.starts_with(path));
+    let changeable =
+        ["/upstreams/", "/certificates/", "/recordings"].iter().any(|path| request.path.starts_with(path));
     if !asks && !changeable {
         return Some(AdminResponse::text(405, "this is only for reading\n"));
     }
@@ -128,6 +132,16 @@ fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse
     let typed = is_json(&request.content_type);
     let changes = !asks && request.method != Method::Delete;
     (changes && !typed).then(|| AdminResponse::text(415, "changes are sent as application/json\n"))
+}
+
+/// All metrics, or with `of=server` those of the server as a whole.
+fn exposed(source: &ServerSource, request: &AdminRequest) -> AdminResponse {
+    if question(request, "metrics").value("of") == Some("server") {
+        let media_type = ExpositionFormat::Classic.media_type();
+        return AdminResponse::new(200, media_type, metrics::of_server(source));
+    }
+    let exposition = ExpositionFormat::accepted(&request.accept);
+    AdminResponse::new(200, exposition.media_type(), metrics::write(source, exposition).into_bytes())
 }
 
 /// This server and those of the `admin_host` lines. A request chooses one by its name in the table, and no other.
@@ -208,11 +222,11 @@ fn certificates(source: &ServerSource, request: &AdminRequest, name: &str) -> Ad
     }
 }
 
-fn json(status: u16, body: String) -> AdminResponse {
+pub(super) fn json(status: u16, body: String) -> AdminResponse {
     AdminResponse::new(status, "application/json", body)
 }
 
-fn wrong(status: u16, why: &str) -> AdminResponse {
+pub(super) fn wrong(status: u16, why: &str) -> AdminResponse {
     json(status, JsonWriter::object(|json| json.key("error").text(why)) + "\n")
 }
 
@@ -258,7 +272,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The question a path and its arguments ask.
-fn question(request: &AdminRequest, verb: &str) -> ControlQuestion {
+pub(super) fn question(request: &AdminRequest, verb: &str) -> ControlQuestion {
     let mut question = ControlQuestion::new(verb);
     for pair in request.query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -277,7 +291,7 @@ fn bounded(question: ControlQuestion) -> ControlQuestion {
     if question.has("for") { question } else { question.with("for", "10s") }
 }
 
-fn media_type(question: &ControlQuestion) -> &'static str {
+pub(super) fn media_type(question: &ControlQuestion) -> &'static str {
     if question.has("json") { "application/json" } else { "text/plain; charset=utf-8" }
 }
 
@@ -512,10 +526,12 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /text?file=FILE&line=N              the text of a configuration file, or of a script that was seen
 /upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
 /certificates/NAME                  those of the server NAME; takes PUT
+/tls?every=1s                       certificates, handshakes by what they agreed upon, why others failed; of=certificates for one table
 /log                                the last lines of the error logs, without arguments of requests
 /use /queue /sites                  resources, queues, histograms
 /history?span=minute                rates, latencies and errors over time, also span=hour; heat=LOCATION for all latencies
 /flame/cpu?seconds=10&fmt=svg       also wait, wall, off; html, folded, pprof, firefox, speedscope
+/recordings                         kept flame graphs; takes POST; /recordings/ID?fmt=svg one of them, takes DELETE
 /debug/pprof/profile?seconds=30     for go tool pprof; also block
 ";
 /// Addresses named at once.

@@ -58,10 +58,9 @@ pub(crate) fn stacks(
 
 /// A recording that begins now, of the marks of requests.
 pub(super) fn begun(kind: &str) -> RawStacks {
-    let (seconds, nanos) = clock::unix_time();
     RawStacks {
         kind: kind.to_owned(),
-        unix_ms: seconds * 1000 + u64::from(nanos) / 1_000_000,
+        unix_ms: clock::unix_ns() / 1_000_000,
         pid: std::process::id(),
         ..RawStacks::default()
     }

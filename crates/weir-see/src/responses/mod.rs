@@ -22,6 +22,7 @@ pub(crate) mod reply;
 pub(crate) mod reqs;
 pub(crate) mod sites;
 mod spans;
+mod tls;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod upstreams;
@@ -65,6 +66,7 @@ pub(crate) fn respond(
         "spans" => text(reply, kept_requests::spans(source, question)?),
         "sites" => text(reply, sites::all(source, question)),
         "why" => why::respond(source, question, reply),
+        "tls" => tls::respond(source, question, reply),
         "top" => top::respond(source, question, reply),
         "totals" => text(reply, top::totals(source, question)),
         "level" => text(reply, level::level(source, question)?),

@@ -2,6 +2,7 @@
 
 mod cpu;
 mod settings;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use super::reqs;
 use super::upstreams::upstreams;
 use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
+use crate::handshakes::HandshakeCounts;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 use crate::stall_cause;
 use crate::why::errors::{message, place};
@@ -64,6 +66,10 @@ struct WhyMoment {
     files: PoolStats,
     /// Lines of the error logs until then.
     lines: u64,
+    /// Lines of logs that were lost until then.
+    lost: u64,
+    handshakes: HandshakeCounts,
+    unix_ms: u64,
 }
 
 struct WorkerMoment {
@@ -103,6 +109,9 @@ impl WhyMoment {
             peers,
             files: blocking::pool_stats(),
             lines: log::lines_logged(),
+            lost: log::lost(),
+            handshakes: HandshakeCounts::of(&source.workers()),
+            unix_ms: clock::unix_ns() / 1_000_000,
         }
     }
 }
@@ -155,9 +164,24 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
         errors: errors(before, after),
         no_descriptor: emfile(after).saturating_sub(emfile(before)),
         connections: (open, room.unwrap_or(0)),
+        lost_lines: after.lost.saturating_sub(before.lost),
+        ..WhyFigures::default()
     };
+    if figures.lost_lines > 0 {
+        figures.lost_why = lost_why();
+    }
+    tls::add(source, &mut figures, (&before.handshakes, &after.handshakes), before.unix_ms);
     cpu::add(source, &mut figures, before, after);
     figures
+}
+
+/// What the error log says last of lines that were lost, without their number, which is another's.
+fn lost_why() -> String {
+    let (lines, _) = log::last_lines();
+    let texts = lines.iter().rev().map(|line| String::from_utf8_lossy(&line.text));
+    let said = texts.map(|text| message(&text).to_owned()).find(|said| said.ends_with(LOST));
+    let said = said.as_deref().and_then(|said| said.rsplit_once(", ")).map_or("", |(why, _)| why);
+    said.chars().take(LONGEST_MESSAGE).collect()
 }
 
 /// Locations with errors, with what the lines say that were logged meanwhile.
@@ -380,6 +404,8 @@ const COLLECTS: u8 = 3;
 const STARVED: f64 = 0.4;
 /// Characters of what an error log says of a location.
 const LONGEST_MESSAGE: usize = 200;
+/// How a line of the error log about lost lines ends.
+const LOST: &str = " lines lost";
 /// A window at most.
 const LONGEST: Duration = Duration::from_secs(3600);
 

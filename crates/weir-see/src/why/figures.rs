@@ -1,5 +1,7 @@
 //! What detectors look at: numbers of one window.
 
+use weir_engine::worker::HandshakeFault;
+
 /// All figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WhyFigures {
@@ -19,6 +21,38 @@ pub(crate) struct WhyFigures {
     pub(crate) no_descriptor: u64,
     /// Connections, and how many the workers may have together.
     pub(crate) connections: (u64, u64),
+    /// Certificates that are not good, those first that end first; some of very many.
+    pub(crate) certificates: Vec<CertificateLoad>,
+    /// How many more there are of them.
+    pub(crate) more_certificates: usize,
+    pub(crate) handshakes: HandshakeLoad,
+    /// Lines of logs that were lost.
+    pub(crate) lost_lines: u64,
+    /// What the error log says of that last; empty where it says nothing.
+    pub(crate) lost_why: String,
+}
+
+/// A certificate of servers.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateLoad {
+    /// Its servers.
+    pub(crate) names: String,
+    pub(crate) file: String,
+    /// Where it is written.
+    pub(crate) line: String,
+    pub(crate) age: CertificateAge,
+    /// Seconds until it ends, or until its time begins; below 0 of one that has expired.
+    pub(crate) left_s: i64,
+}
+
+/// TLS handshakes of clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HandshakeLoad {
+    pub(crate) complete: u64,
+    /// Why others failed, and how many.
+    pub(crate) faults: Vec<(HandshakeFault, u64)>,
+    /// The server's name that most of those asked for that failed last; empty where none stands out.
+    pub(crate) name: String,
 }
 
 /// A worker.
@@ -190,3 +224,40 @@ pub(crate) struct ListenerLoad {
     pub(crate) waiting: u64,
     pub(crate) room: u64,
 }
+
+/// How old a certificate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateAge {
+    /// Its time has not begun.
+    Future,
+    Good,
+    /// It ends within a week, and most of its time is over.
+    Soon,
+    Expired,
+}
+
+impl CertificateAge {
+    /// All are seconds since 1970. One that is made for a few days is renewed when a third is left, as others are.
+    pub(crate) fn of(from: i64, until: i64, now: i64) -> CertificateAge {
+        let left = until.saturating_sub(now);
+        match () {
+            () if left < 0 => CertificateAge::Expired,
+            () if from > now => CertificateAge::Future,
+            () if left < WEEK && left < until.saturating_sub(from) / 4 => CertificateAge::Soon,
+            () => CertificateAge::Good,
+        }
+    }
+
+    /// The word for it in tables.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            CertificateAge::Future => "not valid yet",
+            CertificateAge::Good => "valid",
+            CertificateAge::Soon => "ends soon",
+            CertificateAge::Expired => "expired",
+        }
+    }
+}
+
+/// Seconds.
+pub(super) const WEEK: i64 = 7 * 86_400;

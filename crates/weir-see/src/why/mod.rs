@@ -6,8 +6,10 @@
 pub(crate) mod compute;
 pub(crate) mod errors;
 pub(crate) mod figures;
+mod logs;
 mod queues;
 mod stalls;
+pub(crate) mod tls;
 mod upstreams;
 
 use weir_http::json::JsonWriter;
@@ -46,6 +48,9 @@ const DETECTORS: &[(&str, Detector)] = &[
     (ACCEPT_QUEUE, queues::listeners),
     (UNEVEN, queues::uneven),
     (NO_CORE, queues::no_core),
+    (CERTIFICATE, tls::certificates),
+    (HANDSHAKES, tls::handshakes),
+    (LOGS, logs::lost),
 ];
 
 /// Responses are errors.
@@ -70,6 +75,12 @@ pub(crate) const ACCEPT_QUEUE: &str = "accept_queue";
 pub(crate) const UNEVEN: &str = "uneven";
 /// A worker has no core when it needs one.
 pub(crate) const NO_CORE: &str = "no_core";
+/// A certificate has expired, or ends soon.
+pub(crate) const CERTIFICATE: &str = "certificate";
+/// Lines of logs are lost.
+pub(crate) const LOGS: &str = "logs";
+/// TLS handshakes fail.
+pub(crate) const HANDSHAKES: &str = "handshakes";
 
 /// The heaviest findings, at most `most`.
 pub(crate) fn findings(figures: &WhyFigures, most: usize) -> Vec<Finding> {
@@ -125,6 +136,7 @@ fn at(line: &str) -> String {
 mod tests {
     use super::figures::*;
     use super::*;
+    use weir_engine::worker::HandshakeFault;
 
     /// A server that is well and has something to do.
     fn healthy() -> WhyFigures {
@@ -169,7 +181,24 @@ mod tests {
                 message: "open() failed".to_owned(),
                 ..ErrorLoad::default()
             }],
+            certificates: vec![certificate(CertificateAge::Good, 60)],
+            handshakes: HandshakeLoad {
+                complete: 100,
+                // Scanners, and a client that trusts other authorities.
+                faults: vec![(HandshakeFault::Closed, 90), (HandshakeFault::UnknownCa, 3)],
+                name: String::new(),
+            },
             ..WhyFigures::default()
+        }
+    }
+
+    fn certificate(age: CertificateAge, days: i64) -> CertificateLoad {
+        CertificateLoad {
+            names: "a.example".to_owned(),
+            file: "/etc/a.crt".to_owned(),
+            line: "nginx.conf:3".to_owned(),
+            age,
+            left_s: days * 86_400,
         }
     }
 
@@ -201,7 +230,7 @@ mod tests {
     #[test]
     fn each_fault_has_its_name() {
         type Fault = (&'static str, fn(&mut WhyFigures));
-        let faults: [Fault; 15] = [
+        let faults: [Fault; 20] = [
             (ERRORS, |f| f.errors[0].failed = 40),
             (ERRORS, |f| f.errors[0].refused = 390),
             (CPU, |f| {
@@ -220,6 +249,11 @@ mod tests {
             (ACCEPT_QUEUE, |f| f.listeners[0].waiting = 511),
             (UNEVEN, |f| f.workers[1].connections = 300),
             (NO_CORE, |f| f.workers[0].run_queue = 0.5),
+            (CERTIFICATE, |f| f.certificates[0] = certificate(CertificateAge::Soon, 3)),
+            (CERTIFICATE, |f| f.certificates[0] = certificate(CertificateAge::Expired, -3)),
+            (HANDSHAKES, |f| f.handshakes.faults = vec![(HandshakeFault::UnknownCa, 30)]),
+            (HANDSHAKES, |f| f.handshakes.faults = vec![(HandshakeFault::Own, 1)]),
+            (LOGS, |f| f.lost_lines = 1),
         ];
         for (kind, inject) in faults {
             let mut figures = healthy();
@@ -385,5 +419,30 @@ mod tests {
         assert_eq!(kinds(&figures), [""; 0]);
         figures.stalls[0].ns = 400_000_000;
         assert_eq!(kinds(&figures), [BLOCKED], "one that takes a fifth of the time is none");
+    }
+
+    #[test]
+    fn certificates_are_named_with_their_line_and_very_many_with_their_number() {
+        let mut figures = healthy();
+        figures.certificates = vec![certificate(CertificateAge::Expired, -2); 9];
+        let found = findings(&figures, 9);
+        assert_eq!(found.len(), 3);
+        assert_eq!(
+            found[0].says,
+            "the certificate of a.example expired 2 days ago: /etc/a.crt (nginx.conf:3)"
+        );
+        assert!(
+            found.iter().any(|one| one.says.ends_with("; 6 more certificates end soon, too")),
+            "{found:?}"
+        );
+        assert_eq!((&*found[0].line, &*found[0].command), ("nginx.conf:3", "weir tls certificates"));
+        figures = healthy();
+        figures.handshakes.faults = vec![(HandshakeFault::UnknownCa, 60), (HandshakeFault::NoCipher, 40)];
+        figures.handshakes.name = "a.example".to_owned();
+        assert_eq!(
+            findings(&figures, 9)[0].says,
+            "50% of the TLS handshakes fail, 50.0 a second, most of them for a.example: The client does not trust \
+             the issuer of the certificate: alert 48 (60 of 100)"
+        );
     }
 }

@@ -18,6 +18,7 @@ use weir_tls::{
 };
 use weir_trace::ConnectionStep;
 
+use super::counted;
 use super::hook::{
     self, ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
 };
@@ -32,7 +33,7 @@ use weir_engine::transport::ClientConnection;
 use weir_engine::transport::closing;
 use weir_engine::transport::tls::{AgreedProtocol, ConnectionTls};
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
+use weir_engine::worker::{CloseProtocol, CloseReason, HandshakeFault, ShownCertificate, Worker};
 use weir_upstream::tls_client::cache::CertificateFiles;
 use weir_upstream::tls_client::layer::TlsLayer;
 use weir_upstream::tls_client::{effort, files};
@@ -92,6 +93,7 @@ async fn agree(
     if received.is_empty() {
         received = receive(connection, wire, "waiting for request").await?;
     }
+    let begun = clock::ticks();
     // As nginx has it: a handshake record, or a hello of version 2.
     if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
         wire.input.borrow_mut().give(received);
@@ -130,7 +132,10 @@ async fn agree(
     };
     let setup = HandshakeSetup { config: &config, random: choice.random };
     let made = complete(connection, wire, hello, &tls, setup).await?;
-    let alpn = establish(connection, wire, &tls, made, choice.clients).await;
+    let (alpn, shown) = establish(connection, wire, &tls, made, choice.clients).await;
+    if let Some(known) = connection.tls.get() {
+        counted::agreed(worker, &known.facts, shown, clock::ticks().saturating_sub(begun));
+    }
     if let (Some(sessions), Some(handler)) = (sessions, handler) {
         hand_over_sessions(&greeting, &sessions, handler);
     }
@@ -249,6 +254,7 @@ async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u
 /// Sends the fatal alert, and logs why: no protocol is agreed on.
 fn reject<T>(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) -> Option<T> {
     connection.ends(CloseReason::HandshakeFailed);
+    counted::failed(connection, refusal.fault());
     wire.stream.send(fatal_alert(refusal.alert()).to_vec());
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     connection.log(LogLevel::Info, &message);
@@ -303,14 +309,15 @@ async fn complete(
     Some(NewSession { session, plain })
 }
 
-/// From here on the connection's bytes go through its session.
+/// From here on the connection's bytes go through its session. Also what came of asking for the client's certificate, if
+/// it was asked for.
 async fn establish(
     connection: &Rc<ClientConnection>,
     wire: &Rc<ClientWire>,
     tls: &ServerTls,
     new: NewSession,
     asked: Option<TrustedClients>,
-) -> AgreedProtocol {
+) -> (AgreedProtocol, Option<ShownCertificate>) {
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
@@ -323,6 +330,7 @@ async fn establish(
     );
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
+    let asks = asked.is_some() || tls.asks_clients();
     if let Some(asked) = asked {
         state::set_clients(&known, asked);
     }
@@ -335,9 +343,16 @@ async fn establish(
         let names = names(&server);
         state::set_status(&known, trust.clone(), issuers.check(connection, &path, &names).await);
     }
+    // A verdict is given once: requests find this one.
+    let shown = asks.then(|| match known.certificate() {
+        None => ShownCertificate::Absent,
+        Some(_) if state::verdict_of_handshake(&known, trust).is_err() => ShownCertificate::Refused,
+        Some(_) if matches!(state::status(&known, trust), Some(Err(_))) => ShownCertificate::Refused,
+        Some(_) => ShownCertificate::Verified,
+    });
     let _first = connection.tls.set(Box::new(known));
     connection.speaks(CloseProtocol::Http1);
-    alpn
+    (alpn, shown)
 }
 
 /// A step of a handshake, wherever it was made.
@@ -404,6 +419,16 @@ fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
         _ => (CloseReason::Unused, CloseReason::HeaderTimeout),
     };
     connection.ends(closing::in_the_middle(gone, closed, timeout));
+    if action == HANDSHAKING {
+        counted::failed(
+            connection,
+            match gone {
+                RecvOutcome::TimedOut => HandshakeFault::Timeout,
+                RecvOutcome::Err(_) => HandshakeFault::Reset,
+                RecvOutcome::Eof | RecvOutcome::Data(_) => HandshakeFault::Closed,
+            },
+        );
+    }
     let how = match gone {
         RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
         RecvOutcome::Err(errno) => {
@@ -430,6 +455,7 @@ fn failed(connection: &ClientConnection, error: &Error) {
         Some(reason) if reason >= OF_ALERTS => CloseReason::HandshakeAlert,
         _ => CloseReason::HandshakeFailed,
     });
+    counted::failed(connection, HandshakeFault::of(error.failure()));
     let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
     // What a client does is its own affair, a key that fails is not.
     let level = if error.is_own() { LogLevel::Crit } else { LogLevel::Info };

@@ -45,6 +45,7 @@ pub fn rehearsed(server: &VirtualServer) -> Option<ConnectionTls> {
         signature: "",
         peer_signature: "",
         resumed: false,
+        resumed_from: None,
         alpn: Some(b"http/1.1".to_vec()),
         peer: Vec::new(),
     };

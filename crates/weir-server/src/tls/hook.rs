@@ -10,7 +10,7 @@ use super::server::ServerTls;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::{Plan, PlanBuilder};
 use weir_engine::transport::ClientConnection;
-use weir_engine::worker::Worker;
+use weir_engine::worker::{HandshakeFault, Worker};
 
 /// A handshake that has begun.
 #[derive(Clone)]
@@ -95,6 +95,16 @@ impl HandshakeRefusal {
             HandshakeRefusal::Hello | HandshakeRefusal::Certificate => 80,
             HandshakeRefusal::NoCertificate => 40,
             HandshakeRefusal::NoVersion => 70,
+        }
+    }
+
+    /// What to count.
+    pub(super) fn fault(self) -> HandshakeFault {
+        match self {
+            HandshakeRefusal::Name => HandshakeFault::NoServer,
+            HandshakeRefusal::Hello => HandshakeFault::Script,
+            HandshakeRefusal::Certificate | HandshakeRefusal::NoCertificate => HandshakeFault::NoCertificate,
+            HandshakeRefusal::NoVersion => HandshakeFault::NoVersion,
         }
     }
 

@@ -7,7 +7,9 @@
 pub(crate) mod accept;
 pub(crate) mod accepted;
 mod clients;
+mod counted;
 mod hook;
+pub mod inventory;
 mod ocsp;
 pub mod replace;
 mod server;
@@ -30,6 +32,7 @@ use weir_engine::settings::listen::ListenAddress;
 
 pub use accepted::rehearsed;
 pub use clients::ClientPolicy;
+pub use counted::{FailedHandshake, last_failed};
 pub use hook::{
     ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
     handle_client_hello,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_tls::{Certificate, certificate, facts, key};
 
+use super::inventory::shown as shown_file;
 use super::server::{CurrentCertificates, FixedCertificates, ServerTls};
 use super::settings::SslConf;
 use weir_engine::conf::server_core::ServerCoreConf;
@@ -36,8 +37,8 @@ impl fmt::Display for ReplaceRefusal {
 
 /// A certificate in force.
 pub struct ShownExpiry {
-    /// As the configuration names it.
-    pub file: Arc<str>,
+    /// As the configuration names it; of `data:` nothing more.
+    pub file: String,
     /// The certificate itself, in DER.
     certificate: Vec<u8>,
     /// True when the certificate came by the admin listener and not from its file.
@@ -65,7 +66,11 @@ pub fn shown(configuration: &Configuration, name: &str) -> Option<Vec<ShownExpir
     let current = tls.current();
     let shown = current.fixed.iter().filter_map(|fixed| {
         let own = fixed.certificate.chain().first()?;
-        Some(ShownExpiry { file: fixed.name.clone(), certificate: own.to_vec(), replaced: fixed.replaced })
+        Some(ShownExpiry {
+            file: shown_file(&fixed.name),
+            certificate: own.to_vec(),
+            replaced: fixed.replaced,
+        })
     });
     Some(shown.collect())
 }

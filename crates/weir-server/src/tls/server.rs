@@ -106,6 +106,11 @@ impl ServerTls {
         &self.common.trust
     }
 
+    /// Clients are asked for certificates.
+    pub(super) fn asks_clients(&self) -> bool {
+        !matches!(self.common.settings.verify, None | Some(ClientVerify::Off))
+    }
+
     /// `ssl_buffer_size`: bytes of a record.
     pub(super) fn record(&self) -> u64 {
         self.common.settings.buffer_size.unwrap_or(RECORD)
@@ -223,6 +228,16 @@ impl CommonTls {
         let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime));
         let sessions = self.cache.as_ref().map(|cache| ServerSessions::new(cache, context, lifetime));
         config.of_server(certificates, tickets, sessions)
+    }
+
+    /// Keys of tickets; `None`: none are given out.
+    pub(super) fn ticket_keys(&self) -> Option<&TicketKeys> {
+        self.tickets.as_ref()
+    }
+
+    /// Where sessions are cached that are not in tickets.
+    pub(super) fn session_cache(&self) -> Option<&Arc<SessionCache>> {
+        self.cache.as_ref()
     }
 
     /// Fetched stapling; where there is a file, that is stapled.

@@ -105,6 +105,12 @@ impl CertificateCache {
         Ok(certificate)
     }
 
+    /// The certificates that are cached, with the names of their files.
+    pub fn all(&self) -> Vec<(String, Certificate)> {
+        let state = self.state();
+        state.kept.iter().map(|(names, it)| (names.certificate.clone(), it.certificate.clone())).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, CertificateCacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -52,8 +52,20 @@
     return respond({ seconds: 2, findings: Array.from({ length: count }, (_, at) => found(Math.floor(looks / 10) + at)) });
   }
 
+  // What is counted rises, and what failed last is others each time.
+  let tlsNow;
+  async function tls(path, options) {
+    window.polls += 1;
+    tlsNow = tlsNow || (await (await ask(path, options)).json());
+    const more = (rows) => rows.map((row) => ({ ...row, total: row.total + window.polls * 3 }));
+    const sums = { complete: tlsNow.complete + window.polls * 5, full: tlsNow.full + window.polls * 2, failed: tlsNow.failed + window.polls };
+    const last = tlsNow.last_failures.map((row) => ({ ...row, client: "127.0.0.1:" + Math.floor(Math.random() * 65536) }));
+    return respond({ ...tlsNow, ...sums, handshakes: more(tlsNow.handshakes), failures: more(tlsNow.failures), times: varied(tlsNow.times), last_failures: last });
+  }
+
   window.fetch = (path, options) => {
     if (path.startsWith("history?")) return history(path, options);
+    if (path.startsWith("tls?")) return tls(path, options);
     return path.startsWith("why?") ? why() : ask(path, options);
   };
 })();

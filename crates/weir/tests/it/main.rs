@@ -142,6 +142,8 @@ mod see_page_hosts;
 mod see_page_memory;
 mod see_perf;
 mod see_profile;
+mod see_recordings;
+mod see_tls;
 mod see_trace;
 mod see_upstream_closes;
 mod see_usdt;

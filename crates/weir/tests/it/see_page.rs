@@ -215,11 +215,11 @@ fn callers_and_differences(browser: &mut Browser) {
     browser.until("document.querySelectorAll('.flame div').length > 2");
     browser.value(&choose("form", "'callees'"));
     let recorded = browser.value("location.hash");
-    let number = "Number(location.hash.split('/').pop())";
-    let before = browser.value(number).number().expect("a recording");
+    let name = "location.hash.split('/').pop()";
+    let before = browser.value(name).text().expect("a recording").to_owned();
     browser.click("button", "record");
-    browser.until(&format!("{number} === {}", before + 1));
-    browser.until("document.querySelector('select[aria-label=\"compared with\"]').options.length > 1");
+    browser.until(&format!("{name} !== '{before}'"));
+    browser.until(&format!("[...document.querySelector('select[aria-label=\"compared with\"]').options].some((one) => one.value === '{before}')"));
     let compared = format!("'{before}'");
     browser.value(&choose("compared with", &compared));
     browser.until("document.querySelector('.flame div').title.includes('to the other')");

@@ -4,6 +4,7 @@
 use crate::support::browser::Browser;
 use crate::support::faults::FaultLoad;
 use crate::support::page::{DESK, started_browser};
+use crate::support::tls::own;
 
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ http {
         location /one/ { return 200 one; }
         location /two/ { return 404; }
         location /api/ { proxy_pass http://backends/one/; }
+        location /tls/ { proxy_pass https://127.0.0.1:%%PORT_2%%/; proxy_ssl_session_reuse off; }
         location /slow/ { content_by_lua_block { ngx.sleep(0.03) ngx.say('slow') } }
     }
+    server { listen 127.0.0.1:%%PORT_2%% ssl; ssl_certificate own.crt; ssl_certificate_key own.key; return 200 tls; }
 }";
 
 /// Bytes of the heap, nodes of documents and listeners, after what is not used any more was collected.
@@ -70,9 +73,14 @@ fn stays_flat(browser: &mut Browser, view: &str, looks: u64) {
 
 #[test]
 fn an_hour_of_looking_keeps_nothing() {
-    let server = Server::builder(CONF).start();
+    let own = own("own");
+    let server = Server::builder(CONF).file("own.crt", own.certificate).file("own.key", own.key).start();
     let Some(mut browser) = started_browser(&server, &DESK) else { return };
     wait_for("admin listener", || std::net::TcpStream::connect(server.addr(1)).is_ok().then_some(()));
+    // What the view of TLS shows; that more come is made up.
+    for _ in 0..3 {
+        assert_eq!(server.get("/tls/").status, 200);
+    }
     let pause = Duration::from_millis(20);
     let load = ["/one/", "/two/", "/api/", "/slow/"]
         .iter()
@@ -81,13 +89,13 @@ fn an_hour_of_looking_keeps_nothing() {
     browser.open(&format!("http://{}/", server.addr(1)));
     browser.until("document.querySelectorAll('.routes tbody tr').length >= 4 && window.polls > 5");
     stays_flat(&mut browser, "", 1200);
-    for view in ["workers", "upstreams"] {
+    for view in ["workers", "upstreams", "tls"] {
         stays_flat(&mut browser, view, 400);
     }
     // Views that are left give back what they had.
     let before = memory(&mut browser);
     for _ in 0..10 {
-        for view in ["route/%2Fone%2F", "requests", "server", "lua", "workers", ""] {
+        for view in ["route/%2Fone%2F", "requests", "server", "lua", "tls", "workers", ""] {
             browser.value(&format!("location.hash = '#/{view}'; true"));
             browser.until("document.querySelector('h1')");
         }

@@ -85,6 +85,19 @@ fn upstream(ports: &[u16]) -> String {
 }
 
 both_drivers! {
+    /// A log on a disk that is full: how many lines are lost, and why.
+    fn lines_of_logs_that_are_lost(driver) {
+        let conf = "worker_processes 1; http { server { listen 127.0.0.1:%%PORT_0%%; keepalive_requests 1000000;
+            location / { access_log /dev/full; return 200 ok; } } }";
+        let server = started(conf, &[], |builder| builder.driver(driver).allow("/dev/full"));
+        let _load = FaultLoad::default().clients(&server, 1, "/", Duration::from_millis(5));
+        let says = wait_for("the finding", || {
+            why(&server).into_iter().find(|found| found.kind == "logs").map(|found| found.says)
+        });
+        assert!(says.contains(" lines of logs were lost, "), "{says}");
+        assert!(says.ends_with("write() to \"/dev/full\" failed (28: No space left on device)"), "{says}");
+    }
+
     fn a_script_that_computes(driver) {
         let server = with_script("local ends, x = os.clock() + 0.03, 0\n\
             while os.clock() < ends do x = x + 1 end");

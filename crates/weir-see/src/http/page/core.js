@@ -12,13 +12,22 @@ class Unauthorized extends Error {}
 
 async function get(path, options) {
   const token = sessionStorage.getItem("token");
-  const headers = { Accept: "application/json" };
+  const headers = { Accept: "application/json", ...(options && options.headers) };
   if (token) headers.Authorization = "Bearer " + token;
   const { signal } = left;
-  const response = await fetch(path, { headers, signal, ...options });
+  const response = await fetch(path, { signal, ...options, headers });
   if (response.status === 401) throw new Unauthorized("the token is missing or wrong");
-  if (!response.ok) throw new Error((await response.text()).trim() || "responded " + response.status);
+  if (!response.ok) throw new Error(reasonOf(await response.text()) || "responded " + response.status);
   return response;
+}
+
+/** Why there is no response: plain text, or the error in an object. */
+function reasonOf(text) {
+  try {
+    return JSON.parse(text).error || text.trim();
+  } catch {
+    return text.trim();
+  }
 }
 
 const ask = async (path, values) => (await get(path + query(values))).json();

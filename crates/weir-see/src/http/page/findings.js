@@ -7,6 +7,9 @@ const MORE = {
   gc: () => ["lua", path("lua")],
   disk: ({ subject }) => (subject === "files" ? ["server", path("server")] : ["workers", path("workers")]),
   slow_peer: () => ["upstreams", path("upstreams")],
+  logs: () => ["server", path("server")],
+  certificate: () => ["tls", path("tls")],
+  handshakes: () => ["tls", path("tls")],
   faulty_peer: () => ["upstreams", path("upstreams")],
 };
 const moreOf = (finding) => (MORE[finding.kind] || (() => ["workers", path("workers")]))(finding);

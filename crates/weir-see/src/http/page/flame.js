@@ -1,19 +1,15 @@
 // ---- flame graphs ---------------------------------------------------------------------------------------------------
 
-/** Recordings of this tab, by number: a link to one shows it again, and two can be compared. Old ones are given up. */
-const recordings = [];
-const RECORDINGS = 20;
-
 const KINDS = ["cpu", "wall", "wait", "off", "alloc", "gc", "jit"];
 
-/** `shown`: the number of a recording, or nothing for a new one. */
+/** `shown`: the name of a recording, or nothing for a new one. */
 async function flame(kind = "cpu", location = "", shown = "") {
   const pick = (...parts) => (window.location.hash = path("flame", ...parts));
   const chosen = make("select", { "aria-label": "what", change: () => pick(chosen.value, location) }, ...KINDS.map((name) => make("option", { selected: name === kind }, name)));
   const search = make("input", { type: "search", placeholder: "search", "aria-label": "search" });
   const found = make("span", { class: "faint" });
   const seconds = make("select", { "aria-label": "seconds" }, ...[3, 10, 30].map((number) => make("option", { value: number }, number + " s")));
-  const again = make("button", { type: "button", click: () => record() }, "record");
+  const again = make("button", { type: "button", click: () => record().catch(failed) }, "record");
   const form = make("select", { "aria-label": "form" }, ...["callees", "callers"].map((name) => make("option", { value: name }, name)));
   const server = make("input", { type: "checkbox" });
   const before = make("select", { "aria-label": "compared with" });
@@ -22,14 +18,14 @@ async function flame(kind = "cpu", location = "", shown = "") {
   const drawing = make("div", { class: "flame" });
   const detail = make("div", { id: "detail", class: "faint" }, "recording…");
   const list = make("div", {});
+  const kept = new RecordingList((one) => pick(one.kind, one.location, one.id));
+  kept.takes(drawing);
   show(make("h1", {}, "Flame graph " + (location && "of " + location)),
     make("div", { class: "bar" }, chosen, seconds, again, form, make("label", {}, server, " runtime's frames"), make("label", {}, "less ", before), search, found, saved),
-    about, drawing, detail, make("h2", {}, "Functions"), list);
-  let graph;
+    about, drawing, detail, kept.element, make("h2", {}, "Functions"), list);
+  let graph, one, other;
   const redraw = () => {
-    const one = recordings[Number(shown) - 1];
     if (!one) return;
-    const other = recordings[Number(before.value) - 1];
     const prepared = (stacks) => stacks.map((stack) => ({ ...stack, frames: server.checked ? stack.frames : foldRuntime(stack.frames) }));
     const view = { inverted: form.value === "callers", before: other && prepared(other.stacks.stacks) };
     graph = new Flame({ ...one.stacks, stacks: prepared(one.stacks.stacks) }, drawing, detail, view);
@@ -41,31 +37,45 @@ async function flame(kind = "cpu", location = "", shown = "") {
     again.disabled = true;
     try {
       detail.textContent = "recording " + seconds.value + " seconds…";
-      const stacks = await ask("flame/" + kind, { seconds: seconds.value, route: location || undefined });
-      recordings.push({ stacks, kind, location, at: Date.now() });
-      delete recordings[recordings.length - 1 - RECORDINGS];
-      shown = String(recordings.length);
-      history.replaceState(undefined, "", path("flame", kind, location, shown));
-      options();
-      redraw();
+      await open(await recordNow(kind, location, seconds.value));
     } finally {
       again.disabled = false;
     }
   };
-  const options = () => {
-    const of = (one) => one.kind + " " + (one.location || "all") + " at " + clock(one.at);
-    const alike = recordings.map((one, at) => [one, String(at + 1)]).filter(([one, number]) => one && one.kind === kind && number !== shown);
-    before.replaceChildren(make("option", { value: "" }, "nothing"), ...alike.map(([one, number]) => make("option", { value: number }, of(one))));
-    saved.replaceChildren(...(shown ? ["recording ", make("a", { href: path("flame", kind, location, shown) }, shown)] : []));
+  /** Shows a recording, and has the address lead to it. */
+  const open = async (id) => {
+    one = await recordingOf(id);
+    history.replaceState(undefined, "", path("flame", kind, location, id));
+    const link = one.file ? one.file + " " : make("a", { href: path("flame", kind, location, id), title: "a link that others can open, too" }, "recording " + id.slice(0, 8));
+    saved.replaceChildren(link, " ", make("button", { type: "button", click: () => saveRecording(one) }, "save"));
+    await options();
+    redraw();
+  };
+  /** Those of the same kind, of this tab and of the server, to subtract. */
+  const options = async () => {
+    const all = new Map((await ask("recordings")).map((row) => [row.id, { kind: row.kind, location: row.location, at: row.unix_ms }]));
+    for (const [id, known] of recordings) if (known.file) all.set(id, known);
+    const of = (known) => (known.file || known.kind + " " + (known.location || "all")) + " at " + clock(known.at);
+    const alike = [...all].filter(([id, known]) => known.kind === kind && id !== one.id);
+    const chosen = before.value;
+    before.replaceChildren(make("option", { value: "" }, "nothing"), ...alike.map(([id, known]) => make("option", { value: id, selected: id === chosen && "" }, of(known))));
+  };
+  const compare = async () => {
+    other = before.value ? await recordingOf(before.value) : undefined;
+    redraw();
   };
   search.addEventListener("input", () => graph && (found.textContent = graph.find(search.value)));
-  [form, server, before].forEach((input) => input.addEventListener("change", redraw));
+  [form, server].forEach((input) => input.addEventListener("change", redraw));
+  before.addEventListener("change", () => compare().catch(failed));
   // The last one of these stays until another is asked for.
-  const last = recordings.findLastIndex((one) => one && one.kind === kind && one.location === location) + 1;
-  if (!recordings[Number(shown) - 1]) shown = last ? String(last) : "";
-  if (!shown) return record();
-  options();
-  redraw();
+  const last = [...recordings.values()].findLast((known) => known.kind === kind && known.location === location && !known.file);
+  const gone = (error) => {
+    detail.textContent = "“record” makes a new one";
+    throw error;
+  };
+  if (shown) return open(shown).catch(gone);
+  if (last) return open(last.id);
+  return record();
 }
 
 /** How much a recording is made of, and when. */

@@ -275,7 +275,7 @@ function lua() {
   ]);
 }
 
-/** Resources, memory, connections, TLS, logs and everything else that is counted for the server as a whole. */
+/** Resources, memory, connections, logs and everything else that is counted for the server as a whole. */
 function server() {
   const closes = new CloseTable((row) => !isToServer(row));
   follow(() => closes.load()).catch(failed);

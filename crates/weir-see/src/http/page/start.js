@@ -38,7 +38,7 @@ function tell(ticker, event) {
 
 // ---- views ----------------------------------------------------------------------------------------------------------
 
-const VIEWS = { "": overview, route, requests, req: request, workers, upstreams, lua, server, hosts, flame, compare };
+const VIEWS = { "": overview, route, requests, req: request, workers, upstreams, lua, tls, server, hosts, flame, compare };
 
 function failed(error) {
   if (error.name === "AbortError") return;

@@ -52,6 +52,22 @@ struct KnownStaple {
     refresh: u64,
     /// A request to the responder is in flight.
     busy: bool,
+    /// Why the last one came to nothing.
+    error: Option<String>,
+}
+
+/// What is known of a certificate whose issuer is asked.
+pub(in crate::tls) enum KnownStatus {
+    /// It is stapled.
+    Held {
+        /// Seconds since 1970.
+        until: u64,
+    },
+    /// It is not.
+    Absent {
+        /// `None`: nobody has asked yet.
+        why: Option<String>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +158,17 @@ impl OcspStapling {
         if http2 { both } else { http1 }
     }
 
+    /// What is known of the certificate at `index`; `None`: its issuer is not asked.
+    pub(in crate::tls) fn known(&self, index: usize) -> Option<KnownStatus> {
+        let at = self.asked.iter().position(|asked| asked.index == index)?;
+        let known = &self.lock().known[at];
+        let now = weir_rt::clock::unix_time().0;
+        Some(match &known.response {
+            Some(held) if held.until >= now => KnownStatus::Held { until: held.until },
+            _ => KnownStatus::Absent { why: known.error.clone() },
+        })
+    }
+
     fn stapled(&self, known: &[KnownStaple]) -> Vec<Certificate> {
         let mut certificates = self.certificates.clone();
         for (asked, known) in self.asked.iter().zip(known) {
@@ -161,11 +188,13 @@ impl OcspStapling {
         match result {
             Ok(held) => {
                 known.refresh = refresh(now, held.until);
+                known.error = None;
                 known.response = Some(held);
                 state.configs = None;
             }
             Err(why) => {
                 known.refresh = now + SOON;
+                known.error = Some(why.clone());
                 drop(state);
                 let AskedResponder { responder, name, .. } = &self.asked[at];
                 let url = &responder.url;

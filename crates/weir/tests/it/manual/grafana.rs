@@ -66,6 +66,10 @@ const LABELS: &[(&str, &str)] = &[
     ("weir_worker_", "worker"),
     ("weir_upstream", "upstream, peer"),
     ("weir_dict_", "dict"),
+    ("weir_tls_handshakes_total", "of, value"),
+    ("weir_tls_handshakes_failed_total", "by, reason"),
+    ("weir_tls_handshake_duration_seconds", "session"),
+    ("weir_tls_certificate_end_timestamp_seconds", "name, file"),
     ("weir_build_info", "version"),
     ("", "instance"),
 ];
@@ -90,6 +94,10 @@ impl DashboardPanel {
         let queries = match row.kind.as_str() {
             "histogram" => vec![quantile(name, "0.5", by), quantile(name, "0.99", by)],
             "counter" => vec![(format!("topk(20, sum by ({by}) (rate({name}{SERIES}{RATE})))"), legend(by))],
+            // Moments are shown by how far away they are, the nearest first.
+            _ if name.ends_with("_timestamp_seconds") => {
+                vec![(format!("bottomk(20, min by ({by}) ({name}{SERIES}) - time())"), legend(by))]
+            }
             _ => vec![(format!("topk(20, sum by ({by}) ({name}{SERIES}))"), legend(by))],
         };
         DashboardPanel { title: name.to_owned(), help: row.help.clone(), unit: unit(row), queries }
