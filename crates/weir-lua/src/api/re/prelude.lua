@@ -55,30 +55,45 @@ local function start_of(ctx, name)
     return pos - 1
 end
 
--- Puts the last match's groups into `res`, by number and by name.
-local function fill(res, number, subject)
-    for at = 0, groups[number] - 1 do
-        local from = spans[2 * at]
-        if from >= 0 then
-            res[at] = sub(subject, from + 1, spans[2 * at + 1])
+-- A group of the last match.
+local function group(subject, at)
+    local from = spans[2 * at]
+    if from < 0 then return false end
+    return sub(subject, from + 1, spans[2 * at + 1])
+end
+
+-- Puts the last match's named groups into `res`.
+local function fill_named(res, named)
+    for name, numbers in pairs(named) do
+        if #numbers == 1 then
+            res[name] = res[numbers[1]]
         else
-            res[at] = false
+            local taken = {}
+            for at = 1, #numbers do
+                if res[numbers[at]] then taken[#taken + 1] = res[numbers[at]] end
+            end
+            res[name] = taken
         end
     end
-    local named = names[number]
-    if named then
-        for name, numbers in pairs(named) do
-            if #numbers == 1 then
-                res[name] = res[numbers[1]]
-            else
-                local taken = {}
-                for at = 1, #numbers do
-                    if res[numbers[at]] then taken[#taken + 1] = res[numbers[at]] end
-                end
-                res[name] = taken
+end
+
+-- Puts the last match's groups into `res`, by number and by name. Without a loop for the usual few, and so elsewhere in
+-- this file: where the compiler comes from a function's beginning to a loop that goes round once or twice, it gives up, and the
+-- functions that call this one are not compiled either.
+local function fill(res, number, subject)
+    local count, named = groups[number], names[number]
+    res[0] = group(subject, 0)
+    if count > 1 then
+        res[1] = group(subject, 1)
+        if count > 2 then
+            res[2] = group(subject, 2)
+            if count > 3 then
+                res[3] = group(subject, 3)
+                for at = 4, count - 1 do res[at] = group(subject, at) end
             end
         end
     end
+    if named then fill_named(res, named) end
     return res
 end
 
@@ -127,7 +142,7 @@ function ngx.re.find(subject, regex, options, ctx, nth)
     else
         local count = C.re_exec(number, subject, #subject, start, out)
         if count > 0 then
-                    if ctx then ctx.pos = spans[1] + 1 end
+            if ctx then ctx.pos = spans[1] + 1 end
             if spans[2 * nth] >= 0 then from, to = spans[2 * nth] + 1, spans[2 * nth + 1] end
         elseif count < 0 then
             wrong = failed()
@@ -181,38 +196,55 @@ local function parts_of(by)
     return parts
 end
 
-local function replace(subject, number, parts, call, everywhere)
-    local buf, size, count, start, copied = {}, 0, 0, 0, 0
+-- What comes for the last match.
+local function replacement(subject, number, parts, call)
     local total = groups[number]
+    if call then
+        local by = call(fill(new(total, names[number] and 4 or 0), number, subject))
+        return tostring(by)
+    end
+    local count = #parts
+    if count == 0 then return "" end
+    if count == 1 and type(parts[1]) == "string" then return parts[1] end
+    local buf = new(count, 0)
+    for at = 1, count do
+        local part = parts[at]
+        if type(part) == "number" then part = part < total and group(subject, part) or "" end
+        buf[at] = part
+    end
+    return concat(buf)
+end
+
+-- The text after its first replacement, which is of the bytes before `copied`.
+local function replace_more(subject, number, parts, call, text, copied, start)
+    local buf, size, count = { text }, 1, 1
     while start <= #subject do
         local got = C.re_exec(number, subject, #subject, start, out)
         if got == 0 then break end
         if got < 0 then return nil, nil, failed() end
-            local from, to = spans[0], spans[1]
-        size = size + 1
-        buf[size] = sub(subject, copied + 1, from)
-        if call then
-            local by = call(fill(new(total, names[number] and 4 or 0), number, subject))
-            size = size + 1
-            buf[size] = tostring(by)
-        else
-            for at = 1, #parts do
-                local part = parts[at]
-                if type(part) == "string" then
-                    size = size + 1
-                    buf[size] = part
-                elseif part < total and spans[2 * part] >= 0 then
-                    size = size + 1
-                    buf[size] = sub(subject, spans[2 * part] + 1, spans[2 * part + 1])
-                end
-            end
-        end
-        count, copied = count + 1, to
+        local from, to = spans[0], spans[1]
+        buf[size + 1] = sub(subject, copied + 1, from)
+        size, count = size + 2, count + 1
+        buf[size] = replacement(subject, number, parts, call)
+        copied = to
         start = to > from and to or further(subject, number, to)
-        if not everywhere then break end
     end
     buf[size + 1] = sub(subject, copied + 1)
     return concat(buf), count
+end
+
+-- A pattern that matches nowhere, or is replaced once, takes no loop.
+local function replace(subject, number, parts, call, everywhere)
+    local got = C.re_exec(number, subject, #subject, 0, out)
+    if got == 0 then return subject, 0 end
+    if got < 0 then return nil, nil, failed() end
+    local from, to = spans[0], spans[1]
+    local text = sub(subject, 1, from) .. replacement(subject, number, parts, call)
+    if everywhere then
+        local start = to > from and to or further(subject, number, to)
+        return replace_more(subject, number, parts, call, text, to, start)
+    end
+    return text .. sub(subject, to + 1), 1
 end
 
 local function substitute(name, everywhere)
@@ -235,21 +267,19 @@ local function substitute(name, everywhere)
 end
 ngx.re.sub, ngx.re.gsub = substitute("sub", false), substitute("gsub", true)
 
--- Whether a pattern matches only itself: most separators do. Which bytes do is asked of a table, made when the first
--- text is split.
-local itself
+-- Whether a pattern matches only itself: most separators do. Known of the first that are asked for.
+local plain_patterns, known_patterns = {}, 0
 local simple = { [""] = true, j = true, o = true, jo = true, oj = true }
 local function is_plain(regex, options)
-    if not itself then
-        itself = new(256, 0)
-        for at = 0, 255 do itself[at] = true end
-        for _, sign in pairs { byte("\\^$.|?*+()[]{}", 1, -1) } do itself[sign] = false end
+    if type(regex) ~= "string" or not simple[options or ""] then return false end
+    local plain = plain_patterns[regex]
+    if plain == nil then
+        plain = regex ~= "" and not find_plain(regex, "[\\^$.|?*+()%[%]{}]")
+        if known_patterns < 1024 then
+            known_patterns, plain_patterns[regex] = known_patterns + 1, plain
+        end
     end
-    if type(regex) ~= "string" or regex == "" or not simple[options or ""] then return false end
-    for at = 1, #regex do
-        if not itself[byte(regex, at)] then return false end
-    end
-    return true
+    return plain
 end
 
 -- The rest of a subject after its last separator, and the end of the list; empty texts at its end count for nothing
@@ -299,7 +329,7 @@ local function split(subject, regex, options, ctx, most, res)
             return nil, wrong
         end
         if got == 0 then break end
-            local from, to = spans[0], spans[1]
+        local from, to = spans[0], spans[1]
         if from == to and from >= #subject then break end
         if from == to and from == copied then
             start = further(subject, number, start)
