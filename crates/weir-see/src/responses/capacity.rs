@@ -26,11 +26,12 @@ pub(super) struct ServerCapacity {
     zones: Vec<ZoneUse>,
 }
 
-struct ZoneUse {
-    name: String,
+pub(super) struct ZoneUse {
+    pub(super) name: String,
     used: u64,
-    size: u64,
-    full: u64,
+    pub(super) size: u64,
+    /// How often something had to make room.
+    pub(super) full: u64,
 }
 
 impl ServerCapacity {
@@ -115,7 +116,8 @@ impl ServerCapacity {
     }
 }
 
-fn zones(source: &ServerSource) -> Vec<ZoneUse> {
+/// All zones of shared memory.
+pub(super) fn zones(source: &ServerSource) -> Vec<ZoneUse> {
     let configuration = source.configuration();
     let Some(zones) = configuration.shared::<SharedZones>() else { return Vec::new() };
     zones

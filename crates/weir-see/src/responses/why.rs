@@ -18,6 +18,7 @@ use weir_trace::{Site, SiteTable, SiteTotals, StatusCounts};
 use weir_upstream::PeerTotals;
 use weir_upstream::peer::{Peer, PeerHealth};
 
+use super::capacity::{self, ZoneUse};
 use super::log_lines::without_arguments;
 use super::reply::{ReplyFailure, ReplySink, pause};
 use super::reqs;
@@ -30,6 +31,7 @@ use crate::stall_cause;
 use crate::why::errors::{message, place};
 use crate::why::figures::{
     ErrorLoad, FileLoad, ListenerLoad, PeerLoad, StallCause, StallLoad, UpstreamLoad, WhyFigures, WorkerLoad,
+    ZoneLoad,
 };
 use crate::why::{findings, json, text};
 
@@ -70,6 +72,7 @@ struct WhyMoment {
     lost: u64,
     handshakes: HandshakeCounts,
     unix_ms: u64,
+    zones: Vec<ZoneUse>,
 }
 
 struct WorkerMoment {
@@ -111,6 +114,7 @@ impl WhyMoment {
             lines: log::lines_logged(),
             lost: log::lost(),
             handshakes: HandshakeCounts::of(&source.workers()),
+            zones: capacity::zones(source),
             unix_ms: clock::unix_ns() / 1_000_000,
         }
     }
@@ -165,6 +169,7 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
         no_descriptor: emfile(after).saturating_sub(emfile(before)),
         connections: (open, room.unwrap_or(0)),
         lost_lines: after.lost.saturating_sub(before.lost),
+        zones: zones(before, after),
         ..WhyFigures::default()
     };
     if figures.lost_lines > 0 {
@@ -173,6 +178,17 @@ fn between(source: &ServerSource, before: &WhyMoment, after: &WhyMoment) -> WhyF
     tls::add(source, &mut figures, (&before.handshakes, &after.handshakes), before.unix_ms);
     cpu::add(source, &mut figures, before, after);
     figures
+}
+
+/// Zones of limits in which something had to make room.
+fn zones(before: &WhyMoment, after: &WhyMoment) -> Vec<ZoneLoad> {
+    let load = |zone: &ZoneUse| {
+        let was = before.zones.iter().find(|was| was.name == zone.name)?;
+        let dropped = zone.full.saturating_sub(was.full);
+        let is_limit = zone.name.starts_with("limit_");
+        (is_limit && dropped > 0).then(|| ZoneLoad { name: zone.name.clone(), size: zone.size, dropped })
+    };
+    after.zones.iter().filter_map(load).collect()
 }
 
 /// What the error log says last of lines that were lost, without their number, which is another's.

@@ -26,10 +26,22 @@ pub(crate) struct WhyFigures {
     /// How many more there are of them.
     pub(crate) more_certificates: usize,
     pub(crate) handshakes: HandshakeLoad,
+    /// Zones of limits in which something had to make room.
+    pub(crate) zones: Vec<ZoneLoad>,
     /// Lines of logs that were lost.
     pub(crate) lost_lines: u64,
     /// What the error log says of that last; empty where it says nothing.
     pub(crate) lost_why: String,
+}
+
+/// A zone of shared memory that is full.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ZoneLoad {
+    /// The directive and the name: `limit_req_zone perip`.
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    /// How often something had to make room.
+    pub(crate) dropped: u64,
 }
 
 /// A certificate of servers.

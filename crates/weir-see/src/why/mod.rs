@@ -51,6 +51,7 @@ const DETECTORS: &[(&str, Detector)] = &[
     (CERTIFICATE, tls::certificates),
     (HANDSHAKES, tls::handshakes),
     (LOGS, logs::lost),
+    (ZONE, logs::zones),
 ];
 
 /// Responses are errors.
@@ -79,6 +80,8 @@ pub(crate) const NO_CORE: &str = "no_core";
 pub(crate) const CERTIFICATE: &str = "certificate";
 /// Lines of logs are lost.
 pub(crate) const LOGS: &str = "logs";
+/// A zone of a limit is full.
+pub(crate) const ZONE: &str = "zone";
 /// TLS handshakes fail.
 pub(crate) const HANDSHAKES: &str = "handshakes";
 
@@ -181,6 +184,7 @@ mod tests {
                 message: "open() failed".to_owned(),
                 ..ErrorLoad::default()
             }],
+            zones: vec![ZoneLoad { name: "limit_req_zone a".to_owned(), size: 1 << 20, dropped: 2 }],
             certificates: vec![certificate(CertificateAge::Good, 60)],
             handshakes: HandshakeLoad {
                 complete: 100,
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn each_fault_has_its_name() {
         type Fault = (&'static str, fn(&mut WhyFigures));
-        let faults: [Fault; 20] = [
+        let faults: [Fault; 21] = [
             (ERRORS, |f| f.errors[0].failed = 40),
             (ERRORS, |f| f.errors[0].refused = 390),
             (CPU, |f| {
@@ -254,6 +258,7 @@ mod tests {
             (HANDSHAKES, |f| f.handshakes.faults = vec![(HandshakeFault::UnknownCa, 30)]),
             (HANDSHAKES, |f| f.handshakes.faults = vec![(HandshakeFault::Own, 1)]),
             (LOGS, |f| f.lost_lines = 1),
+            (ZONE, |f| f.zones[0].dropped = 50),
         ];
         for (kind, inject) in faults {
             let mut figures = healthy();

@@ -85,6 +85,24 @@ fn upstream(ports: &[u16]) -> String {
 }
 
 both_drivers! {
+    /// A zone of limits with room for a few clients: the others' limits begin again and again.
+    fn zones_of_limits_that_forget(driver) {
+        let conf = "worker_processes 1; http { limit_req_zone $arg_k zone=small:32k rate=1000r/s;
+            server { listen 127.0.0.1:%%PORT_0%%; keepalive_requests 1000000;
+            location / { limit_req zone=small burst=5; empty_gif; } } }";
+        let server = started(conf, &[], |builder| builder.driver(driver));
+        let (mut client, mut number) = (server.client(), 0);
+        let _load = FaultLoad::default().with(move || {
+            number += 1;
+            client.send(format!("GET /?k={number:0>200} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let _ = client.try_response();
+        });
+        let says = wait_for("the finding", || {
+            why(&server).into_iter().find(|found| found.kind == "zone").map(|found| found.says)
+        });
+        assert!(says.starts_with("limit_req_zone small (") && says.contains(" is full: "), "{says}");
+    }
+
     /// A log on a disk that is full: how many lines are lost, and why.
     fn lines_of_logs_that_are_lost(driver) {
         let conf = "worker_processes 1; http { server { listen 127.0.0.1:%%PORT_0%%; keepalive_requests 1000000;

@@ -7,6 +7,7 @@ const MORE = {
   gc: () => ["lua", path("lua")],
   disk: ({ subject }) => (subject === "files" ? ["server", path("server")] : ["workers", path("workers")]),
   slow_peer: () => ["upstreams", path("upstreams")],
+  zone: () => ["server", path("server")],
   logs: () => ["server", path("server")],
   certificate: () => ["tls", path("tls")],
   handshakes: () => ["tls", path("tls")],
