@@ -162,20 +162,23 @@ def pair(place, name, authority=None):
 
 
 def shown(kong, name):
-    """The certificate that Kong shows to a client that asks for `name`."""
+    """The certificate that Kong shows to a client that asks for `name`; `None`: the handshake fails."""
     context = ssl._create_unverified_context()
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", kong.ports[1]), 10), server_hostname=name) as connection:
-        return ssl.DER_cert_to_PEM_cert(connection.getpeercert(True))
+    try:
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", kong.ports[1]), 10), server_hostname=name) as connection:
+            return connection.getpeercert(True)
+    except ssl.SSLError:
+        return None
 
 
 def certificates(kong, writer, demanding):
     """Names that Kong serves, and how it shows itself to a server that demands a certificate."""
     ours = pair(kong.place, "kong.example")
     writer.make("/certificates", {**ours, "snis": ["kong.example", "*.kong.example"]})
-    same = lambda name: ssl.PEM_cert_to_DER_cert(shown(kong, name)) == ssl.PEM_cert_to_DER_cert(ours["cert"])
+    same = lambda name: shown(kong, name) == ssl.PEM_cert_to_DER_cert(ours["cert"])
     yield "a certificate by its name", writer.settles("the certificate", lambda: same("kong.example"))
     yield "by a name with a wildcard", writer.settles("the wildcard", lambda: same("a.kong.example"))
-    yield "others have Kong's own", not same("other.example")
+    yield "others have Kong's own", not same("other.example") and shown(kong, "other.example") is not None
     yield "a request with it", kong.ask("/plain", tls=True)[0] == 200
     place = demanding.directory.parent
     authority = writer.make("/ca_certificates", {"cert": (place / "ca.crt").read_text()})

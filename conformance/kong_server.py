@@ -1,5 +1,6 @@
 """Kong, started by its own command with Weir in place of nginx and resty, a service behind it, and what its checks have in common."""
 
+import argparse
 import base64
 import concurrent.futures
 import hashlib
@@ -56,8 +57,9 @@ class Kong:
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="weir-kong-"))
         programs = self.place / "bin"
         programs.mkdir()
-        for name in ("nginx", "resty"):
-            (programs / name).symlink_to(pathlib.Path(options.binary).resolve())
+        # bench/kong/run has another nginx.
+        for name, program in (("nginx", getattr(options, "nginx", options.binary)), ("resty", options.binary)):
+            (programs / name).symlink_to(pathlib.Path(program).resolve())
         if declared is not None:
             (self.place / "kong.json").write_text(json.dumps(declared))
         own = f"{options.kong}/?.lua;{options.kong}/?/init.lua;{options.lua_path};;"
@@ -117,6 +119,15 @@ class Kong:
         self.command("stop")
         if not self.options.keep:
             shutil.rmtree(self.place, ignore_errors=True)
+
+
+def on_nginx(options, program, lualib):
+    """The options of a Kong whose nginx is `program`, with lua-resty-core and cjson in `lualib`; its commands run on Weir."""
+    script = pathlib.Path(tempfile.mkdtemp(prefix="weir-kong-nginx-")) / "nginx"
+    # Kong wants to see a version that it knows.
+    script.write_text(f'#!/bin/sh\n[ "$1" = -v ] && {{ echo "nginx version: openresty/1.27.1.2" >&2; exit; }}\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    return argparse.Namespace(**{**vars(options), "nginx": script, "lua_path": f"{lualib}/?.lua;{options.lua_path}", "lua_cpath": f"{lualib}/?.so;{options.lua_cpath}"})
 
 
 # Of checks that ask for a server that is down, and for a name that is none; of targets that come before Kong's timer has made their

@@ -129,6 +129,8 @@ const DEFAULT: &[&str] = &[
     "https",
     "is_args",
     "kong_request_id",
+    "kong_upstream_ssl_protocol",
+    "kong_upstream_ssl_server_raw_cert",
     "realip_remote_addr",
     "realip_remote_port",
     "remote_port",

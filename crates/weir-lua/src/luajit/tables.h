@@ -58,3 +58,23 @@ static LJ_NOINLINE void weir_table_ends(lua_State *L, struct weir_table_change *
       weir_table_ends(L, &change, t); \
     } \
   } while (0)
+
+/* `table.clone`, as OpenResty's LuaJIT has it: a table with the same places for the same keys, as they are made of templates; without
+** the metatable. A loop in Lua would arrange the new one again and again while it grows.
+*/
+int weir_lua_clone(lua_State *L);
+int weir_lua_clone(lua_State *L)
+{
+  GCtab *t, *copy;
+  uint32_t i;
+  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
+  lj_gc_check(L);
+  t = tabV(L->base);
+  copy = lj_tab_dup(L, t);
+  settabV(L, L->top, copy);
+  L->top++;
+  /* In a template a table stands for nil. The copy is white, and nothing was collected since. */
+  for (i = 0; t->hmask && i <= t->hmask; i++)
+    if (tvistab(&noderef(t->node)[i].val)) noderef(copy->node)[i].val = noderef(t->node)[i].val;
+  return 1;
+}

@@ -59,6 +59,9 @@ impl Attempt {
         loop {
             let session = self.session(x, &mut lease).await?;
             self.records.connected();
+            if let Some(tls) = session.tls() {
+                self.records.secured(tls);
+            }
             let used = session.is_used();
             let fault = match self.call(x, &session, &lease).await {
                 Ok((incoming, talk)) => {

@@ -298,6 +298,9 @@ impl Attempt {
             if !is_begun {
                 self.records.connected();
             }
+            if let Some(tls) = connection.tls.get() {
+                self.records.secured(tls);
+            }
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
                 connection.begin(x.connection.account);

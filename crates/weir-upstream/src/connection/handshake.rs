@@ -8,6 +8,7 @@ use weir_tls::TlsSession;
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::tls_client::connect::{NoTls, complete};
 use crate::tls_client::layer::TlsLayer;
+use crate::tls_client::tls_facts::UpstreamTlsFacts;
 use crate::tls_client::{SecureUpstream, ShownCertificate};
 
 /// Completes a handshake within `ms`; from then on the connection's bytes go through it.
@@ -46,6 +47,7 @@ pub(crate) async fn agree(
 
 /// From here on the connection's bytes go through the session.
 pub(crate) fn establish(connection: &UpstreamConnection, (session, early): HandshakeResult) {
+    let _ = connection.tls.set(Rc::new(UpstreamTlsFacts::new(session.facts())));
     let layer = TlsLayer::new(session, Rc::new(Cell::new(false)));
     connection.stream.set_layer(Box::new(layer), early);
 }

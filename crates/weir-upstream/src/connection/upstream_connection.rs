@@ -1,7 +1,9 @@
 //! A connection to a server.
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
 use weir_rt::notify::either;
@@ -10,6 +12,7 @@ use weir_rt::{RecvOutcome, SocketAccount, Stream, Timer};
 use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
+use crate::tls_client::tls_facts::UpstreamTlsFacts;
 use weir_engine::descriptors::socket_when_free;
 use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
 
@@ -30,6 +33,8 @@ pub struct UpstreamConnection {
     pub(crate) sent_before: u64,
     /// Its TLS.
     pub(crate) secure: Option<SecureUpstream>,
+    /// What came of its handshake.
+    pub(crate) tls: OnceCell<Rc<UpstreamTlsFacts>>,
     /// How it is kept alive, where that differs from its upstream's settings; `None` as those.
     pub(crate) own: Option<OwnKeepalive>,
     /// Why it ends.
@@ -112,6 +117,7 @@ impl UpstreamConnection {
             idle: 0,
             sent_before: 0,
             secure: None,
+            tls: OnceCell::new(),
             own: None,
             end: UpstreamEnd::of(protocol),
         })
@@ -146,6 +152,7 @@ impl UpstreamConnection {
             idle: 0,
             sent_before,
             secure: None,
+            tls: OnceCell::new(),
             own: None,
             end,
         }))
@@ -153,7 +160,9 @@ impl UpstreamConnection {
 
     /// Bytes of memory that it takes, its socket and its layer among them.
     pub(crate) fn held_bytes(&self) -> usize {
-        size_of::<UpstreamConnection>() + self.stream.held_bytes()
+        size_of::<UpstreamConnection>()
+            + self.stream.held_bytes()
+            + self.tls.get().map_or(0, |tls| tls.held_bytes())
     }
 
     /// A request begins; `client` pays for what the kernel does.

@@ -19,6 +19,7 @@ use crate::connection::upstream_connection::UpstreamConnection;
 use crate::peer::Peer;
 use crate::protocol::{FieldSection, INTERIM, TOO_MANY};
 use crate::tls_client::SecureUpstream;
+use crate::tls_client::tls_facts::UpstreamTlsFacts;
 use weir_engine::pieces;
 use weir_engine::worker::UpstreamCloseReason;
 use weir_engine::worker::Worker;
@@ -153,6 +154,11 @@ impl UpstreamSession {
         let buffers = self.input.borrow().capacity() + self.out.borrow().capacity();
         let slots = self.slots.borrow().capacity() * size_of::<SessionSlot>();
         itself + self.connection.held_bytes() + self.h2.borrow().held_bytes() + slots + buffers
+    }
+
+    /// What came of its handshake, if it has TLS.
+    pub(crate) fn tls(&self) -> Option<&Rc<UpstreamTlsFacts>> {
+        self.connection.tls.get()
     }
 
     /// Begins to speak HTTP/2 on a fresh connection; the task that does so runs until the connection is over.

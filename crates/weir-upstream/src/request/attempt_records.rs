@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_http::h1::TrailerFields;
 use weir_http::{Field, Span, classify};
+use weir_tls::certificate;
 use weir_trace::Cause;
 
 use crate::config::directives::UpstreamSettings;
@@ -14,6 +15,7 @@ use crate::config::failure_reason::AttemptFault;
 use crate::peer::Peer;
 use crate::request::cache_use::cache_validators;
 use crate::request::exchange_part::{part, part_if};
+use crate::tls_client::tls_facts::UpstreamTlsFacts;
 use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::exchange::{Exchange, ResponseHeader};
 use weir_engine::log::LogLevel;
@@ -40,6 +42,8 @@ struct AttemptRecordsInner {
     complaints: RefCell<Vec<(LogLevel, String)>>,
     /// The upstream that is asked.
     upstream: RefCell<Option<Rc<LocalUpstream>>>,
+    /// The TLS of the last try's connection.
+    tls: RefCell<Option<Rc<UpstreamTlsFacts>>>,
 }
 
 /// A name and its value.
@@ -101,6 +105,7 @@ impl AttemptRecords {
         inner.trailers.get_mut().clear();
         inner.complaints.get_mut().clear();
         *inner.upstream.get_mut() = None;
+        *inner.tls.get_mut() = None;
         true
     }
 
@@ -135,6 +140,7 @@ impl AttemptRecords {
         self.0.asked.set(Some((scheme, uri)));
         self.0.fields.borrow_mut().clear();
         self.0.trailers.borrow_mut().clear();
+        *self.0.tls.borrow_mut() = None;
         let began = self.0.began.get();
         self.0.list.borrow_mut().push(AttemptRecord { began, name: Some(name), ..AttemptRecord::default() });
     }
@@ -143,6 +149,11 @@ impl AttemptRecords {
     pub(crate) fn connected(&self) {
         let age = self.age();
         self.with(|this| this.connect = Some(age));
+    }
+
+    /// The connection has TLS.
+    pub(crate) fn secured(&self, tls: &Rc<UpstreamTlsFacts>) {
+        *self.0.tls.borrow_mut() = Some(tls.clone());
     }
 
     /// The connection was there when the try began.
@@ -298,6 +309,15 @@ pub(crate) const VARIABLES: &[Variable] = &[
     Variable::new("upstream_request_timestamp_us", |x| times(x, |t| t.header)).volatile().changeable(),
     Variable::new("upstream_header_timestamp_us", |x| times(x, |t| t.header)).volatile().changeable(),
     Variable::new("upstream_response_timestamp_us", |x| times(x, |t| t.response)).volatile().changeable(),
+    Variable::new("kong_upstream_ssl_protocol", |x| Some(Text::Static(server_tls(x)?.version.as_bytes())))
+        .volatile()
+        .changeable(),
+    Variable::new("kong_upstream_ssl_server_raw_cert", |x| {
+        let pem = certificate::to_pem(server_tls(x)?.certificate.as_deref()?);
+        Some(Text::Span(x.arena.write(|out| out.extend_from_slice(pem.as_bytes()))))
+    })
+    .volatile()
+    .changeable(),
     Variable::new("upstream_response_length", |x| each(x, |t, out| optional(out, Some(t.length)))).volatile(),
     Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received))))
         .volatile(),
@@ -321,6 +341,11 @@ impl AttemptRecord {
     fn cause(&self) -> &'static str {
         if self.cause == Cause::None { "-" } else { self.cause.as_str() }
     }
+}
+
+/// The TLS of the connection to the server that was asked last.
+fn server_tls(x: &mut Exchange) -> Option<Rc<UpstreamTlsFacts>> {
+    part_if(x)?.records.as_ref()?.0.tls.borrow().clone()
 }
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.

@@ -8,6 +8,7 @@ pub mod effort;
 pub mod files;
 pub mod layer;
 mod overrides;
+pub(crate) mod tls_facts;
 pub(crate) mod toward;
 pub mod values;
 

@@ -240,7 +240,7 @@ fn tls(locations: &str) -> (TestServerBuilder, Keys) {
     let ca = authority("ca");
     let keys = Keys { a: ca.issue("a.example.com"), client: ca.issue("client"), other: own("other"), ca };
     let builder = conf(&format!(
-        "upstream kept {{ server 127.0.0.1:%%PORT_1%%; keepalive 8; }}
+        "upstream kept {{ server 127.0.0.1:%%PORT_1%%; keepalive 8; }} upstream open {{ server 127.0.0.1:%%PORT_2%%; keepalive 8; }}
          server {{ listen 127.0.0.1:%%PORT%%; proxy_http_version 1.1; proxy_set_header Connection '';
              proxy_ssl_name $arg_n; proxy_ssl_server_name on; {locations} }}
          server {{ listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
@@ -296,6 +296,31 @@ both_drivers! {
         assert_eq!(get("/?c=client").1, "CN=client");
         assert_eq!(get("/fixed").1, "CN=client");
         assert_eq!(get("/fixed?c=other").0, 400, "the script's goes before the configuration's");
+    }
+
+    fn what_a_server_has_shown_is_in_variables(driver) {
+        let (builder, keys) = tls("add_header X-Tls '$kong_upstream_ssl_protocol';
+            header_filter_by_lua_block { local pem = ngx.var.kong_upstream_ssl_server_raw_cert
+                ngx.header['X-Pem'] = pem and pem:gsub('\\n', '|') or 'none' }
+            location / { proxy_pass https://127.0.0.1:%%PORT_2%%/; proxy_ssl_protocols TLSv1.3; }
+            location /old { proxy_pass https://127.0.0.1:%%PORT_2%%/; proxy_ssl_protocols TLSv1.2; }
+            location /kept { proxy_pass https://open/; }
+            location /plain { proxy_pass http://127.0.0.1:%%PORT%%/none; }
+            location /none { return 200; }");
+        let server = builder.driver(driver).start();
+        let ask = |path: &str| {
+            let response = server.get(path);
+            let field = |name: &str| response.field(name).unwrap_or_default().to_owned();
+            (field("X-Tls"), field("X-Pem"))
+        };
+        let pem = || keys.a.certificate.trim().replace("\r\n", "|").replace('\n', "|") + "|";
+        assert_eq!(ask("/"), ("TLSv1.3".to_owned(), pem()));
+        assert_eq!(ask("/old"), ("TLSv1.2".to_owned(), pem()));
+        for _ in 0..3 {
+            assert_eq!(ask("/kept"), ("TLSv1.3".to_owned(), pem()), "a connection that was kept alive too");
+        }
+        assert_eq!(ask("/plain"), (String::new(), "none".to_owned()));
+        assert_eq!(ask("/none"), (String::new(), "none".to_owned()));
     }
 
     fn upstream_servers_are_verified_as_a_script_wants(driver) {

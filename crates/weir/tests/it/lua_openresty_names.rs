@@ -83,6 +83,15 @@ b""#,
         "true 3 true false true",
     ),
     ("local t = { 1, a = {} } local c = table.clone(t) return c ~= t, c[1], c.a == t.a", "true true 1 true"),
+    // With the same places for the same keys, without the metatable; not one more than there were.
+    ("local t = setmetatable({ 1, 2, nil, 4, [2.5] = 3 }, { __index = { z = 9 } }) for i = 1, 40 do t['k' .. i] = i end
+      local c, same = table.clone(t), true
+      local key, other
+      repeat key, other = next(t, key), next(c, other) same = same and key == other and (not key or rawget(c, key) == t[key]) until not key
+      c.k1, c.more = 0, 1
+      return same, getmetatable(c), c.z, t.k1, t.more, c[4]", "true true nil nil 1 nil 4"),
+    ("local t, sum = { a = 1, b = 2, c = 3 }, 0 for i = 1, 20000 do local c = table.clone(t) c.d = i sum = sum + c.a + c.d end return sum, next(table.clone({}))", "true 200030000 nil"),
+    ("return pcall(table.clone, 1) == false and pcall(table.clone) == false", "true true"),
     (r#"local b = require "string.buffer".new() b:put("a", 1) return b:tostring(), #b"#, "true a1 2"),
     (
         "local old = jit.prngstate({ 1, 2, 3 }) local now, third = jit.prngstate(5), jit.prngstate(old)

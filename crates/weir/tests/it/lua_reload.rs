@@ -106,4 +106,21 @@ http {{
         serves(&server, "new ");
         assert_eq!(inits(), tried + 3);
     }
+
+    /// As a lock of lua-resty-lock's that nobody has given back: what is collected with its VM reaches dictionaries.
+    fn what_is_collected_with_a_vm_reaches_dictionaries(driver) {
+        let conf = |name: &str| format!("events {{}} http {{ lua_shared_dict locks 1m;
+            server {{ listen 127.0.0.1:%%PORT%%;
+                location /hold {{ content_by_lua_block {{
+                    local ffi, locks = require 'ffi', ngx.shared.locks
+                    package.loaded.held = ffi.gc(ffi.new 'char[1]', function() locks:delete 'key' locks:set('freed', true) end)
+                    ngx.say((locks:add('key', true, 100)))
+                }} }}
+                location /is {{ content_by_lua_block {{ ngx.say('{name} ', tostring(ngx.shared.locks:get 'key'), ' ', tostring(ngx.shared.locks:get 'freed')) }} }} }} }}");
+        let mut server = Server::builder(&conf("old")).driver(driver).start();
+        assert_eq!(server.get("/hold").text(), "true\n");
+        sees(&server, "/is", "old true nil\n");
+        server.reload(&conf("new"));
+        sees(&server, "/is", "new nil true\n");
+    }
 }

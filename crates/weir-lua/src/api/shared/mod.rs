@@ -114,9 +114,10 @@ fn dict(l: LuaState) -> Result<DictPlace, LuaRaise> {
     lend::vm(|vm| vm.dicts.get(number.wrapping_sub(1)).map(place)).ok_or_else(bad)
 }
 
-/// Writes of `init_by_lua` count in the VM that runs it first; the others run the same.
+/// Writes of `init_by_lua` count in the VM that runs it first; the others run the same. What a VM collects when it is closed (a lock
+/// that is given back) runs for no script.
 pub(crate) fn is_ignored() -> bool {
-    lend::phase() == ScriptPhase::Init && lend::vm(|vm| vm.main_conf.repeats_init)
+    lend::is_running() && lend::phase() == ScriptPhase::Init && lend::vm(|vm| vm.main_conf.repeats_init)
 }
 
 /// Calls `act` with the dictionary and the key that is the second argument; `nil, reason` without a proper one.

@@ -19,13 +19,9 @@ preload["table.isarray"] = function()
         return true
     end
 end
-preload["table.clone"] = function()
-    return function(t)
-        local copy = new(#t, 0)
-        for key, value in pairs(t) do copy[key] = value end
-        return copy
-    end
-end
+local clone = ngx._clone()
+ngx._clone = nil
+preload["table.clone"] = function() return clone end
 table.new, table.clear = new, clear
 table.isempty, table.nkeys = require "table.isempty", require "table.nkeys"
 table.isarray, table.clone = require "table.isarray", require "table.clone"

@@ -1,0 +1,9 @@
+//! `table.clone` and others of OpenResty's LuaJIT; what is not Lua of them is in `luajit/tables.h`.
+
+use crate::luajit::sys;
+use crate::run::function::{ApiFunction, CallDone, function};
+
+pub(super) const TABLE: &[ApiFunction] = &[function("_clone", 0, |l| {
+    l.push_function(sys::weir_lua_clone);
+    Ok(CallDone::Results(1))
+})];
