@@ -76,3 +76,105 @@ extern "C" fn number(name: *const c_char, length: usize) -> u32 {
 
 /// Of a name so much is looked at: a chunk that was loaded from a text is named for all of it.
 const LONGEST: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ffi::c_int;
+
+    use weir_rt::sampler::StackFrame;
+
+    use super::*;
+    use crate::luajit::state::LuaState;
+    use crate::luajit::sys;
+
+    thread_local! {
+        static MAIN: RefCell<Option<*mut RawState>> = const { RefCell::new(None) };
+        static FOUND: RefCell<Vec<FoundLines>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// The innermost two lines, and how often they were found.
+    #[derive(Debug)]
+    struct FoundLines {
+        lines: Vec<FoundLine>,
+        count: u32,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct FoundLine {
+        line: u32,
+        jit: bool,
+        guessed: bool,
+    }
+
+    /// What a script calls by ffi: walks its own stack as if nothing were known of it but where it is.
+    extern "C" fn look(_: c_int) {
+        let main = MAIN.with_borrow(|main| main.expect("a VM"));
+        let here = 0u64;
+        let sp = &raw const here as u64;
+        let mut step = GuestStep { sp: sp & !7, stack_end: u64::MAX, ..GuestStep::default() };
+        // SAFETY: the VM is the test's own and runs this; its stack is this thread's.
+        unsafe { weir_walk_lost(main, &raw mut step) };
+        // The interpreter has the function of ffi that makes the call as a frame, too.
+        let frames = &step.frames[..(step.count as usize).min(step.frames.len())];
+        let line = |word: &u64| match StackFrame::unpack(*word) {
+            StackFrame::Lua { line, jit, guessed, .. } => Some(FoundLine { line, jit, guessed }),
+            _ => None,
+        };
+        let lines: Vec<_> = frames.iter().filter_map(line).take(2).collect();
+        FOUND.with_borrow_mut(|all| match all.iter_mut().find(|found| found.lines == lines) {
+            Some(found) => found.count += 1,
+            None => all.push(FoundLines { lines, count: 1 }),
+        });
+    }
+
+    /// Runs a script that has `look`, and returns which lines were found, with how often.
+    fn found_in(text: &str) -> Vec<FoundLines> {
+        // SAFETY: no stack is walked before.
+        unsafe { weir_walk_install(number) };
+        // SAFETY: the VM is the test's own; the text lives during the call; a function is on the stack.
+        unsafe {
+            let l = sys::luaL_newstate();
+            sys::luaL_openlibs(l);
+            MAIN.with_borrow_mut(|main| *main = Some(l));
+            let loaded = sys::luaL_loadbuffer(l, text.as_ptr().cast(), text.len(), c"=lost".as_ptr());
+            sys::lua_pushlightuserdata(l, look as *mut _);
+            let status = if loaded == sys::status::OK { sys::lua_pcall(l, 1, 0, 0) } else { loaded };
+            assert_eq!(status, sys::status::OK, "{}", LuaState::new(l).lossy(-1));
+            sys::lua_close(l);
+        }
+        FOUND.with_borrow_mut(std::mem::take)
+    }
+
+    const SCRIPT: &str = "local look = require 'ffi'.cast('void (*)(int)', ...)
+local function run(n)
+    local s, a, b, c, d = 0, n, n + 1, n * 2, n % 7
+    for i = 1, n do
+        s = s + i
+        look(i)
+        a, b, c, d = b + i, c - a, d * 2 % 1000, a % 100 + s
+        if i % 3 == 0 then
+            look(a)
+        end
+    end
+    return s + a + b + c + d
+end
+return nil, run(600)";
+
+    /// Where the native stack can't be followed, the line is that of the call all the same: in compiled code, in what branches off from it,
+    /// and in what is interpreted.
+    #[test]
+    fn lines_are_known_without_the_native_stack() {
+        for (options, is_compiled) in [("jit.on()", true), ("jit.off()", false)] {
+            let found = found_in(&format!("{options} {SCRIPT}"));
+            let of = |line: u32, jit: bool| {
+                let wanted = FoundLine { line, jit, guessed: false };
+                found.iter().find(|found| found.lines[0] == wanted).map_or(0, |found| found.count)
+            };
+            assert_eq!((of(6, true) + of(6, false), of(9, true) + of(9, false)), (600, 200), "{found:?}");
+            assert_eq!(of(6, true) > 400, is_compiled, "{found:?}");
+            assert_eq!(of(9, true) > 100, is_compiled, "{found:?}");
+            assert!(found.iter().all(|found| found.lines[1].line == 14), "called by the chunk: {found:?}");
+        }
+    }
+}

@@ -48,6 +48,8 @@ struct step {
 
 #define MOST_FRAMES 64
 #define DEEPEST 200
+/* Bytes that compiled code has on the native stack at most, with what side traces have added. */
+#define MOST_SPILLED 4096
 
 /* Gives a name its number; set before anything is walked. */
 static uint32_t (*number_of)(const char *name, size_t len);
@@ -300,6 +302,22 @@ static int leave(struct step *s, void *cframe) {
   return 1;
 }
 
+/* The frames of a trace that has called C code, which runs below the C frame at `c`. Its address of return is where the trace's own
+ * part of the native stack ends, whatever is below: what is there must be in a trace that has a part of that size. */
+static void walk_call(struct step *s, lua_State *L, uintptr_t c) {
+  jit_State *J = L2J(L);
+  cTValue *base = tvref(G(L)->jit_base);
+  for (uintptr_t at = c - 8; at >= s->sp && at < c && c - at <= MOST_SPILLED; at -= 8) {
+    uintptr_t ip = *(uintptr_t *)at - 1;
+    GCtrace *T = in_traces(J, ip) ? trace_at(J, ip) : NULL;
+    if (T && c - at == CFRAME_SIZE_JIT - CFRAME_SIZE + (uintptr_t)T->spadjust + 8) {
+      walk_trace(s, L, T, ip);
+      return;
+    }
+  }
+  walk_stack(s, L, base - 1, NULL, WORD_JIT_GUESS);
+}
+
 /* The Lua stack as the VM has left it to call C code, when nothing is known of the native stack below. */
 static int lost(struct step *s, global_State *g, lua_State *L) {
   void *cframe = cframe_raw(L->cframe);
@@ -315,8 +333,12 @@ static int lost(struct step *s, global_State *g, lua_State *L) {
     }
   }
   cTValue *compiled = tvref(g->jit_base), *base = compiled ? compiled : L->base;
-  const BCIns *pc = !compiled && is_base(L, base) ? pc_of(base, cframe_pc(cframe)) : NULL;
-  walk_stack(s, L, base - 1, pc, compiled ? WORD_JIT : WORD_LUA);
+  if (compiled) {
+    walk_call(s, L, c);
+    return leave(s, cframe);
+  }
+  const BCIns *pc = is_base(L, base) ? pc_of(base, cframe_pc(cframe)) : NULL;
+  walk_stack(s, L, base - 1, pc, WORD_LUA);
   return leave(s, cframe);
 }
 

@@ -82,6 +82,10 @@ fn seen(server: &Server, words: &[&str], path: &str) -> String {
     let output = child.wait_with_output().expect("our child");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
+    // What takes so long in the end.
+    let removed =
+        said.lines().find_map(|line| line.strip_prefix("weir: removing ")?.strip_suffix(" probes..."));
+    assert!(removed.is_some_and(|count| count.parse::<u32>().is_ok_and(|count| count > 20)), "{said}");
     String::from_utf8(output.stdout).expect("text")
 }
 
