@@ -203,6 +203,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_gather(l: *mut RawState, at: c_int, out: *mut c_char, room: usize) -> isize;
     pub(crate) fn weir_lua_numeral(l: *mut RawState, at: c_int, n: u32) -> f64;
     pub(crate) fn weir_lua_clone(l: *mut RawState) -> c_int;
+    pub(crate) fn weir_lua_nkeys(l: *mut RawState) -> c_int;
+    pub(crate) fn weir_lua_isarray(l: *mut RawState) -> c_int;
     pub(crate) fn weir_lua_userdata(l: *mut RawState, at: c_int, n: u32, size: usize) -> *mut c_void;
 
     pub(crate) fn luaL_ref(l: *mut RawState, table: c_int) -> c_int;

@@ -78,3 +78,38 @@ int weir_lua_clone(lua_State *L)
     if (tvistab(&noderef(t->node)[i].val)) noderef(copy->node)[i].val = noderef(t->node)[i].val;
   return 1;
 }
+
+/* `table.nkeys` and `table.isarray`: the compiler goes on after a call, and gives up at a short loop in Lua. */
+int weir_lua_nkeys(lua_State *L);
+int weir_lua_nkeys(lua_State *L)
+{
+  GCtab *t;
+  uint32_t i, count = 0;
+  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
+  t = tabV(L->base);
+  for (i = 0; i < t->asize; i++)
+    if (!tvisnil(arrayslot(t, i))) count++;
+  for (i = 0; t->hmask && i <= t->hmask; i++)
+    if (!tvisnil(&noderef(t->node)[i].val)) count++;
+  lua_pushinteger(L, (lua_Integer)count);
+  return 1;
+}
+
+int weir_lua_isarray(lua_State *L);
+int weir_lua_isarray(lua_State *L)
+{
+  GCtab *t;
+  uint32_t i;
+  int is = 1;
+  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
+  t = tabV(L->base);
+  if (t->asize && !tvisnil(arrayslot(t, 0))) is = 0;
+  for (i = 0; is && t->hmask && i <= t->hmask; i++) {
+    Node *n = &noderef(t->node)[i];
+    if (tvisnil(&n->val)) continue;
+    is = tvisint(&n->key) ? intV(&n->key) >= 1
+       : tvisnum(&n->key) && numV(&n->key) >= 1 && numV(&n->key) == lj_vm_floor(numV(&n->key));
+  }
+  lua_pushboolean(L, is);
+  return 1;
+}

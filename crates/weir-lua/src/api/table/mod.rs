@@ -3,7 +3,9 @@
 use crate::luajit::sys;
 use crate::run::function::{ApiFunction, CallDone, function};
 
-pub(super) const TABLE: &[ApiFunction] = &[function("_clone", 0, |l| {
+pub(super) const TABLE: &[ApiFunction] = &[function("_tables", 0, |l| {
     l.push_function(sys::weir_lua_clone);
-    Ok(CallDone::Results(1))
+    l.push_function(sys::weir_lua_nkeys);
+    l.push_function(sys::weir_lua_isarray);
+    Ok(CallDone::Results(3))
 })];
