@@ -358,8 +358,8 @@ impl Drop for Server {
     }
 }
 
-/// Has every worker make ready what can fail. Plans of a large configuration and `init_by_lua` take a loop's time, so they
-/// are built by turns: workers that have not begun serve meanwhile, and take the connections of those that are busy with it.
+/// Has every worker make ready what can fail. Scripts of a start (`init_worker_by_lua`) run when all have built it, since
+/// from then on they find each other.
 fn prepare(
     configuration: &Arc<Configuration>,
     sockets: &InheritedSockets,
@@ -367,33 +367,57 @@ fn prepare(
     called: &[CalledWorker],
     patience: Duration,
 ) -> Result<(), StartError> {
-    let mut theirs = Vec::new();
+    build_by_turns(configuration, called, patience)?;
+    let mut tasks = Vec::new();
     for worker in called {
         // Those above the number only finish what they have.
         let accepts = worker.id < count;
-        theirs.push(if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() });
+        let sockets = if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() };
+        tasks.push((worker, move || thread::prepare(sockets)));
     }
+    run_tasks(tasks, patience)
+}
+
+/// Plans of a large configuration and `init_by_lua` take a loop's time: workers that have not begun serve meanwhile, and take
+/// the connections of those that are busy with it.
+fn build_by_turns(
+    configuration: &Arc<Configuration>,
+    called: &[CalledWorker],
+    patience: Duration,
+) -> Result<(), StartError> {
+    let mut left = called;
+    while !left.is_empty() {
+        let (now, later) = left.split_at(round_of(called, called.len() - left.len()));
+        let build = |worker| {
+            let configuration = configuration.clone();
+            (worker, move || async move { thread::build(&configuration) })
+        };
+        run_tasks(now.iter().map(build).collect(), patience)?;
+        left = later;
+    }
+    Ok(())
+}
+
+/// Has each worker do its task, as one of its loop's, and waits until all have.
+fn run_tasks<T, F>(tasks: Vec<(&CalledWorker, T)>, patience: Duration) -> Result<(), StartError>
+where
+    T: FnOnce() -> F + Send + 'static,
+    F: Future<Output = Result<(), String>> + 'static,
+{
     let (done, results) = channel();
-    let mut tasks: Vec<_> = called.iter().zip(theirs).collect();
-    while !tasks.is_empty() {
-        let size = round_of(called, called.len() - tasks.len());
-        let (built, builds) = channel();
-        for (worker, sockets) in tasks.drain(..size) {
-            let (configuration, built, done) = (configuration.clone(), built.clone(), done.clone());
-            worker.remote.run(Box::new(move || {
-                weir_rt::spawn(async move {
-                    // The caller that waits may have given up.
-                    let _ = done.send(thread::prepare(&configuration, sockets, built).await);
-                });
-            }));
-        }
-        if collect(size, &builds, patience).map_err(|_| late())?.contains(&false) {
-            break; // one of the results has the reason
-        }
+    let count = tasks.len();
+    for (worker, task) in tasks {
+        let done = done.clone();
+        worker.remote.run(Box::new(move || {
+            weir_rt::spawn(async move {
+                // The caller that waits may have given up.
+                let _ = done.send(task().await);
+            });
+        }));
     }
     drop(done);
-    let results = collect(called.len() - tasks.len(), &results, patience);
-    results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
+    let results = collect(count, &results, patience).map_err(|_| late())?;
+    results.into_iter().try_for_each(|result| result.map_err(StartError))
 }
 
 /// How many of `called` build a configuration at the same time, after the first `done` of them: all, where none serves

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ thread_local! {
 struct WorkerLocal {
     worker: Rc<Worker>,
     listening: RefCell<Vec<ThreadListening>>,
+    /// What was built, and is not [`prepare`]d yet.
+    built: RefCell<Option<WorkerGeneration>>,
     prepared: RefCell<Option<PreparedGeneration>>,
     /// Counts what was made ready or given up.
     turn: Cell<u64>,
@@ -205,19 +207,19 @@ pub(crate) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
         .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
-/// Makes ready what [`commit`] takes into use: builds it, sends whether that succeeded, and waits for what must be done
-/// before it serves.
-pub(crate) async fn prepare(
-    configuration: &Arc<Configuration>,
-    sockets: Vec<WorkerSocket>,
-    built: Sender<bool>,
-) -> Result<(), String> {
+/// Builds the plans of a configuration, and its VM.
+pub(crate) fn build(configuration: &Arc<Configuration>) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let generation = WorkerGeneration::install(configuration, &local.worker)
-        .map_err(|error| error.render(&configuration.source));
-    // The caller that waits may have given up.
-    let _ = built.send(generation.is_ok());
-    let generation = generation?;
+        .map_err(|error| error.render(&configuration.source))?;
+    drop(local.built.replace(Some(generation)));
+    Ok(())
+}
+
+/// Makes ready what [`commit`] takes into use of what was built, and waits for what must be done before it serves.
+pub(crate) async fn prepare(sockets: Vec<WorkerSocket>) -> Result<(), String> {
+    let Some(local) = local() else { return Err("not a worker".to_owned()) };
+    let Some(generation) = local.built.borrow_mut().take() else { return Err("given up".to_owned()) };
     let turn = local.turn.get() + 1;
     local.turn.set(turn);
     generation.begin().await;
@@ -241,6 +243,7 @@ pub(crate) async fn prepare(
 pub(crate) fn abandon() {
     if let Some(local) = local() {
         local.turn.set(local.turn.get() + 1);
+        drop(local.built.borrow_mut().take());
         drop(local.prepared.borrow_mut().take());
     }
 }
@@ -379,6 +382,7 @@ impl WorkerLocal {
         WorkerLocal {
             worker,
             listening: RefCell::default(),
+            built: RefCell::default(),
             prepared: RefCell::default(),
             turn: Cell::new(0),
             before: RefCell::default(),
@@ -500,6 +504,7 @@ impl WorkerLocal {
     /// The last steps.
     fn end(&self) {
         self.worker.logs.flush_all();
+        self.built.take();
         self.prepared.take();
         if !self.stage.has_ended() {
             log::worker_exited();
