@@ -261,11 +261,12 @@ pub(super) static COMMANDS: &[SeeCommand] = &[
     SeeCommand {
         help: CommandHelp::new(
             "tls",
-            "[certificates|handshakes|times|failures|last_failures|sessions|keys]",
-            "Shows certificates and when they end, handshakes, and why some fail. Handshakes are counted by version, \
-             cipher, group, application protocol, resumed session and client's certificate; failures by who was first \
+            "[TABLE]",
+            "Shows certificates, handshakes, and why they fail. Handshakes are counted by version, cipher, \
+             group, application protocol, resumed session and client's certificate; failures by who was first \
              and why, the last ones with the client and the server that it asked for. Then keys of tickets with their \
-             age, caches of sessions, and the threads for keys. One word shows one table.",
+             age, caches of sessions, and the threads for keys. TABLE shows one of them: certificates, handshakes, \
+             times, failures, last_failures, sessions or keys.",
             questions::TLS,
             &[
                 CommandExample::new("weir tls", "everything, with rates of the next second"),

@@ -276,12 +276,14 @@ both_drivers! {
     fn no_terminal_is_flooded_with_svg(driver) {
         let Some(_) = require_program("script") else { return };
         let server = started();
-        for words in ["flame cpu -t 100s", "flame cpu -t 100s -o html", "flame cpu -t 100s -o pprof"] {
+        for words in ["flame cpu -t 100s -o svg", "flame cpu -t 100s -o html", "flame cpu -t 100s -o pprof"] {
             let shown = on_a_terminal(&server, words);
             assert!(shown.contains("this is for a file, not for a terminal: -o flame."), "{shown}");
         }
-        let shown = on_a_terminal(&server, "flame cpu -t 200ms -o folded");
-        assert!(!shown.contains("not for a terminal"), "{shown}");
+        for words in ["flame cpu -t 200ms", "flame cpu -t 200ms -o folded"] {
+            let shown = on_a_terminal(&server, words);
+            assert!(!shown.contains("not for a terminal") && !shown.contains("<svg"), "{shown}");
+        }
     }
 
     fn what_it_cannot_do_it_says(driver) {
