@@ -148,7 +148,7 @@ fn what_it_says_is_what_the_server_does() {
         .file("www/tries/there.txt", "there")
         .file("users", "u:{PLAIN}p\n")
         .start();
-    crate::support::says::ready(&server);
+    crate::support::says::started(&server);
     let conf = server.dir().path().join("nginx.conf").display().to_string();
     let before = files(&server);
     let mut names = Vec::new();

@@ -26,6 +26,13 @@ pub(crate) fn ready(server: &Server) {
     wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
 }
 
+/// Waits until the server has made all files that a start makes: the last is the outcome that `-s reload` reads.
+#[track_caller]
+pub(crate) fn started(server: &Server) {
+    wait_for("file of the outcome", || server.dir().path().join("nginx.pid.status").exists().then_some(()));
+    ready(server);
+}
+
 /// How a command learns of a server that the harness started.
 pub(crate) fn of(server: &Server) -> [&OsStr; 4] {
     ["-c".as_ref(), "nginx.conf".as_ref(), "-p".as_ref(), server.dir().path().as_os_str()]
