@@ -359,7 +359,7 @@ impl Drop for Server {
 }
 
 /// Has every worker make ready what can fail. Scripts of a start (`init_worker_by_lua`) run when all have built it, since
-/// from then on they find each other.
+/// from then on they find each other; their timers wait until the configuration is in force, or a script waits.
 fn prepare(
     configuration: &Arc<Configuration>,
     sockets: &InheritedSockets,
@@ -367,32 +367,47 @@ fn prepare(
     called: &[CalledWorker],
     patience: Duration,
 ) -> Result<(), StartError> {
-    build_by_turns(configuration, called, patience)?;
+    by_turns(called, patience, || {
+        let configuration = configuration.clone();
+        move || thread::build(&configuration)
+    })?;
+    by_turns(called, patience, || thread::all_built)?;
+    let remotes: Arc<[_]> = called.iter().map(|worker| worker.remote.clone()).collect();
     let mut tasks = Vec::new();
     for worker in called {
         // Those above the number only finish what they have.
         let accepts = worker.id < count;
         let sockets = if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() };
-        tasks.push((worker, move || thread::prepare(sockets)));
+        let (configuration, remotes) = (configuration.clone(), remotes.clone());
+        let waits = move || {
+            for remote in &*remotes {
+                let configuration = configuration.clone();
+                remote.run(Box::new(move || thread::let_timers_begin(&configuration)));
+            }
+        };
+        tasks.push((worker, move || thread::prepare(sockets, waits)));
     }
     run_tasks(tasks, patience)
 }
 
-/// Plans of a large configuration and `init_by_lua` take a loop's time: workers that have not begun serve meanwhile, and take
-/// the connections of those that are busy with it.
-fn build_by_turns(
-    configuration: &Arc<Configuration>,
+/// Plans of a large configuration and scripts of its start take a loop's time: workers whose turn it is not serve meanwhile,
+/// and take the connections of those that are busy with it.
+fn by_turns<F>(
     called: &[CalledWorker],
     patience: Duration,
-) -> Result<(), StartError> {
+    mut task: impl FnMut() -> F,
+) -> Result<(), StartError>
+where
+    F: FnOnce() -> Result<(), String> + Send + 'static,
+{
     let mut left = called;
     while !left.is_empty() {
         let (now, later) = left.split_at(round_of(called, called.len() - left.len()));
-        let build = |worker| {
-            let configuration = configuration.clone();
-            (worker, move || async move { thread::build(&configuration) })
-        };
-        run_tasks(now.iter().map(build).collect(), patience)?;
+        let tasks = now.iter().map(|worker| {
+            let task = task();
+            (worker, move || std::future::ready(task()))
+        });
+        run_tasks(tasks.collect(), patience)?;
         left = later;
     }
     Ok(())

@@ -241,3 +241,69 @@ fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
     assert_eq!(server.addresses().len(), 2);
     Ok(())
 }
+
+/// Scripts of a start that is given up: those of its timers that wait for it to be in force never run, and what a script that
+/// waits had let go on ends.
+#[test]
+fn a_reload_that_is_given_up_leaves_no_script() {
+    use std::sync::Arc;
+    use weir_engine::conf::test;
+    use weir_server::ServerOptions;
+
+    let directory = TempDir::new();
+    let place = directory.path().display();
+    let conf = |name: &str, yields: &str, script: &str| {
+        let text = format!(
+            "worker_processes 2; events {{}} http {{ access_log off; error_log {place}/log notice; lua_shared_dict seen 64k; {yields}
+                init_worker_by_lua \"
+                    local seen = ngx.shared.seen
+                    local function count(key) return function(premature) seen:incr('{name} ' .. key, 1, 0) end end
+                    ngx.timer.at(0, count 'at')
+                    ngx.timer.every(0.005, count 'every')
+                    {script}\";
+                exit_worker_by_lua \"ngx.shared.seen:incr('{name} exits', 1, 0)\";
+                server {{ listen 127.0.0.1:0;
+                    location /seen {{ content_by_lua \"
+                        local key = ngx.unescape_uri(ngx.var.arg_key)
+                        ngx.print('{name} ', tostring(ngx.shared.seen:get(key)))\"; }}
+                    location /late {{ content_by_lua \"ngx.sleep(0.05) ngx.print('{name}')\"; }} }} }}"
+        );
+        Arc::new(test::load(&text, weir::modules::MODULES).expect("valid"))
+    };
+    let options =
+        ServerOptions { patience: Duration::from_millis(700), watched: false, ..ServerOptions::default() };
+    let server = weir_server::Server::start(conf("v0", "", ""), options).expect("starts");
+    let address: SocketAddr = server.addresses()[0].to_string().parse().expect("an address");
+    let ask = |path: &str| Client::connect(address).get(path).text();
+    let late = |error: weir_server::StartError| {
+        assert_eq!(error.to_string(), "a worker did not take the configuration in time");
+    };
+
+    // The second worker is stuck in its script: the first one's timers have been due for long.
+    let hold = directory.write("hold", "");
+    let stuck = "if ngx.worker.id() == 1 then while os.rename('PLACE/hold', 'PLACE/hold') do os.execute('sleep 0.01') end end";
+    let stuck = stuck.replace("PLACE", &place.to_string());
+    late(server.reload(conf("v1", "", &stuck)).expect_err("a worker is stuck"));
+    fs::remove_file(hold).expect("it was there");
+    wait_for("both workers' ends", || (ask("/seen?key=v1%20exits") == "v0 2").then_some(()));
+    assert_eq!(ask("/late"), "v0");
+    for key in ["at", "every"] {
+        assert_eq!(ask(&format!("/seen?key=v1%20{key}")), "v0 nil");
+    }
+
+    // A script waits for ever: timers go on until it is given up.
+    let waits = "if ngx.worker.id() == 1 then repeat ngx.sleep(0.01) until seen:get 'never' end";
+    late(server.reload(conf("v2", "lua_yield_everywhere on;", waits)).expect_err("a script waits"));
+    wait_for("both workers' ends", || (ask("/seen?key=v2%20exits") == "v0 2").then_some(()));
+    assert_eq!(ask("/seen?key=v2%20at"), "v0 2");
+    let ran = ask("/seen?key=v2%20every");
+    assert_ne!(ran, "v0 nil");
+    for _ in 0..4 {
+        assert_eq!(ask("/late"), "v0");
+    }
+    assert_eq!(ask("/seen?key=v2%20every"), ran);
+
+    // The next one is as if nothing had been.
+    server.reload(conf("v3", "", "")).expect("nothing waits");
+    wait_for("both workers' timers", || (ask("/seen?key=v3%20at") == "v3 2").then_some(()));
+}

@@ -21,6 +21,17 @@ pub struct WorkerGeneration {
 }
 
 impl WorkerGeneration {
+    /// All workers have built the configuration ([`ConfigurationLink::when_built`]).
+    pub fn all_built(&self) {
+        run_hooks(&self.link.built_hooks);
+    }
+
+    /// What waits for the configuration to be in force goes on ([`ConfigurationLink::when_in_force`]).
+    pub fn take_force(&self) {
+        self.link.in_force.set(true);
+        run_hooks(&self.link.force_hooks);
+    }
+
     /// Does what modules have asked for before the worker serves ([`ConfigurationLink::before_serving`]).
     pub async fn begin(&self) {
         loop {
@@ -40,16 +51,26 @@ impl WorkerGeneration {
     /// ([`ConfigurationLink::on_leave`]).
     pub fn leave(&self) {
         self.link.leaving.set(true);
-        for notify in self.link.leave_hooks.take() {
-            notify();
-        }
+        run_hooks(&self.link.leave_hooks);
     }
 }
 
 impl Drop for WorkerGeneration {
-    /// What was never notified holds the configuration, perhaps.
+    /// What was never notified holds the configuration, perhaps. Where it was given up, scripts of its start may still run.
     fn drop(&mut self) {
-        drop(self.link.leave_hooks.take());
+        self.link.leaving.set(true);
+        for hooks in [&self.link.built_hooks, &self.link.force_hooks, &self.link.leave_hooks] {
+            drop(hooks.take());
+        }
+    }
+}
+
+/// What is to be called once.
+type LinkHooks = RefCell<Vec<Box<dyn FnOnce()>>>;
+
+fn run_hooks(hooks: &LinkHooks) {
+    for notify in hooks.take() {
+        notify();
     }
 }
 
@@ -64,8 +85,13 @@ pub struct ConfigurationLink {
     kept: RefCell<Vec<Rc<dyn Any>>>,
     /// True when the worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
+    /// See [`ConfigurationLink::when_built`].
+    built_hooks: LinkHooks,
+    /// See [`ConfigurationLink::when_in_force`].
+    in_force: Cell<bool>,
+    force_hooks: LinkHooks,
     /// See [`ConfigurationLink::on_leave`].
-    leave_hooks: RefCell<Vec<Box<dyn FnOnce()>>>,
+    leave_hooks: LinkHooks,
     /// See [`ConfigurationLink::before_serving`].
     beginning: RefCell<VecDeque<Pin<Box<dyn Future<Output = ()>>>>>,
 }
@@ -82,8 +108,17 @@ impl Drop for ConfigurationLink {
 impl ConfigurationLink {
     /// A link to `configuration`, which is to be installed on this worker.
     pub(crate) fn new(configuration: Arc<Configuration>) -> ConfigurationLink {
-        let (retired, kept, leaving, leave_hooks, beginning) = Default::default();
-        ConfigurationLink { configuration, retired, kept, leaving, leave_hooks, beginning }
+        ConfigurationLink {
+            configuration,
+            retired: Cell::default(),
+            kept: RefCell::default(),
+            leaving: Cell::default(),
+            built_hooks: LinkHooks::default(),
+            in_force: Cell::default(),
+            force_hooks: LinkHooks::default(),
+            leave_hooks: LinkHooks::default(),
+            beginning: RefCell::default(),
+        }
     }
 
     /// What a module keeps for this configuration on this worker (a VM, a pool), made by `make` when asked for first.
@@ -107,6 +142,23 @@ impl ConfigurationLink {
     /// Calls `notify` on this thread when [`ConfigurationLink::is_leaving`] becomes true; drops it if the worker ends without.
     pub fn on_leave(&self, notify: impl FnOnce() + 'static) {
         self.leave_hooks.borrow_mut().push(Box::new(notify));
+    }
+
+    /// Calls `work` on this thread when all workers have built the configuration, some workers after others so that those
+    /// serve meanwhile; drops it if the configuration is given up before. A module asks for it while the configuration is
+    /// installed.
+    pub fn when_built(&self, work: impl FnOnce() + 'static) {
+        self.built_hooks.borrow_mut().push(Box::new(work));
+    }
+
+    /// Calls `resume` on this thread when all workers have taken the configuration into use, at once if they have; drops it
+    /// if the configuration is given up. It comes earlier where [work before serving](Self::before_serving) has to wait,
+    /// on any worker: it may wait for what `resume` lets go on.
+    pub fn when_in_force(&self, resume: impl FnOnce() + 'static) {
+        match self.in_force.get() {
+            true => resume(),
+            false => self.force_hooks.borrow_mut().push(Box::new(resume)),
+        }
     }
 
     /// Has the worker wait for `work` before it takes the configuration into use: a module asks for it while the

@@ -29,6 +29,8 @@ pub(crate) struct VmSchedule {
     /// Each by the first of its coroutines.
     runs: RefCell<BTreeMap<DueKey, Rc<SleepingRun>>>,
     made: Cell<u64>,
+    /// Timers wait, whatever their time, until the configuration is in force.
+    held: Cell<bool>,
     /// Something is due before all others, or was taken out.
     changed: Notify,
     /// The task that waits for the first of all is there.
@@ -115,8 +117,24 @@ impl VmSchedule {
         let now = if delay == 0 { weir_rt::now_ms() } else { clock::monotonic_ms() };
         let key = (now + delay, self.next_number());
         self.fire.set(Some(fire));
-        self.before_adding(vm, key);
+        if !self.held.get() {
+            self.before_adding(vm, key);
+        }
         self.timers.borrow_mut().insert(key, timer);
+    }
+
+    /// Lets no timer fire before [`VmSchedule::let_timers_fire`].
+    pub(crate) fn hold_timers(&self) {
+        self.held.set(true);
+    }
+
+    /// Lets timers of `vm` fire: at once those whose time has come.
+    pub(crate) fn let_timers_fire(&self, vm: &Rc<LuaVm>) {
+        self.held.set(false);
+        if !self.timers.borrow().is_empty() {
+            self.changed.notify();
+            self.await_first(vm);
+        }
     }
 
     /// Lets the coroutine `at` of a run of `vm` sleep for `ms` milliseconds; when it is due.
@@ -149,13 +167,19 @@ impl VmSchedule {
         if self.first().is_none_or(|first| key < first) {
             self.changed.notify();
         }
+        self.await_first(vm);
+    }
+
+    /// Has the task there that waits for the first of all.
+    fn await_first(&self, vm: &Rc<LuaVm>) {
         if !self.awaited.replace(true) {
             weir_rt::spawn(await_due(vm.clone()));
         }
     }
 
     fn first(&self) -> Option<DueKey> {
-        let timer = self.timers.borrow().first_key_value().map(|(key, _)| *key);
+        let timers = self.timers.borrow();
+        let timer = timers.first_key_value().map(|(key, _)| *key).filter(|_| !self.held.get());
         let run = self.runs.borrow().first_key_value().map(|(key, _)| *key);
         timer.into_iter().chain(run).min()
     }

@@ -19,6 +19,7 @@ use crate::luajit::sys;
 use crate::luajit::times::VmTimes;
 use crate::run::drive::drive_alone;
 use crate::run::lend::{doing, lend, log, phase};
+use crate::run::schedule::VmSchedule;
 use crate::run::script_run::ScriptRun;
 use crate::vm::chunk::{self};
 use crate::vm::figures::VmFigures;
@@ -86,7 +87,6 @@ impl LuaVm {
         vm.set_path(c"path", removed_variable("LUA_PATH".as_ref()), vm.main_conf.package_path.as_deref())?;
         vm.set_path(c"cpath", removed_variable("LUA_CPATH".as_ref()), vm.main_conf.package_cpath.as_deref())?;
         vm.init()?;
-        vm.started.set(true);
         Ok(vm)
     }
 
@@ -179,21 +179,43 @@ impl LuaVm {
         Ok(())
     }
 
-    fn init(&self) -> Result<(), String> {
+    fn init(self: &Rc<Self>) -> Result<(), String> {
         if let Some(source) = &self.main_conf.init {
             self.run_plain(source, ScriptPhase::Init)?;
         }
-        // A worker serves without what this script was for, as in OpenResty; that is logged.
-        if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed()) {
-            if self.main_conf.yields == Some(true) && self.lasts() {
-                self.init_later(source);
-                return Ok(());
+        let Some(home) = self.home.upgrade().filter(|_| self.lasts()) else {
+            self.started.set(true);
+            return self.guard();
+        };
+        let vm = Rc::downgrade(self);
+        home.when_built(move || {
+            if let Some(vm) = vm.upgrade() {
+                vm.begin();
             }
-            if let Err(message) = self.run_plain(source, ScriptPhase::InitWorker) {
-                weir_engine::log::cycle(LogLevel::Error, &message);
+        });
+        // As nginx' new workers, whose loops begin when their scripts have run and the sockets are theirs.
+        self.part::<VmSchedule>().hold_timers();
+        let vm = Rc::downgrade(self);
+        home.when_in_force(move || {
+            if let Some(vm) = vm.upgrade() {
+                vm.part::<VmSchedule>().let_timers_fire(&vm);
             }
+        });
+        Ok(())
+    }
+
+    /// Runs the script of the worker's start. A worker serves without what it was for when it fails, as in OpenResty; that
+    /// is logged.
+    fn begin(&self) {
+        self.started.set(true);
+        let ran = match &self.main_conf.init_worker {
+            Some(source) if self.main_conf.yields == Some(true) => return self.begin_waiting(source),
+            Some(source) => self.run_plain(source, ScriptPhase::InitWorker),
+            None => Ok(()),
+        };
+        for message in [ran, self.guard()].into_iter().filter_map(Result::err) {
+            weir_engine::log::cycle(LogLevel::Error, &message);
         }
-        self.guard()
     }
 
     /// From here on a global that is written is logged.
@@ -203,7 +225,7 @@ impl LuaVm {
     }
 
     /// Runs the script before the worker serves, as one that may wait.
-    fn init_later(&self, source: &chunk::ScriptSource) {
+    fn begin_waiting(&self, source: &chunk::ScriptSource) {
         let (vm, source) = (Rc::downgrade(&self.shared()), source.clone());
         let Some(home) = self.home.upgrade() else { return };
         home.before_serving(async move {

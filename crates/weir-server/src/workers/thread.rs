@@ -1,17 +1,20 @@
 //! A worker thread: its runtime, what it listens on, and the closures that other threads run on it.
 //!
-//! A configuration comes in three steps, each of them on all workers before the next: [`prepare`] does what can fail,
-//! [`commit`] can't, and [`release`] lets go of the configuration before, which ends with its last request.
+//! A configuration comes in steps, each of them on all workers before the next: [`build`], [`all_built`] and [`prepare`] do
+//! what can fail, [`commit`] can't, and [`release`] lets its timers begin and lets go of the configuration before, which ends
+//! with its last request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::notify::Notify;
+use weir_rt::notify::{Notify, either};
 use weir_rt::sampler::AttachedThread;
 use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
 use weir_trace::{NowReader, Recorder, RecorderSettings, WorkerNow};
@@ -40,10 +43,10 @@ struct WorkerLocal {
     worker: Rc<Worker>,
     listening: RefCell<Vec<ThreadListening>>,
     /// What was built, and is not [`prepare`]d yet.
-    built: RefCell<Option<WorkerGeneration>>,
+    built: RefCell<Option<Rc<WorkerGeneration>>>,
     prepared: RefCell<Option<PreparedGeneration>>,
-    /// Counts what was made ready or given up.
-    turn: Cell<u64>,
+    /// What was built is given up.
+    given_up: Notify,
     /// The configurations before, until all workers have the one in force.
     before: RefCell<Vec<Rc<WorkerGeneration>>>,
     affinity: CpuSet,
@@ -212,21 +215,25 @@ pub(crate) fn build(configuration: &Arc<Configuration>) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let generation = WorkerGeneration::install(configuration, &local.worker)
         .map_err(|error| error.render(&configuration.source))?;
-    drop(local.built.replace(Some(generation)));
+    drop(local.built.replace(Some(Rc::new(generation))));
     Ok(())
 }
 
-/// Makes ready what [`commit`] takes into use of what was built, and waits for what must be done before it serves.
-pub(crate) async fn prepare(sockets: Vec<WorkerSocket>) -> Result<(), String> {
+/// All workers have built the configuration.
+pub(crate) fn all_built() -> Result<(), String> {
+    let built = local().and_then(|local| local.built.borrow().clone());
+    built.ok_or_else(given_up)?.all_built();
+    Ok(())
+}
+
+/// Makes ready what [`commit`] takes into use of what was built, and waits for what must be done before it serves; calls
+/// `waits` where it has to wait.
+pub(crate) async fn prepare(sockets: Vec<WorkerSocket>, waits: impl FnOnce()) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
-    let Some(generation) = local.built.borrow_mut().take() else { return Err("given up".to_owned()) };
-    let turn = local.turn.get() + 1;
-    local.turn.set(turn);
-    generation.begin().await;
-    if local.turn.get() != turn {
-        return Err("given up".to_owned());
-    }
-    let mut prepared = PreparedGeneration { generation: Rc::new(generation), sockets: Vec::new() };
+    let Some(generation) = local.built.borrow().clone() else { return Err(given_up()) };
+    begin(&generation, &local, waits).await?;
+    drop(local.built.take());
+    let mut prepared = PreparedGeneration { generation, sockets: Vec::new() };
     for socket in sockets {
         let source = match socket.fd {
             None => ListenSource::Dealt,
@@ -239,13 +246,51 @@ pub(crate) async fn prepare(sockets: Vec<WorkerSocket>) -> Result<(), String> {
     Ok(())
 }
 
-/// Forgets what was prepared.
+/// Does what must be done before the worker serves.
+async fn begin(
+    generation: &WorkerGeneration,
+    local: &WorkerLocal,
+    waits: impl FnOnce(),
+) -> Result<(), String> {
+    let is_built = || local.built.borrow().as_ref().is_some_and(|built| std::ptr::eq(&**built, generation));
+    let given_up_at = async {
+        while is_built() {
+            local.given_up.notified().await;
+        }
+    };
+    let (mut begun, mut waits) = (pin!(either(generation.begin(), given_up_at)), Some(waits));
+    let begun = poll_fn(|cx| {
+        let begun = begun.as_mut().poll(cx);
+        if let (true, Some(waits)) = (begun.is_pending(), waits.take()) {
+            waits();
+        }
+        begun
+    });
+    begun.await.ok_or_else(given_up)
+}
+
+/// A worker has to wait before it serves `configuration`: what it waits for may be what others do when that is in force.
+pub(crate) fn let_timers_begin(configuration: &Arc<Configuration>) {
+    let built = local().and_then(|local| {
+        let prepared = local.prepared.borrow().as_ref().map(|prepared| prepared.generation.clone());
+        local.built.borrow().clone().or(prepared)
+    });
+    if let Some(built) = built.filter(|built| Arc::ptr_eq(&built.configuration, configuration)) {
+        built.take_force();
+    }
+}
+
+/// Forgets what was built and prepared.
 pub(crate) fn abandon() {
     if let Some(local) = local() {
-        local.turn.set(local.turn.get() + 1);
-        drop(local.built.borrow_mut().take());
-        drop(local.prepared.borrow_mut().take());
+        drop(local.built.take());
+        drop(local.prepared.take());
+        local.given_up.notify();
     }
+}
+
+fn given_up() -> String {
+    "given up".to_owned()
 }
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
@@ -274,9 +319,12 @@ pub(crate) fn commit(everyone: Arc<[Arc<WorkerCounters>]>, dealer: Option<Arc<Ac
     local.listen(&generation, sockets);
 }
 
-/// All workers have what was committed: the configuration before ends when nothing uses it any more.
+/// All workers have what was committed: its timers begin, and the configuration before ends when nothing uses it any more.
 pub(crate) fn release() {
     let Some(local) = local() else { return };
+    if let Some(generation) = local.worker.generation() {
+        generation.take_force();
+    }
     for before in local.before.take() {
         before.retire();
     }
@@ -384,7 +432,7 @@ impl WorkerLocal {
             listening: RefCell::default(),
             built: RefCell::default(),
             prepared: RefCell::default(),
-            turn: Cell::new(0),
+            given_up: Notify::default(),
             before: RefCell::default(),
             affinity: CpuSet::default(),
             intake,

@@ -198,7 +198,13 @@ fn join(l: LuaState) -> CallOutcome {
                 weir_rt::spawn(end(mailbox));
             });
         }
-        weir_rt::spawn(serve(Rc::downgrade(&vm), mailbox));
+        let weak = Rc::downgrade(&vm);
+        if let Some(link) = vm.home.upgrade() {
+            // As timers. What comes until then is in the mailbox.
+            link.when_in_force(|| {
+                weir_rt::spawn(serve(weak, mailbox));
+            });
+        }
         *vm.part::<EventsPart>().0.borrow_mut() = Some(joined);
     }
     l.push_boolean(worker.is_some());

@@ -65,6 +65,33 @@ both_drivers! {
     }
 }
 
+both_drivers! {
+    /// The new binary's server, and one that a reload starts beside the old one, begin their timers as any other.
+    fn timers_of_a_start_run_in_new_processes(driver) {
+        let text = |more: &str| format!(
+            "master_process on; worker_processes 2; {more} events {{}} http {{ lua_shared_dict seen 64k;
+                init_worker_by_lua_block {{ ngx.timer.at(0, function() ngx.shared.seen:incr('ran', 1, 0) end) }}
+                server {{ listen 127.0.0.1:%%PORT%%; location / {{ content_by_lua_block {{
+                    ngx.print(require('ngx.process').get_master_pid(), ' ', os.getenv 'MORE', ' ', ngx.shared.seen:get('ran')) }} }} }} }}");
+        let mut server = Server::builder(&text("")).driver(driver).start();
+        let (pid, old) = (server.dir().path().join("nginx.pid"), server.pid());
+        let ran = |server: &Server, master: u32, more: &str| {
+            let wanted = format!("{master} {more} 2");
+            wait_for(&wanted, || (server.get("/").text() == wanted).then_some(()));
+        };
+        ran(&server, old, "nil");
+        // Its environment has changed: that is another process.
+        server.reload(&text("env MORE=1;"));
+        ran(&server, old, "1");
+        let (new, _) = upgrade(&pid, old);
+        kill(old, "QUIT");
+        ran(&server, new, "1");
+        kill(new, "QUIT");
+        wait_gone(new);
+        assert!(server.wait_exit().status.success());
+    }
+}
+
 /// A reload that is under way when the new master is started leaves the pid file, and the control socket, to that one, and so
 /// does the old one's end.
 #[test]
