@@ -5,7 +5,7 @@ use weir_http::hpack::{DecodedSection, FieldIndexing, HpackDecoder, HpackEncoder
 
 /// Two header blocks on one table; what was read is written, and read again the same.
 pub fn hpack(data: &[u8]) {
-    let limits = SectionLimits { text: 4096, fields: 64 };
+    let limits = SectionLimits::new(4096, 64);
     let (mut decoder, mut section) = (HpackDecoder::new(512), DecodedSection::default());
     for block in data.chunks(data.len().div_ceil(2).max(1)) {
         if decoder.decode(block, limits, &mut section).is_err() {
@@ -35,7 +35,7 @@ pub fn h2_frames(data: &[u8]) {
 }
 
 fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
-    let headers = SectionLimits { text: 4096, fields: 64 };
+    let headers = SectionLimits::new(4096, 64);
     let config = H2Config {
         max_streams: 8,
         stream_window: 65_535,
@@ -97,7 +97,7 @@ struct Response {
 }
 
 fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
-    let headers = SectionLimits { text: 4096, fields: 64 };
+    let headers = SectionLimits::new(4096, 64);
     let config = H2Config {
         max_streams: 0,
         stream_window: 65_535,

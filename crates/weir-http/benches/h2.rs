@@ -17,7 +17,7 @@ const CONFIG: H2Config = H2Config {
     max_streams: 128,
     stream_window: 65_535,
     window: 0x7fff_ffff,
-    headers: SectionLimits { text: 32_768, fields: 1000 },
+    headers: SectionLimits::new(32_768, 1000),
     max_frame: MIN_FRAME,
     connect_protocol: true,
 };

@@ -28,7 +28,7 @@ const BROWSER: &[(&str, &str)] = &[
     ("accept-language", "en-GB,en;q=0.9,de;q=0.8"),
 ];
 
-const LIMITS: SectionLimits = SectionLimits { text: 32_768, fields: 100 };
+const LIMITS: SectionLimits = SectionLimits::new(32_768, 100);
 const ROUNDS: u32 = 200;
 const CALLS: u32 = 500;
 

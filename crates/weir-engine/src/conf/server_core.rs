@@ -258,7 +258,7 @@ const TABLE: &[ServerCoreRow] = &[
     })
     .syntax("max_headers number")
     .default("1000")
-    .doc("Maximum number of fields in a request header; more get 400."),
+    .doc("Maximum number of fields in a request header; more get 400. Those that `ignore_invalid_headers` leaves out are not counted."),
     ServerCoreRow::new("ignore_invalid_headers", HTTP_OR_SERVER, FLAG, |c, line| {
         line.flag(&mut c.ignore_invalid_headers)
     })

@@ -1,6 +1,7 @@
 //! The core's settings of a virtual server: its names, and how request heads are read. The directives that fill them are
 //! in [`server_core`](crate::conf::server_core).
 
+use weir_http::IgnoredFields;
 use weir_http::h1::HeadLimits;
 
 use super::server_name::ServerName;
@@ -118,6 +119,11 @@ impl ServerSettings {
             max_line: size(large.max(self.client_header_buffer_size)),
             max_head: size(number.saturating_mul(large).saturating_add(self.client_header_buffer_size)),
             max_fields: self.max_headers,
+            ignored: match (self.ignore_invalid_headers, self.underscores_in_headers) {
+                (false, _) => IgnoredFields::None,
+                (true, true) => IgnoredFields::Invalid,
+                (true, false) => IgnoredFields::InvalidOrUnderscored,
+            },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The field section of a head or trailer (RFC 9112 section 5), shared by requests, responses and chunked bodies.
 
 use super::{BadRequest, HeadLimits, scan};
-use crate::header::{Field, KnownField, Span, classify, classify_clean, lookup, lookup_clean, tokens};
+use crate::header::{
+    Field, IgnoredFields, KnownField, Span, classify, classify_clean, lookup, lookup_clean, tokens,
+};
 
 /// What `Connection` fields name, of the tokens a server acts on (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +146,7 @@ pub(super) fn section(
     fields: &mut Vec<Field>,
     mut notice: impl FnMut(u16, KnownField, Span) -> Result<(), BadRequest>,
 ) -> Result<(), HeadStop> {
-    let most = limits.max_fields.min(usize::from(u16::MAX));
+    let mut counted = CountedFields::new(limits, fields.len());
     let buf = cursor.buf;
     let mut controls = scan::ControlBytes::new(buf, cursor.at);
     let mut start = cursor.at;
@@ -156,9 +158,6 @@ pub(super) fn section(
             break Ok(end);
         }
         let index = fields.len();
-        if index >= most && !matches!(cursor.rest(start), [] | [b'\r']) {
-            break Err(halt(cursor.rest(start), BadRequest::TooManyFields));
-        }
         let FieldLine { known, value, next } = match plain_line(buf, start, stop, fields) {
             Some((known, value)) => FieldLine { known, value, next: stop + 2 },
             None => match line(buf.len(), cursor.rest(start), fields) {
@@ -166,6 +165,9 @@ pub(super) fn section(
                 Err(halt) => break Err(halt),
             },
         };
+        if fields.len() > counted.most && counted.are_too_many(fields) {
+            break Err(halt(cursor.rest(next), BadRequest::TooManyFields));
+        }
         if next - start > limits.max_line {
             break Err(halt(cursor.rest(next), BadRequest::FieldTooLong));
         }
@@ -180,6 +182,35 @@ pub(super) fn section(
     cursor.at = end.as_ref().map_or_else(|halt| buf.len() - halt.left, |end| *end);
     end.map(|_| ()).map_err(|halt| halt.stop)
 }
+
+/// How many fields there may be. Those that are left out later are found when the others seem too many: a head without
+/// them costs nothing, and none is looked at twice.
+struct CountedFields {
+    /// Above this number it is looked closer.
+    most: usize,
+    /// So many have been looked at.
+    seen: usize,
+    ignored: IgnoredFields,
+}
+
+impl CountedFields {
+    fn new(limits: &HeadLimits, seen: usize) -> CountedFields {
+        CountedFields { most: limits.max_fields.min(MOST_FIELDS), seen, ignored: limits.ignored }
+    }
+
+    /// Whether they are too many without those that are left out.
+    #[cold]
+    fn are_too_many(&mut self, fields: &[Field]) -> bool {
+        let unseen = fields.get(self.seen..).unwrap_or_default();
+        let left_out = unseen.iter().filter(|field| self.ignored.has(field.valid, field.underscore)).count();
+        self.seen = fields.len();
+        self.most = (self.most + left_out).min(MOST_FIELDS);
+        fields.len() > self.most
+    }
+}
+
+/// Places of fields are 16 bits wide.
+const MOST_FIELDS: usize = u16::MAX as usize;
 
 /// Where the empty line that begins at `start` ends, if one does.
 #[inline(always)]

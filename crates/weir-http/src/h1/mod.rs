@@ -10,6 +10,8 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+use crate::header::IgnoredFields;
+
 mod body;
 mod encode;
 mod error;
@@ -45,11 +47,13 @@ pub struct HeadLimits {
     pub max_head: usize,
     /// Maximum number of field lines: 494 above it. Never more than 65,535.
     pub max_fields: usize,
+    /// Fields that `max_fields` does not count.
+    pub ignored: IgnoredFields,
 }
 
 impl Default for HeadLimits {
     fn default() -> HeadLimits {
-        HeadLimits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000 }
+        HeadLimits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000, ignored: IgnoredFields::None }
     }
 }
 

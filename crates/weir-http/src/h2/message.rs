@@ -253,7 +253,7 @@ mod tests {
         for (name, value) in fields {
             encoder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Not, &mut out);
         }
-        let limits = SectionLimits { text: 4096, fields: 100 };
+        let limits = SectionLimits::new(4096, 100);
         HpackDecoder::new(DEFAULT_TABLE).decode(&out, limits, &mut section).expect("a good block");
         H2Message::read(&section, part, &mut message).map(|()| message)
     }

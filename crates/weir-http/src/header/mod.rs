@@ -65,6 +65,29 @@ impl Field {
     }
 }
 
+/// The fields that a receiver leaves out for their names, which no limit counts (as in nginx).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IgnoredFields {
+    /// None are: `ignore_invalid_headers off`.
+    #[default]
+    None,
+    /// Those with unusual names but for underscores: `underscores_in_headers on`.
+    Invalid,
+    /// Those with underscores, too.
+    InvalidOrUnderscored,
+}
+
+impl IgnoredFields {
+    /// Whether a field is left out whose name is `valid` or would be but for underscores, as [`Field`] has it.
+    pub const fn has(self, valid: bool, underscore: bool) -> bool {
+        match self {
+            IgnoredFields::None => false,
+            IgnoredFields::Invalid => !valid && !underscore,
+            IgnoredFields::InvalidOrUnderscored => !valid,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

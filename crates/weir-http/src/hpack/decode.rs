@@ -1,10 +1,10 @@
 //! Header blocks in.
 
 use super::encode::FieldIndexing;
-use super::name::{FieldName, is_clean};
+use super::name::{FieldName, NameKind, is_clean};
 use super::table::{DynamicTable, FIXED, TableField, fixed};
 use super::{HpackError, huffman};
-use crate::header::Span;
+use crate::header::{IgnoredFields, Span};
 
 /// The reading side of a connection's header compression.
 #[derive(Clone, Debug)]
@@ -30,6 +30,10 @@ pub struct DecodedSection {
     pub too_large: bool,
     /// Bytes and fields that are missing here.
     missing: SectionLimits,
+    /// So many fields have been looked at for the ones that are not counted.
+    seen: usize,
+    /// Those that are not counted.
+    ignored: usize,
 }
 
 /// A field of a [`DecodedSection`].
@@ -52,6 +56,23 @@ pub struct SectionLimits {
     pub text: usize,
     /// Maximum number of fields.
     pub fields: usize,
+    /// Fields that are not counted.
+    pub ignored: IgnoredFields,
+}
+
+impl SectionLimits {
+    /// Limits of so many bytes and fields, all of which are counted.
+    pub const fn new(text: usize, fields: usize) -> SectionLimits {
+        SectionLimits { text, fields, ignored: IgnoredFields::None }
+    }
+
+    const fn leaves_out(self, name: FieldName) -> bool {
+        match name.kind {
+            NameKind::Underscore => self.ignored.has(false, true),
+            NameKind::Unusual => self.ignored.has(false, false),
+            _ => false,
+        }
+    }
 }
 
 impl DecodedSection {
@@ -66,6 +87,7 @@ impl DecodedSection {
         self.items.clear();
         self.too_large = false;
         self.missing = SectionLimits::default();
+        (self.seen, self.ignored) = (0, 0);
     }
 
     #[inline]
@@ -83,7 +105,8 @@ impl DecodedSection {
         clean: bool,
         limits: SectionLimits,
     ) -> Result<(), HpackError> {
-        if self.text.len() > limits.text || self.items.len() >= limits.fields {
+        let is_full = self.items.len() >= limits.fields + self.ignored && self.is_full(name, limits);
+        if self.text.len() > limits.text || is_full {
             let length = self.text.len() - start;
             self.text.truncate(start);
             return self.miss(length, limits);
@@ -91,6 +114,15 @@ impl DecodedSection {
         let (label, value) = (Span::new(start, middle), Span::new(middle, self.text.len()));
         self.items.push(SectionField { name, label, value, clean });
         Ok(())
+    }
+
+    /// Whether there is no room for a field of that name beside those that are not counted.
+    #[cold]
+    fn is_full(&mut self, name: FieldName, limits: SectionLimits) -> bool {
+        let unseen = self.items.get(self.seen..).unwrap_or_default();
+        self.ignored += unseen.iter().filter(|item| limits.leaves_out(item.name)).count();
+        self.seen = self.items.len();
+        self.items.len() >= limits.fields + self.ignored && !limits.leaves_out(name)
     }
 
     /// A field of `length` bytes is not stored. What is twice as large as allowed, or has half as many fields again, is

@@ -14,7 +14,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-const ALL: SectionLimits = SectionLimits { text: 1 << 20, fields: 1000 };
+const ALL: SectionLimits = SectionLimits::new(1 << 20, 1000);
 
 fn read(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<(String, String)>, HpackError> {
     let mut section = DecodedSection::default();
@@ -123,13 +123,35 @@ fn blocks_that_are_wrong_are_told_apart() {
 }
 
 #[test]
+fn fields_that_are_left_out_do_not_count() {
+    use crate::header::IgnoredFields::{self, Invalid, InvalidOrUnderscored};
+    for (names, ignored, whole) in [
+        (["a", "b_b", "c", "d+"], IgnoredFields::None, false),
+        (["a", "b_b", "c", "d+"], Invalid, true),
+        (["a", "b_b", "c", "d_d"], Invalid, false),
+        (["a_", "b", "c+", "d"], InvalidOrUnderscored, true),
+        (["a_", "b", "c", "d"], InvalidOrUnderscored, true),
+        (["a", "b", "c", "d"], InvalidOrUnderscored, false),
+    ] {
+        let (mut block, mut section) = (Vec::new(), DecodedSection::default());
+        let mut encoder = HpackEncoder::new();
+        for name in names {
+            encoder.field(name.as_bytes(), b"x", FieldIndexing::Never, &mut block);
+        }
+        let limits = SectionLimits { ignored, ..SectionLimits::new(1000, 3) };
+        HpackDecoder::new(DEFAULT_TABLE).decode(&block, limits, &mut section).expect("a good block");
+        assert_eq!((!section.too_large, section.items.len() == 4), (whole, whole), "{names:?} {ignored:?}");
+    }
+}
+
+#[test]
 fn a_bomb_of_references_is_not_unpacked() {
     let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
     let mut block = bytes("40 01 61");
     block.extend([0x7f, 0xa1, 0x1e]);
     block.extend([b'x'; 4000]);
     let mut section = DecodedSection::default();
-    let limits = SectionLimits { text: 8192, fields: 100 };
+    let limits = SectionLimits::new(8192, 100);
     decoder.decode(&block, limits, &mut section).expect("it fits");
     decoder.decode(&[0xbe; 4], limits, &mut section).expect("a little too large");
     assert!(section.too_large);
@@ -222,7 +244,7 @@ proptest! {
     fn no_bytes_make_the_decoder_fall(block in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut section = DecodedSection::default();
         let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
-        let limits = SectionLimits { text: 500, fields: 10 };
+        let limits = SectionLimits::new(500, 10);
         for _ in 0..2 {
             let _outcome = decoder.decode(&block, limits, &mut section);
             prop_assert!(section.items.len() <= 10);
@@ -238,7 +260,7 @@ proptest! {
 fn padding_of_a_whole_byte_is_an_error_but_for_the_lenient() {
     let code = [0x1d, 0x75, 0xd0, 0x62, 0x0d, 0x26, 0x3d, 0x4c, 0x4d, 0x65, 0x64, 0xff];
     let block = [&[0x5f, 0x8c][..], &code].concat();
-    let limits = SectionLimits { text: 1000, fields: 10 };
+    let limits = SectionLimits::new(1000, 10);
     let mut section = DecodedSection::default();
     assert_eq!(
         HpackDecoder::new(DEFAULT_TABLE).decode(&block, limits, &mut section),

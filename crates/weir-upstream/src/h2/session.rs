@@ -172,7 +172,7 @@ impl UpstreamSession {
             max_streams: 0,
             stream_window: STREAM_WINDOW,
             window: 0x7fff_ffff,
-            headers: hpack::SectionLimits { text: HEADERS, fields: FIELDS },
+            headers: hpack::SectionLimits::new(HEADERS, FIELDS),
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };

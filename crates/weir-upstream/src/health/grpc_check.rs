@@ -106,7 +106,7 @@ impl GrpcHealthCall {
             max_streams: 0,
             stream_window: 0xffff,
             window: 0xffff,
-            headers: hpack::SectionLimits { text: 16 * 1024, fields: 100 },
+            headers: hpack::SectionLimits::new(16 * 1024, 100),
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
@@ -243,7 +243,7 @@ mod tests {
             max_streams: 8,
             stream_window: 0xffff,
             window: 0xffff,
-            headers: hpack::SectionLimits { text: 4096, fields: 64 },
+            headers: hpack::SectionLimits::new(4096, 64),
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };

@@ -1,7 +1,7 @@
 //! What scripts and servers say of where a request goes on, and what servers are sent then: nothing of it leads out of
 //! a directory or ends a line before its time, and all of it arrives.
 
-use weir_test::{Backend, Response, Server, both_drivers};
+use weir_test::{Backend, Client, Response, Server, both_drivers};
 
 fn serve(directives: &str) -> Server {
     let conf = format!(
@@ -123,6 +123,21 @@ both_drivers! {
         };
         let has = |text: String| (text.contains("\r\nx_y: 1\r\n"), text.contains("\r\nx!y: 2\r\n"));
         assert_eq!(["on", "any", "off"].map(reported).map(has), [(true, false), (true, true), (false, false)]);
+    }
+
+    /// `max_headers` counts what is taken.
+    fn names_that_are_left_out_count_for_no_limit(driver) {
+        let conf = "http { max_headers 3; server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 taken; } }
+            server { listen 127.0.0.1:%%PORT_1%%; ignore_invalid_headers off; location / { return 200 taken; } } }";
+        let server = Server::builder(conf).start();
+        let status = |server_at: usize, fields: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\n{fields}\r\n");
+            Client::connect(server.addr(server_at)).request(head).status
+        };
+        let unusual = "x_y: 1\r\nx!y: 2\r\n";
+        assert_eq!([status(0, unusual), status(1, unusual)], [200, 400]);
+        assert_eq!(status(0, &format!("{unusual}B: 1\r\n")), 200);
+        assert_eq!(status(0, &format!("{unusual}B: 1\r\nC: 1\r\n{unusual}")), 400);
     }
 
     fn computed_targets_keep_their_bytes(driver) {

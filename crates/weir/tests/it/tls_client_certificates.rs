@@ -176,7 +176,7 @@ fn over_http2(it: &mut TlsClient, host: &str) -> String {
         max_streams: 0,
         stream_window: 1 << 20,
         window: 1 << 20,
-        headers: SectionLimits { text: 1 << 16, fields: 1000 },
+        headers: SectionLimits::new(1 << 16, 1000),
         max_frame: weir_http::h2::MIN_FRAME,
         connect_protocol: false,
     };

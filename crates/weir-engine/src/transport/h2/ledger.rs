@@ -103,7 +103,7 @@ mod tests {
             max_streams: 10,
             stream_window: 65_535,
             window: 65_535,
-            headers: weir_http::hpack::SectionLimits { text: 1000, fields: 10 },
+            headers: weir_http::hpack::SectionLimits::new(1000, 10),
             max_frame: weir_http::h2::MIN_FRAME,
             connect_protocol: false,
         };

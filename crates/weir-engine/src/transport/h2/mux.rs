@@ -82,7 +82,10 @@ impl H2Mux {
             max_streams: settings.max_concurrent_streams,
             stream_window: settings.body_preread_size,
             window: 0x7fff_ffff,
-            headers: hpack::SectionLimits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
+            headers: hpack::SectionLimits {
+                ignored: limits.ignored,
+                ..hpack::SectionLimits::new(limits.max_head, limits.max_fields + PSEUDO)
+            },
             max_frame: longest_frame(&limits),
             connect_protocol: true,
         };

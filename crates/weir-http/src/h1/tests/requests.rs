@@ -246,9 +246,36 @@ fn only_http11_needs_a_host() {
     }
 }
 
+/// What is left out later does not count, wherever it is, in one piece or byte by byte.
+#[test]
+fn fields_that_are_left_out_do_not_count() {
+    use crate::header::IgnoredFields::{Invalid, InvalidOrUnderscored, None as Counted};
+    let lines = |names: &[&str]| names.iter().map(|name| format!("{name}: x\r\n")).collect::<String>();
+    for (names, ignored, whole) in [
+        (&["A", "B_B", "C", "D", "E E"][..], Counted, false),
+        (&["A", "B_B", "C", "D"], Counted, false),
+        (&["A", "B_B", "C"], Counted, true),
+        (&["A", "B_B", "C", "D"], Invalid, false),
+        (&["A", "B_B", "C", "D"], InvalidOrUnderscored, true),
+        (&["A", "B+B", "C+C", "D", "E", "F+"], Invalid, true),
+        (&["A+", "B+", "C+", "D+", "E", "F", "G", "H+"], Invalid, true),
+        (&["A+", "B+", "C+", "D+", "E", "F", "G", "H+", "I"], Invalid, false),
+    ] {
+        let limits = HeadLimits { max_fields: 3, ignored, ..HeadLimits::default() };
+        let text = format!("GET / HTTP/1.1\r\n{}\r\n", lines(names));
+        let mut head = RequestHead::default();
+        let wanted = if whole { Ok(HeadParse::Complete) } else { Err(BadRequest::TooManyFields) };
+        assert_eq!(head.parse(text.as_bytes(), &limits), wanted, "{names:?} {ignored:?}");
+        let mut head = RequestHead::default();
+        let pieces = (1..=text.len()).map(|end| head.parse(&text.as_bytes()[..end], &limits));
+        let last = pieces.skip_while(|read| matches!(read, Ok(HeadParse::Incomplete { .. }))).next();
+        assert_eq!(last, Some(wanted), "{names:?} {ignored:?} in pieces");
+    }
+}
+
 #[test]
 fn limits_do_not_depend_on_how_the_bytes_arrive() {
-    let limits = HeadLimits { max_line: 20, max_head: 60, max_fields: 3 };
+    let limits = HeadLimits { max_line: 20, max_head: 60, max_fields: 3, ..HeadLimits::default() };
     let mut head = RequestHead::default();
     let mut parse = |text: &str| head.parse(text.as_bytes(), &limits);
     let line = |length: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(length - 16));

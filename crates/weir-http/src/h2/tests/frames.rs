@@ -7,7 +7,7 @@ pub(super) const CONFIG: H2Config = H2Config {
     max_streams: 4,
     stream_window: 65_535,
     window: 0x7fff_ffff,
-    headers: SectionLimits { text: 8192, fields: 100 },
+    headers: SectionLimits::new(8192, 100),
     max_frame: MIN_FRAME,
     connect_protocol: true,
 };
@@ -177,8 +177,7 @@ fn frames_that_end_a_connection() {
 #[test]
 fn frames_are_as_long_as_the_settings_say() {
     let (mut out, longest) = (Vec::new(), 2 * MIN_FRAME);
-    let config =
-        H2Config { max_frame: longest, headers: SectionLimits { text: 65_536, fields: 100 }, ..CONFIG };
+    let config = H2Config { max_frame: longest, headers: SectionLimits::new(65_536, 100), ..CONFIG };
     let server = H2Connection::server(&config, &mut out);
     let mut peer = Peer { server, out, ..Peer::new() };
     let told = peer.said();

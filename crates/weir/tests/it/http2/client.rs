@@ -80,7 +80,7 @@ impl Client {
 
     fn over(socket: TcpStream, window: u32) -> Client {
         socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");
-        let headers = SectionLimits { text: 1 << 16, fields: 1000 };
+        let headers = SectionLimits::new(1 << 16, 1000);
         let config = H2Config {
             max_streams: 0,
             stream_window: window,

@@ -106,7 +106,7 @@ impl Link {
             max_streams: 100,
             stream_window: 65_535,
             window: 1 << 20,
-            headers: SectionLimits { text: 1 << 16, fields: 1000 },
+            headers: SectionLimits::new(1 << 16, 1000),
             max_frame: weir_http::h2::MIN_FRAME,
             connect_protocol: tunnels,
         };
