@@ -46,6 +46,28 @@ intptr_t ngx_parse_time(struct text *line, uintptr_t seconds)
     return weir_lua_parse_time(line->bytes, line->length, seconds);
 }
 
+/* MurmurHash2 of 32 bits, seeded with 0: words of four bytes, the lowest first, then what is left. */
+uint32_t ngx_murmur_hash2(unsigned char *data, size_t length)
+{
+    const uint32_t factor = 0x5bd1e995;
+    uint32_t hash = (uint32_t)length;
+    for (; length >= 4; data += 4, length -= 4) {
+        uint32_t word = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+        word *= factor;
+        word ^= word >> 24;
+        hash = hash * factor ^ word * factor;
+    }
+    if (length) {
+        uint32_t rest = 0;
+        while (length--)
+            rest = rest << 8 | data[length];
+        hash = (hash ^ rest) * factor;
+    }
+    hash ^= hash >> 13;
+    hash *= factor;
+    return hash ^ hash >> 15;
+}
+
 /* The program's arguments, as the C library gives them to constructors; libraries want the path of the server. */
 int ngx_argc;
 char **ngx_argv;

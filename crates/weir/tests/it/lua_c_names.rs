@@ -287,3 +287,38 @@ fn libraries_in_the_path_go_first() {
     let with = run("");
     assert!(with.contains("string=mine") && with.ends_with("core.base=weir core.regex=weir "), "{with}");
 }
+
+/// The page of names says of each of nginx's whether Weir has it; `conformance/c-names` writes it from checkouts that no test has.
+#[test]
+fn the_page_of_names_is_true() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/lua-c-names.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let (table, rest) = page.split_once("\n## That only lua-resty-core calls\n").expect("the second part");
+    let mut wanted = Vec::new();
+    for row in table.lines().filter(|row| row.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        wanted.push((cells[1].trim_matches('`'), cells[3] == "yes"));
+    }
+    let (core, _) = rest.split_once("\n## ").expect("the third part");
+    let core = core.lines().find(|line| line.starts_with('`')).expect("names");
+    wanted.extend(core.split(", ").map(|name| (name.trim_matches(['`', '.']), true)));
+    assert!(wanted.len() > 150, "{}", wanted.len());
+    let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
+    let program = format!(
+        "local ffi = require 'ffi'
+         for name in ('{}'):gmatch '%S+' do
+             pcall(ffi.cdef, 'void ' .. name .. '(void);')
+             print(pcall(function() return ffi.C[name] end))
+         end",
+        names.join(" ")
+    );
+    let directory = TempDir::new();
+    directory.write("main.lua", &program);
+    let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = weir.args(["lua", "main.lua"]).current_dir(directory.path()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let found: Vec<_> = said.lines().map(|line| line.starts_with("true")).collect();
+    assert_eq!(found.len(), names.len(), "{output:?}");
+    let wrong: Vec<_> = wanted.iter().zip(found).filter(|((_, known), found)| known != found).collect();
+    assert!(wrong.is_empty(), "conformance/c-names is to write the page again: {wrong:?}");
+}

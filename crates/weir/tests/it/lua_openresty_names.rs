@@ -228,6 +228,7 @@ fn constants_variables_and_functions_of_nginx_are_found() {
             typedef unsigned char u_char;
             u_char *ngx_hex_dump(u_char *dst, u_char *src, size_t len);
             intptr_t ngx_atoi(u_char *line, size_t n); intptr_t ngx_hextoi(u_char *line, size_t n);
+            uint32_t ngx_murmur_hash2(u_char *data, size_t len);
             struct str { size_t len; u_char *data; }; intptr_t ngx_parse_time(struct str *line, uintptr_t is_sec);
         ]]
         local C = ffi.C
@@ -238,10 +239,17 @@ fn constants_variables_and_functions_of_nginx_are_found() {
         print(ffi.string(to, C.ngx_hex_dump(to, bytes '\x00\xffa', 3) - to))
         print(tonumber(C.ngx_atoi(bytes '120', 3)), tonumber(C.ngx_hextoi(bytes 'fF', 2)), tonumber(C.ngx_atoi(bytes 'x', 1)))
         print(tonumber(C.ngx_parse_time(ffi.new('struct str', 3, bytes '1h5'), 1)), tonumber(C.ngx_parse_time(ffi.new('struct str', 2, bytes '1s'), 0)))
+        for _, text in ipairs { '', 'a', 'ab', 'abc', 'abcd', 'abcde', 'hello world', '\255\254\253\252\251\250\249' } do
+            io.write(tonumber(C.ngx_murmur_hash2(bytes(text), #text)), ' ')
+        end
         print(pcall(function() return C.undeclared end))"#);
+    // As nginx 1.31.5 has it.
+    let hashes = "0 2456313694 446775395 324500635 646393889 1594468574 1151865881 4117637519 ";
     assert_eq!(
         said,
-        "5\t6\t3\n00ff61\n120\t255\t-1\n3605\t1000\nfalse\tmain.lua:17: missing declaration for symbol 'undeclared'\n"
+        format!(
+            "5\t6\t3\n00ff61\n120\t255\t-1\n3605\t1000\n{hashes}false\tmain.lua:21: missing declaration for symbol 'undeclared'\n"
+        )
     );
 }
 
