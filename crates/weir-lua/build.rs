@@ -81,16 +81,12 @@ fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             }
             text = text.replace(before, after);
         }
-        let path = source.join(file);
-        // A header keeps its time: what make generates of it does not change, and is not to be made again.
-        let before = fs::metadata(&path)?.modified()?;
-        fs::write(&path, text)?;
-        match file.strip_suffix(".c") {
-            Some(name) => objects.push(format!("{name}.o")),
-            None => fs::File::options().write(true).open(&path)?.set_modified(before)?,
-        }
+        fs::write(source.join(file), text)?;
+        objects.extend(file.strip_suffix(".c").map(|name| format!("{name}.o")));
     }
-    objects.extend(dependents(source, "lj_ircall.h")?);
+    for header in CHANGED {
+        objects.extend(dependents(source, header)?);
+    }
     objects.sort();
     objects.dedup();
     for object in &objects {
@@ -98,6 +94,10 @@ fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     }
     Ok(objects)
 }
+
+/// Headers that all who include them have to see changed: they number the C functions that compiled code calls and the library's
+/// functions (where they are used, and where they are registered), and say where in a table a key is.
+const CHANGED: [&str; 4] = ["lj_ircall.h", "lj_ff.h", "lj_libdef.h", "lj_tab.h"];
 
 /// The objects of files that include `header`.
 fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>> {
@@ -118,19 +118,22 @@ fn dependents(source: &Path, header: &str) -> Result<Vec<String>, Box<dyn Error>
 }
 
 /// Files of ours that LuaJIT's include, and their names there.
-const INCLUDED: [(&str, &str); 5] = [
+const INCLUDED: [(&str, &str); 7] = [
+    ("src/luajit/api.h", "weir_api.h"),
     ("src/luajit/slabs.h", "weir_slabs.h"),
     ("src/luajit/closures.h", "weir_closures.h"),
     ("src/luajit/lines.h", "weir_lines.h"),
     ("src/luajit/strings.h", "weir_strings.h"),
     ("src/luajit/tables.h", "weir_tables.h"),
+    ("src/luajit/table_calls.h", "weir_table_calls.h"),
 ];
 
-/// As luajit-src has compiled them.
+/// As luajit-src has compiled them; and the names that `jit.v` and `jit.dump` have for numbers.
 fn compile(source: &Path, objects: &[String]) -> Result<(), Box<dyn Error>> {
     let mut make = Command::new("make");
-    make.arg("-e").args(objects).current_dir(source).env("BUILDMODE", "static");
-    make.env("XCFLAGS", format!("-fPIC -D{}", walk::LUA52));
+    make.arg("-e").args(objects).arg("jit/vmdef.lua").current_dir(source).env("BUILDMODE", "static");
+    // What is not declared would be taken for a function of whole numbers.
+    make.env("XCFLAGS", format!("-fPIC -Werror=implicit-function-declaration -D{}", walk::LUA52));
     if env::var("TARGET").is_ok_and(|target| target.contains("linux")) {
         make.env("TARGET_SYS", "Linux");
     }

@@ -35,7 +35,6 @@ pub(crate) mod shared;
 pub(crate) mod socket;
 pub(crate) mod socket_log;
 pub(crate) mod ssl;
-mod table;
 pub(crate) mod thread;
 pub(crate) mod time;
 pub(crate) mod timer;
@@ -78,7 +77,6 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     process::TABLE,
     resp::TABLE,
     req::header::TABLE,
-    table::TABLE,
     thread::TABLE,
     control::on_abort::TABLE,
     balancer::TABLE,

@@ -4,7 +4,7 @@ use crate::luajit::state::LuaState;
 use crate::luajit::sys;
 
 /// Runs a program in a VM of its own.
-fn run(text: &str) {
+pub(super) fn run(text: &str) {
     // SAFETY: the VM is the test's own; the text lives during the call; a function is on the stack.
     unsafe {
         let l = sys::luaL_newstate();

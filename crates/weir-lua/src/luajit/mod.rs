@@ -11,4 +11,6 @@ pub(crate) mod stack_walk;
 pub(crate) mod state;
 pub(crate) mod symbols;
 pub(crate) mod sys;
+#[cfg(test)]
+mod table_calls;
 pub(crate) mod times;

@@ -196,15 +196,13 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_unframe(l: *mut RawState);
     pub(crate) fn weir_lua_fix(l: *mut RawState);
     pub(crate) fn weir_lua_random(l: *mut RawState, before: *mut u32, after: *const u32);
+    pub(crate) fn weir_lua_fit(l: *mut RawState);
     pub(crate) fn weir_lua_room(l: *mut RawState) -> u32;
     pub(crate) fn weir_lua_array(l: *mut RawState, at: c_int) -> c_int;
     pub(crate) fn weir_lua_element(l: *mut RawState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
 
     pub(crate) fn weir_lua_gather(l: *mut RawState, at: c_int, out: *mut c_char, room: usize) -> isize;
     pub(crate) fn weir_lua_numeral(l: *mut RawState, at: c_int, n: u32) -> f64;
-    pub(crate) fn weir_lua_clone(l: *mut RawState) -> c_int;
-    pub(crate) fn weir_lua_nkeys(l: *mut RawState) -> c_int;
-    pub(crate) fn weir_lua_isarray(l: *mut RawState) -> c_int;
     pub(crate) fn weir_lua_userdata(l: *mut RawState, at: c_int, n: u32, size: usize) -> *mut c_void;
 
     pub(crate) fn luaL_ref(l: *mut RawState, table: c_int) -> c_int;

@@ -6,6 +6,8 @@
 ** nothing is said.
 */
 
+#include "lj_vm.h"
+
 /* A table's size before and after: elements of its array, with that of number 0, and places for other keys. */
 struct weir_table_change {
   uint64_t since, until;	/* Ticks. */
@@ -59,57 +61,70 @@ static LJ_NOINLINE void weir_table_ends(lua_State *L, struct weir_table_change *
     } \
   } while (0)
 
-/* `table.clone`, as OpenResty's LuaJIT has it: a table with the same places for the same keys, as they are made of templates; without
-** the metatable. A loop in Lua would arrange the new one again and again while it grows.
+/* What `table.clone`, `nkeys`, `isarray` and `isempty` of OpenResty's LuaJIT do (lib_table.c has the functions, `table_calls.h` has how
+** they are compiled). Compiled code calls these: they read the table, so no store to it that comes before may be left out.
 */
-int weir_lua_clone(lua_State *L);
-int weir_lua_clone(lua_State *L)
-{
-  GCtab *t, *copy;
-  uint32_t i;
-  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
-  lj_gc_check(L);
-  t = tabV(L->base);
-  copy = lj_tab_dup(L, t);
-  settabV(L, L->top, copy);
-  L->top++;
-  /* In a template a table stands for nil. The copy is white, and nothing was collected since. */
-  for (i = 0; t->hmask && i <= t->hmask; i++)
-    if (tvistab(&noderef(t->node)[i].val)) noderef(copy->node)[i].val = noderef(t->node)[i].val;
-  return 1;
-}
 
-/* `table.nkeys` and `table.isarray`: the compiler goes on after a call, and gives up at a short loop in Lua. */
-int weir_lua_nkeys(lua_State *L);
-int weir_lua_nkeys(lua_State *L)
+/* A table with the same places for the same keys, without the metatable; it is not looked whether the collector is due. A loop
+** in Lua would arrange the new one again and again while it grows. */
+GCtab *weir_tab_clone(lua_State *L, GCtab *from)
 {
-  GCtab *t;
-  uint32_t i, count = 0;
-  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
-  t = tabV(L->base);
-  for (i = 0; i < t->asize; i++)
-    if (!tvisnil(arrayslot(t, i))) count++;
-  for (i = 0; t->hmask && i <= t->hmask; i++)
-    if (!tvisnil(&noderef(t->node)[i].val)) count++;
-  lua_pushinteger(L, (lua_Integer)count);
-  return 1;
-}
-
-int weir_lua_isarray(lua_State *L);
-int weir_lua_isarray(lua_State *L)
-{
-  GCtab *t;
-  uint32_t i;
-  int is = 1;
-  if (L->base == L->top || !tvistab(L->base)) lj_err_argt(L, 1, LUA_TTABLE);
-  t = tabV(L->base);
-  if (t->asize && !tvisnil(arrayslot(t, 0))) is = 0;
-  for (i = 0; is && t->hmask && i <= t->hmask; i++) {
-    Node *n = &noderef(t->node)[i];
-    if (tvisnil(&n->val)) continue;
-    is = tvisint(&n->key) ? intV(&n->key) >= 1
-       : tvisnum(&n->key) && numV(&n->key) >= 1 && numV(&n->key) == lj_vm_floor(numV(&n->key));
+  uint32_t i, hmask = from->hmask;
+  GCtab *t = newtab(L, from->asize, hmask > 0 ? lj_fls(hmask)+1 : 0);
+  t->nomm = 0;  /* Names of metamethods may be among the keys. */
+  /* NOBARRIER: The table is new (marked white). */
+  if (from->asize > 0)
+    memcpy(tvref(t->array), tvref(from->array), from->asize*sizeof(TValue));
+  if (hmask > 0) {
+    Node *node = noderef(t->node), *old = noderef(from->node);
+    ptrdiff_t d = (char *)node - (char *)old;
+    setfreetop(t, node, (Node *)((char *)getfreetop(from, old) + d));
+    for (i = 0; i <= hmask; i++) {
+      Node *next = nextnode(&old[i]);
+      /* Not copyTV, which asserts that a key is alive; one without a value may be dead. */
+      node[i].val = old[i].val;
+      node[i].key = old[i].key;
+      setmref(node[i].next, next == NULL ? next : (Node *)((char *)next + d));
+    }
   }
-  lua_pushboolean(L, is);
+  return t;
+}
+
+/* How many keys it has; that of number 0 is one. */
+int32_t weir_tab_nkeys(GCtab *t)
+{
+  uint32_t i;
+  int32_t count = 0;
+  TValue *array = tvref(t->array);
+  for (i = 0; i < t->asize; i++)
+    if (!tvisnil(&array[i])) count++;
+  if (t->hmask > 0)
+    for (i = 0; i <= t->hmask; i++)
+      if (!tvisnil(&noderef(t->node)[i].val)) count++;
+  return count;
+}
+
+/* Whether all its keys are whole numbers, of which some may be absent or below 1. */
+int32_t weir_tab_isarray(GCtab *t)
+{
+  uint32_t i;
+  if (t->hmask == 0) return 1;
+  for (i = 0; i <= t->hmask; i++) {
+    Node *n = &noderef(t->node)[i];
+    if (tvisnil(&n->val) || tvisint(&n->key)) continue;
+    if (!tvisnum(&n->key) || numV(&n->key) != lj_vm_floor(numV(&n->key))) return 0;
+  }
+  return 1;
+}
+
+/* Whether it has no key. */
+int32_t weir_tab_isempty(GCtab *t)
+{
+  uint32_t i;
+  for (i = 0; i < t->asize; i++)
+    if (!tvisnil(arrayslot(t, i))) return 0;
+  if (t->hmask > 0)
+    for (i = 0; i <= t->hmask; i++)
+      if (!tvisnil(&noderef(t->node)[i].val)) return 0;
   return 1;
 }

@@ -103,6 +103,8 @@ both_drivers! {
             ("local into = { old = 1 } local args = req.get_uri_args(1, into) t(args == into, args.old, args.a)", "true|nil|1"),
             ("t(req.get_body_data(3)) req.read_body() t(req.get_body_data(3), req.get_body_data(0), req.get_body_data(99))", "nil\nc=3|c=3&d=4|c=3&d=4"),
             ("t(require('table.isarray')({ [1.5] = 1 }), (ngx.re.gsub('abc', 'b', function() end)))", "false|anilc"),
+            ("local a = require 'table.isarray' t(a({ [100] = 1 }), a({ [2^40] = 1 }), a({ [0] = 1, [-1] = 1 }), a({ [1/0] = 1 }), a({ [-0.5] = 1 }), a({ x = 1 }))",
+             "true|true|true|true|false|false"),
             ("t(ngx.escape_uri({}):match('^table%%3A') ~= nil, ngx.unescape_uri(ngx.null))", "true|userdata: NULL"),
             ("t(-0 == 0) ngx.say(-0)", "true\n0"),
             ("local now = ngx.now() for i = 1, 1e6 do if ngx.now() ~= now or ngx.time() ~= math.floor(now) then t(i) end end t('kept')", "kept"),

@@ -241,6 +241,13 @@ impl LuaState {
         unsafe { sys::lua_createtable(self.0, size(array), size(hash)) }
     }
 
+    /// Gives the table on top, and those in it and in them, room for the fields that they have and no more.
+    pub(crate) fn fit(self) {
+        // SAFETY: callers have checked that a table is on top; without memory for a smaller one this raises an error, which ends
+        // the start of a VM.
+        unsafe { sys::weir_lua_fit(self.0) }
+    }
+
     /// For how many fields the table on top has room beside its array.
     pub(crate) fn room(self) -> usize {
         // SAFETY: callers have checked that a table is on top.
