@@ -22,6 +22,8 @@ CACHED = "/cached/"
 """Below it the same files, out of a response cache (Weir and nginx have one)."""
 PROXIED = "/proxied/"
 """Below it the answers of a server behind (`floor`): nginx_conf's `behind` says at which port (Weir and nginx)."""
+GATEWAY = "/gateway/"
+"""Below it the same as a gateway asks for them: with 40 `set` lines, an address that is computed, and ten fields that have variables."""
 RETURN_BODY = b"hello\n"
 
 
@@ -39,7 +41,7 @@ class Peer:
 
     def serves(self, path, log):
         """False for what this server cannot be asked."""
-        if path.startswith((CACHED, PROXIED)) and self.program not in ("weir", "nginx"):
+        if path.startswith((CACHED, PROXIED, GATEWAY)) and self.program not in ("weir", "nginx"):
             return False
         if self.name == "weir-8":
             return path == "/6b.txt" and not log
@@ -239,6 +241,7 @@ def nginx_conf(peer, folder, root, port, log, connections, tls, behind=None):
             proxy_buffers 16 8k;
             proxy_max_temp_file_size 0;
         }}"""
+    gateway = "" if behind is None else gateway_location()
     return f"""\
 daemon off;
 master_process off;
@@ -271,12 +274,36 @@ http {{
             proxy_cache_valid 1h;
         }}
         {proxied}
+        {gateway}
         {filters}
         {waits}
         {peer.locations}
     }}
 }}
 """
+
+
+def gateway_location():
+    """As the configurations of APISIX and Kong have it."""
+    sets = " ".join(f'set $given_{at} "{"" if at % 4 else "value"}";' for at in range(34))
+    return f"""location {GATEWAY} {{
+            {sets}
+            set $target_scheme http; set $target_uri /; set $target_host $http_host;
+            set $before_proto $http_x_forwarded_proto; set $before_host $http_x_forwarded_host; set $before_port $http_x_forwarded_port;
+            proxy_http_version 1.1;
+            proxy_max_temp_file_size 0;
+            proxy_set_header Host $target_host;
+            proxy_set_header Connection $given_1;
+            proxy_set_header Upgrade $given_2;
+            proxy_set_header X-Real-IP $remote_addr;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Forwarded-Host $host;
+            proxy_set_header X-Forwarded-Port $server_port;
+            proxy_set_header X-Forwarded-Path $request_uri;
+            proxy_set_header X-Given "$given_0, $given_4";
+            proxy_pass $target_scheme://behind$target_uri;
+        }}"""
 
 
 def h2o_conf(folder, root, port, log, connections, tls):

@@ -67,6 +67,16 @@ SERVICE = """set $service_name ""; set $masked "";
         ngx.var.masked = ngx.re.sub(ngx.var.uri, "[0-9]+", "*", "jo") }
     header_filter_by_lua_block { ngx.header["X-Service"] = ngx.ctx.name }
     log_by_lua_block { local c = ngx.ctx if ngx.status >= 500 and c.tries > 0 then c.failed = true end }"""
+GATEWAY = """{sets} set $target_uri /return; set $target_host $http_host;
+    access_by_lua_block {{ local c, var = ngx.ctx, ngx.var c.name = settings.name var.v_a = c.name var.v_b = var.remote_addr
+        if var.request_method ~= "GET" or var.http_x_none then ngx.exit(403) end ngx.req.set_header("X-Service", c.name) }}
+    header_filter_by_lua_block {{ ngx.header["X-Service"] = ngx.ctx.name }}
+    log_by_lua_block {{ local c = ngx.ctx c.status, c.took = ngx.status, ngx.var.upstream_response_time }}
+    proxy_http_version 1.1; proxy_set_header Host $target_host; proxy_set_header Connection $v_c; proxy_set_header Upgrade $v_d;
+    proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host;
+    proxy_set_header X-Forwarded-Port $server_port; proxy_set_header X-Forwarded-Path $request_uri; proxy_set_header X-Name $v_a;
+    proxy_pass http://balanced$target_uri;""".format(sets=" ".join(f'set $v_{name} "";' for name in NAMES))
 PROXY = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://{}/return;"
 BACKEND = PROXY.format("backend")
 REDIS = """content_by_lua_block {
@@ -128,5 +138,6 @@ CASES = [
     Case("redis", REDIS, wanted=1.2, aim=1.3, library="lua-resty-redis"),
     Case("http", HTTP, wanted=1.3, aim=1.5, library="lua-resty-http"),
     Case("balancer", PROXY.format("balanced"), wanted=1.3, aim=1.5),
+    Case("gateway", GATEWAY),
     *CALLS,
 ]

@@ -1,8 +1,10 @@
 //! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
 
 mod capture;
+mod client;
 mod handlers;
 mod head;
+mod rounds;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,13 +12,13 @@ use std::task::{Context, Poll};
 
 use weir_trace::{ConnectionStep as ConnStep, Site};
 
-use crate::body::{BodyBuf, BodyChain, BodyPiece, BodySource, ResponseBody};
+use crate::body::{BodyChain, BodyPiece, BodySource, ResponseBody};
 use crate::error::{EngineError, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::family::SubrequestFamily;
-use crate::filter::{BodyEntry, FilterSlot, FilterStep};
+use crate::filter::{BodyEntry, FilterSlot};
 use crate::log::LogLevel;
-use crate::phase::{LocalFuture, Verdict};
+use crate::phase::Verdict;
 use crate::plan::included::IncludedRequest;
 use crate::progress::Progress;
 use crate::read;
@@ -24,6 +26,7 @@ use crate::transport::{Transport, wire, write};
 pub(crate) use head::rehearse;
 pub use head::{FilterWait, send_head};
 use head::{HeadEnd, finish_filter, prepare, try_head, try_ready};
+use rounds::{BegunRound, FilterRound};
 
 /// What has become of a response.
 pub(crate) enum ResponseEnd {
@@ -41,6 +44,8 @@ pub enum ResponseWait {
     Filter(FilterWait),
     /// Its body's way to the client.
     Body,
+    /// The rest of that way; the round of its filters that is under way is a state of the exchange.
+    Round,
 }
 
 /// Sends the response in `x.response`, as far as that goes without waiting; the rest is left to [`finish_respond`].
@@ -94,6 +99,12 @@ pub(crate) async fn finish_respond(x: &mut Exchange, wait: ResponseWait) -> Resp
                     Err(error) => ResponseEnd::Broken(error),
                 };
             }
+            ResponseWait::Round => {
+                return match Box::pin(send_rounds(x)).await {
+                    Ok(()) => ResponseEnd::Whole,
+                    Err(error) => ResponseEnd::Broken(error),
+                };
+            }
         }
     }
 }
@@ -126,16 +137,54 @@ fn try_body_after_head(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> 
         return WHOLE;
     }
     x.trace().mark(Site::HEADER);
-    Progress::Wait(ResponseWait::Body)
+    try_rounds(x)
 }
 
-/// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
+/// Sends a body that is there and needs no rate or waiting; any other is left to [`send_body`].
 fn try_body(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
-    if !hand_over_at_once(x) {
+    if hand_over_at_once(x) {
+        x.trace().mark(Site::step(ConnStep::Write));
+        return WHOLE;
+    }
+    try_rounds(x)
+}
+
+/// Sends a small body that has filters, as far as that goes without waiting: the filters of nearly all such bodies give what they
+/// have to give when they are called first.
+fn try_rounds(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
+    let is_small = matches!(&x.response.body, ResponseBody::Whole(buf) if wire::is_copied(buf));
+    let has_rounds = is_small && !x.body_filters.is_empty() && !x.response.header_only && x.family.is_none();
+    if !has_rounds || x.transport.h1().is_none() || crate::transport::is_paced(x) {
         return Progress::Wait(ResponseWait::Body);
     }
-    x.trace().mark(Site::step(ConnStep::Write));
-    WHOLE
+    let ResponseBody::Whole(buf) = std::mem::take(&mut x.response.body) else { return WHOLE };
+    // The filters are taken out so that each may be given the exchange.
+    let mut filters = std::mem::take(&mut x.body_filters);
+    rounds::give(&mut filters, &mut BodyChain::whole(buf));
+    let mut round = FilterRound::default();
+    let passed = rounds::pass(x, &mut filters, &mut round);
+    x.body_filters = filters;
+    match passed {
+        Err(error) => Progress::Done(ResponseEnd::Broken(error)),
+        Ok(true) if round.is_all() && client::try_write(x, &mut round.output) => {
+            close_after_other_length(x);
+            WHOLE
+        }
+        Ok(_) => {
+            x.state::<BegunRound>().0 = Some(round);
+            Progress::Wait(ResponseWait::Round)
+        }
+    }
+}
+
+/// What [`try_rounds`] has left.
+async fn send_rounds(x: &mut Exchange) -> Result<(), EngineError> {
+    let begun = x.state::<BegunRound>().0.take();
+    let mut filters = std::mem::take(&mut x.body_filters);
+    let result = rounds::go_on(x, &mut filters, begun).await;
+    x.body_filters = filters;
+    result?;
+    finish(x).await
 }
 
 /// `false`: the body is not one that goes at once.
@@ -298,85 +347,16 @@ pub(crate) async fn body_part(x: &mut Exchange, chain: BodyChain) -> Result<(), 
         return Ok(());
     }
     if x.body_filters.is_empty() && x.family.is_none() {
-        return write(x, chain).await;
+        return client::write(x, chain).await;
     }
     // The filters are taken out so that each may be given the exchange.
     let mut filters = std::mem::take(&mut x.body_filters);
     let result = match x.family.clone() {
-        None => through(x, &mut filters, chain).await,
+        None => rounds::through(x, &mut filters, chain).await,
         Some(family) => Box::pin(among(x, &family, &mut filters, chain)).await,
     };
     x.body_filters = filters;
     result
-}
-
-/// Lets `chain` pass all filters; those that are full are called again once the connection took what they gave.
-async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: BodyChain) -> Result<(), EngineError> {
-    let mut chain = chain;
-    if let Some(first) = filters.first_mut() {
-        first.give(&mut chain);
-    }
-    loop {
-        let round = round(x, filters).await?;
-        write(x, round.output).await?;
-        wait(x, round.wait).await;
-        if !round.again {
-            return Ok(());
-        }
-    }
-}
-
-/// What one pass over filters came to.
-#[derive(Default)]
-struct FilterRound {
-    output: BodyChain,
-    /// A filter is to be called again.
-    again: bool,
-    wait: Option<(Site, LocalFuture<'static, ()>)>,
-    /// What filters want to include after what they have given, with the place of each.
-    includes: Vec<(usize, Box<IncludedRequest>)>,
-}
-
-/// Calls each filter once.
-async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<FilterRound, EngineError> {
-    let mut round = FilterRound::default();
-    let portion = if filters.len() > 1 { READ / 2 } else { READ };
-    for at in 0..filters.len() {
-        let (entry, rest) = split(filters, at);
-        in_memory(x, entry, portion).await?;
-        let before = entry.input.len();
-        let mut out = BodyChain::default();
-        x.trace().open(entry.site);
-        let step = entry.filter.step(x, &mut entry.input, &mut out);
-        // Closed before it is remarked upon: a site in which nothing was recorded is one event.
-        x.trace().close_before_next(entry.site);
-        x.trace().bytes(entry.site, before - entry.input.len().min(before), out.len());
-        if let Err(error) = &step {
-            x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
-        }
-        let step = step?;
-        entry.full = !matches!(step, FilterStep::More);
-        round.again |= entry.has_more();
-        match step {
-            FilterStep::More | FilterStep::Full => {}
-            FilterStep::Wait(future) => round.wait = Some((entry.site, future)),
-            FilterStep::Include(include) => round.includes.push((at, include)),
-        }
-        match rest {
-            Some(next) => next.give(&mut out),
-            None => round.output.append(&mut out),
-        }
-    }
-    x.trace().nowhere();
-    Ok(round)
-}
-
-async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) {
-    if let Some((site, future)) = wait {
-        x.trace().open(site);
-        x.waiting(future).await;
-        x.trace().close(site);
-    }
 }
 
 /// As [`through`], with subrequests in the output: the filters before [`FilterSlot::Postpone`] write to the family's queue, and
@@ -403,10 +383,10 @@ async fn among(
     let mut held: Vec<(usize, Box<IncludedRequest>)> = Vec::new();
     while again {
         let from = held.last().map_or(0, |(at, _)| at + 1);
-        let mut round = round(x, &mut own[from..]).await?;
+        let mut round = rounds::round(x, &mut own[from..], FilterRound::default()).await?;
         last |= round.output.last;
         family.push(round.output);
-        wait(x, round.wait.take()).await;
+        rounds::wait(x, round.wait.take()).await;
         held.extend(round.includes.into_iter().map(|(at, include)| (from + at, include)));
         while let Some((_, include)) = held.pop_if(|(at, _)| !own[*at + 1..].iter().any(BodyEntry::has_more))
         {
@@ -449,76 +429,7 @@ async fn drain(
 
 /// The filters after the place where subrequests are put, then the connection.
 async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: BodyChain) -> Result<(), EngineError> {
-    if rest.is_empty() { write(x, chain).await } else { through(x, rest, chain).await }
-}
-
-fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut BodyEntry>) {
-    let (head, tail) = filters.split_at_mut(at + 1);
-    (&mut head[at], tail.first_mut())
-}
-
-/// Moves what waits after the input of a filter that needs bytes into it, unless the filter has enough; of a file
-/// `portion` bytes at a time, so that no file is held whole however slow the client is.
-async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), EngineError> {
-    if entry.unread.is_empty() || entry.full {
-        return Ok(());
-    }
-    x.trace().open(Site::COPY);
-    let read = read_ahead(x, entry, portion).await;
-    x.trace().close(Site::COPY);
-    read
-}
-
-async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), EngineError> {
-    let mut room = portion;
-    while room > 0
-        && let Some(buf) = entry.unread.pop()
-    {
-        let BodyBuf::File { file, offset, len } = &buf else {
-            room = room.saturating_sub(buf.len());
-            entry.input.push(buf);
-            continue;
-        };
-        let part = (*len).min(room);
-        room -= part;
-        let bytes = x.read_file(file, *offset, part as usize).await?;
-        entry.input.push(BodyBuf::Bytes(bytes));
-        entry.unread.unpop(buf.slice(part, *len));
-    }
-    if entry.unread.is_empty() {
-        entry.input.flush |= std::mem::take(&mut entry.unread.flush);
-        entry.input.last |= std::mem::take(&mut entry.unread.last);
-    }
-    Ok(())
-}
-
-/// Hands bytes to the connection at the client's pace and the configured rate.
-async fn write(x: &mut Exchange, chain: BodyChain) -> Result<(), EngineError> {
-    x.trace().open(Site::step(ConnStep::Write));
-    let written = hand_over(x, chain).await;
-    x.trace().close(Site::step(ConnStep::Write));
-    written
-}
-
-async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineError> {
-    x.body_sent += chain.len();
-    match &mut x.transport {
-        Transport::H1(wire) => {
-            let wire = wire.clone();
-            write::write_body(x, &wire, &mut chain).await?;
-        }
-        Transport::H2(stream) => {
-            let stream = stream.clone();
-            stream.write_body(x, &mut chain).await?;
-        }
-        Transport::Capture(_) => Box::pin(capture::capture(x, &mut chain)).await?,
-        Transport::Splice(outlet) => {
-            let (outlet, shared) = (outlet.clone(), x.shared.clone());
-            shared.waiting(Box::pin(outlet.put(&mut chain))).await;
-        }
-        Transport::None => {}
-    }
-    Ok(())
+    if rest.is_empty() { client::write(x, chain).await } else { rounds::through(x, rest, chain).await }
 }
 
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
@@ -573,5 +484,3 @@ pub(crate) async fn drained(x: &mut Exchange) -> Result<(), EngineError> {
 
 /// The end of nearly all responses.
 const WHOLE: Progress<ResponseEnd, ResponseWait> = Progress::Done(ResponseEnd::Whole);
-/// Files are read in pieces of this many bytes for a filter, half of it where there are several.
-const READ: u64 = 32 * 1024;

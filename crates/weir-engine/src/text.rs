@@ -55,6 +55,15 @@ impl Arena {
         }
     }
 
+    /// The place of `text` in this arena, where it is copied to unless it is there.
+    pub fn keep(&mut self, text: Text) -> Span {
+        match text {
+            Text::Span(span) => span,
+            Text::Static(bytes) => self.push(bytes),
+            Text::Shared(bytes) => self.push(&bytes),
+        }
+    }
+
     /// Takes over all text of `other`: its spans are this one's, too.
     pub(crate) fn copy_from(&mut self, other: &Arena) {
         self.bytes.clone_from(&other.bytes);

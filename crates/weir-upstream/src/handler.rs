@@ -34,12 +34,15 @@ pub trait PassTarget: 'static {
         Ok(())
     }
 
-    /// The upstream to ask for `x`, where that can be known without waiting; `x` is aimed then.
-    fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
-        None
+    /// The upstream to ask for `x`, where that can be known without waiting; `x` is aimed then. `None`: it must be waited for.
+    ///
+    /// # Errors
+    /// What the request ends with; it is logged.
+    fn chosen(&self, _x: &mut Exchange) -> Result<Option<Rc<LocalUpstream>>, Verdict> {
+        Ok(None)
     }
 
-    /// Whether all requests go to the same place.
+    /// Whether all requests go to the same place, with the same URI.
     fn is_fixed(&self) -> bool {
         false
     }
@@ -140,12 +143,16 @@ impl<T: PassTarget> Handler for PassHandler<T> {
         // An error page of another location may have been stored.
         part(x).cached.clear();
         let Some(caching) = &self.caching else {
+            if !self.upstream.begins_at_once(x) {
+                return Verdict::Wait;
+            }
             return match self.target.chosen(x) {
-                Some(local) => match self.upstream.try_attempt(x, local) {
+                Ok(Some(local)) => match self.upstream.try_attempt(x, local, self.target.is_fixed()) {
                     Progress::Done(verdict) => verdict,
                     Progress::Wait(()) => Verdict::Wait,
                 },
-                None => Verdict::Wait,
+                Ok(None) => Verdict::Wait,
+                Err(verdict) => verdict,
             };
         };
         if let Err(verdict) = self.target.aim(x) {
@@ -158,8 +165,9 @@ impl<T: PassTarget> Handler for PassHandler<T> {
         let Ok(request) = made.clone().downcast::<KnownRequest>() else { return self.handle(x) };
         part(x).cached.clear();
         match self.target.chosen(x) {
-            Some(local) => self.upstream.try_known(x, local, request),
-            None => self.handle(x),
+            Ok(Some(local)) => self.upstream.try_known(x, local, request),
+            Ok(None) => self.handle(x),
+            Err(verdict) => verdict,
         }
     }
 

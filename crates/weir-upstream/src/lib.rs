@@ -57,6 +57,6 @@ pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sen
 pub use request::exchange_part::{has_asked_servers, upstream_name};
 pub use request::overrides::UpstreamOverrides;
 pub use upstream_module::{UpstreamConf, UpstreamModule};
-pub use worker_side::computed_upstream::computed;
+pub use worker_side::computed_upstream::{LastMeant, computed};
 pub use worker_side::local_upstream::WorkerUpstreams;
 pub use worker_side::worker_part::{UpstreamWorker, of_worker};

@@ -143,6 +143,11 @@ impl ConfRegistry {
         self.define_assigned(&lower)
     }
 
+    /// Whether a value that is given to the variable is only remembered: its module does nothing with it.
+    pub fn is_assigned(&self, index: VarIndex) -> bool {
+        self.table.definitions.get(usize::from(index.0)).is_some_and(|definition| definition.set.is_none())
+    }
+
     /// Called by the setter of a block directive in `server` or `location`: the block's lines are read as those of
     /// `inside`, into settings that inherit everything from the block around. The number is the index of its plan in
     /// [`Plan::nested`](crate::plan::Plan::nested).

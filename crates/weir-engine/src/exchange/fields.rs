@@ -6,7 +6,7 @@ use weir_http::{Field, KnownField, classify, date};
 use super::{Exchange, HeaderName, ResponseHeader};
 use crate::log::LogLevel;
 use crate::settings::server::{InvalidValues, ends_field, has_control, is_folded};
-use crate::text::{Span, Text};
+use crate::text::{Arena, Span, Text};
 use crate::value_script::ValueScript;
 
 /// Which fields are meant.
@@ -59,7 +59,11 @@ impl Exchange {
     /// Gives the response's field `name` the value; others of the name go. What the server composes itself (type,
     /// length, date, server, location) is replaced.
     pub fn set_response_field(&mut self, name: &[u8], value: Text) {
-        let known = classify(name);
+        self.set_known_response_field(classify(name), name, value);
+    }
+
+    /// As [`set_response_field`](Exchange::set_response_field), of a name that is `known` to be this field's.
+    pub fn set_known_response_field(&mut self, known: KnownField, name: &[u8], value: Text) {
         let response = &mut self.response;
         match known {
             KnownField::ContentType => {
@@ -140,20 +144,25 @@ impl Exchange {
     /// Gives the request's field `name` the value; others of the name go. What was made of `Host` and `Content-Length`
     /// is made again.
     pub fn set_request_field(&mut self, name: &[u8], value: &[u8]) {
-        let known = classify(name);
-        let value_span = self.arena.push(value);
-        let first =
-            self.request.head.fields.iter().position(|f| self.arena.get(f.name).eq_ignore_ascii_case(name));
-        match first {
+        let value = self.arena.push(value);
+        self.set_known_request_field(classify(name), name, value);
+    }
+
+    /// As [`set_request_field`](Exchange::set_request_field), of a name that is `known` to be this field's, and of a value that
+    /// is in the arena.
+    pub fn set_known_request_field(&mut self, known: KnownField, name: &[u8], value: Span) {
+        let Exchange { arena, request, .. } = self;
+        let is_named = |field: &Field| arena.get(field.name).eq_ignore_ascii_case(name);
+        match request.head.fields.iter().position(is_named) {
             Some(first) => {
-                self.request.head.fields[first].value = value_span;
-                let (arena, mut at) = (&self.arena, 0);
-                self.request.head.retain_fields(|field| {
+                request.head.fields[first].value = value;
+                let mut at = 0;
+                request.head.retain_fields(|field| {
                     at += 1;
-                    at <= first + 1 || !arena.get(field.name).eq_ignore_ascii_case(name)
+                    at <= first + 1 || !is_named(field)
                 });
             }
-            None => self.add_request_field(name, value),
+            None => self.push_request_field(known, name, value),
         }
         match known {
             KnownField::Host => {
@@ -161,10 +170,12 @@ impl Exchange {
                 self.forget_variable("host");
             }
             KnownField::ContentLength => {
-                self.request.head.content_length =
-                    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                let length = std::str::from_utf8(self.arena.get(value)).ok();
+                self.request.head.content_length = length.and_then(|text| text.parse().ok());
             }
-            KnownField::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
+            KnownField::Connection if self.arena.get(value).eq_ignore_ascii_case(b"close") => {
+                self.keep_alive = false;
+            }
             _ => {}
         }
     }
@@ -172,8 +183,12 @@ impl Exchange {
     /// Adds a field to the request, after those of its name. Whatever its name, it goes to servers: whatever adds it
     /// means it.
     pub fn add_request_field(&mut self, name: &[u8], value: &[u8]) {
-        let known = classify(name);
-        let (name, value) = (self.arena.push(name), self.arena.push(value));
+        let value = self.arena.push(value);
+        self.push_request_field(classify(name), name, value);
+    }
+
+    fn push_request_field(&mut self, known: KnownField, name: &[u8], value: Span) {
+        let name = self.arena.push(name);
         self.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
     }
 
@@ -226,12 +241,15 @@ impl Exchange {
 }
 
 /// `$host` of a new `Host` field: lower case, without port.
-fn host(arena: &mut crate::text::Arena, value: &[u8]) -> Span {
+fn host(arena: &mut Arena, field: Span) -> Span {
+    let value = arena.get(field);
     let end = match value.first() {
         Some(b'[') => value.iter().position(|byte| *byte == b']').map_or(value.len(), |at| at + 1),
         _ => value.iter().position(|byte| *byte == b':').unwrap_or(value.len()),
     };
-    arena.push(&value[..end].to_ascii_lowercase())
+    let host = arena.copy(Span { end: field.start + end as u32, ..field });
+    arena.get_mut(host).make_ascii_lowercase();
+    host
 }
 
 #[cfg(test)]

@@ -37,28 +37,38 @@ impl RegexPattern {
         x: &mut Exchange,
         subject: Span,
     ) -> Result<bool, GivenUp> {
-        let matched = self.watched(role, x, Option::is_some, || {
-            with_matcher(|matcher| {
-                let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else {
-                    return Ok(None);
-                };
-                let group = |n| {
-                    captures.span(n).map_or(Span::default(), |range| Span {
-                        start: subject.start + range.start as u32,
-                        end: subject.start + range.end as u32,
-                    })
-                };
-                Ok(Some((0..captures.len()).map(group).collect::<Vec<_>>()))
-            })
-        });
-        let matched = matched.map_err(|error| self.give_up(x, x.arena.get(subject), error))?;
-        let Some(groups) = matched else { return Ok(false) };
+        // What does not match leaves those of the last match.
+        let mut groups = std::mem::take(&mut x.captures.groups);
+        let matched = self.watched(
+            role,
+            x,
+            |matched| *matched,
+            || {
+                with_matcher(|matcher| {
+                    let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else {
+                        return Ok(false);
+                    };
+                    let group = |n| {
+                        captures.span(n).map_or(Span::default(), |range| Span {
+                            start: subject.start + range.start as u32,
+                            end: subject.start + range.end as u32,
+                        })
+                    };
+                    groups.clear();
+                    groups.extend((0..captures.len()).map(group));
+                    Ok(true)
+                })
+            },
+        );
+        x.captures.groups = groups;
+        if !matched.map_err(|error| self.give_up(x, x.arena.get(subject), error))? {
+            return Ok(false);
+        }
         for &(index, group) in &self.named {
-            let span = groups.get(group).copied().unwrap_or_default();
+            let span = x.captures.get(group).unwrap_or_default();
             x.set_variable(index, Text::Span(span));
         }
         x.captures.subject = subject;
-        x.captures.groups = groups;
         Ok(true)
     }
 

@@ -88,11 +88,26 @@ impl VariableValues {
 
 /// The value of `index` in `x`: as cached, or computed now.
 pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
-    match x.variables.slot(index) {
-        VariableSlot::Known(text) => return Some(text.clone()),
-        VariableSlot::NotFound => return None,
-        VariableSlot::Unknown => {}
+    match x.variables.slots.get(index.0 as usize) {
+        Some(VariableSlot::Known(text)) => return Some(text.clone()),
+        Some(VariableSlot::NotFound) => return None,
+        Some(VariableSlot::Unknown) | None => {}
     }
+    let definition = x.server.tables.variables.definitions.get(index.0 as usize)?;
+    let cacheable = definition.cacheable;
+    let value = match definition.getter {
+        // Most are such: nothing has to be held while it is computed.
+        VariableGetter::Plain(get) if !deep_traces::is_asked() => get(x),
+        _ => computed(x, index),
+    };
+    if cacheable {
+        *x.variables.slot(index) = value.clone().map_or(VariableSlot::NotFound, VariableSlot::Known);
+    }
+    value
+}
+
+/// Computes the value of `index`, which has a definition.
+fn computed(x: &mut Exchange, index: VarIndex) -> Option<Text> {
     let server = x.server.clone();
     let definition = server.tables.variables.definitions.get(index.0 as usize)?;
     let compute = |x: &mut Exchange| match &definition.getter {
@@ -101,14 +116,10 @@ pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
         VariableGetter::Computed(get) => get(x),
         VariableGetter::Assigned => None,
     };
-    let value = match deep_traces::is_asked() {
+    match deep_traces::is_asked() {
         false => compute(x),
         true => x.inside(DeepKind::Variable, &definition.name, compute),
-    };
-    if definition.cacheable {
-        *x.variables.slot(index) = value.clone().map_or(VariableSlot::NotFound, VariableSlot::Known);
     }
-    value
 }
 
 impl Exchange {
@@ -119,7 +130,28 @@ impl Exchange {
             let bytes = self.text(&value).to_vec();
             return set(self, &bytes);
         }
+        self.assign_variable(index, value);
+    }
+
+    /// As [`set_variable`](Exchange::set_variable), of a variable whose module does not want to know
+    /// ([`ConfRegistry::is_assigned`](crate::conf::registry::ConfRegistry::is_assigned)).
+    #[inline]
+    pub fn assign_variable(&mut self, index: VarIndex, value: Text) {
         *self.variables.slot(index) = VariableSlot::Known(value);
+    }
+
+    /// [`assign_variable`](Exchange::assign_variable) of each: gateways have dozens, for which room is made once where the one with
+    /// the highest number is the last.
+    pub fn assign_variables(&mut self, values: &[(VarIndex, Text)]) {
+        let Some((last, _)) = values.last() else { return };
+        self.variables.slot(*last);
+        for (index, value) in values {
+            let value = VariableSlot::Known(value.clone());
+            match self.variables.slots.get_mut(index.0 as usize) {
+                Some(slot) => *slot = value,
+                None => *self.variables.slot(*index) = value,
+            }
+        }
     }
 
     /// The value of `index`, if it was computed or assigned before and is remembered.

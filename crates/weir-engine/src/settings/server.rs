@@ -146,7 +146,28 @@ impl InvalidValues {
 
 /// Whether a field's value holds control bytes other than the tab.
 pub(crate) fn has_control(value: &[u8]) -> bool {
-    value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
+    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+    // Eight bytes at a time, the last ones again where their number is no multiple of it: most values have none.
+    match value.last_chunk::<8>() {
+        None => value.iter().any(is_control),
+        Some(last) => {
+            let words = value.as_chunks::<8>().0.iter().chain([last]);
+            words
+                .into_iter()
+                .any(|word| has_suspect(u64::from_ne_bytes(*word)) && word.iter().any(is_control))
+        }
+    }
+}
+
+/// Whether one of the eight bytes is below a space, or 0x7f.
+#[inline]
+fn has_suspect(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = ONES << 7;
+    let deletes = word ^ (ONES * 0x7f);
+    let below = word.wrapping_sub(ONES * 0x20) & !word;
+    let zero = deletes.wrapping_sub(ONES) & !deletes;
+    (below | zero) & TOPS != 0
 }
 
 /// Whether a value holds what ends a field, or is read as its end (RFC 9110 section 5.5).
@@ -161,4 +182,27 @@ pub(crate) fn is_folded(value: &[u8]) -> bool {
     let is_plain = |line: &[u8]| !has_control(line);
     lines.next().is_some_and(is_plain)
         && lines.all(|line| line.first() == Some(&b'\t') && is_plain(line) && !line.contains(&b':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_bytes_are_found_wherever_they_are() {
+        for length in 0..40 {
+            for fill in [b' ', b'\t', b'~', 0x80, 0x9f, 0xff] {
+                let mut value = vec![fill; length];
+                assert!(!has_control(&value), "{value:?}");
+                for at in 0..length {
+                    for byte in 0..=u8::MAX {
+                        value[at] = byte;
+                        let expected = byte < b' ' && byte != b'\t' || byte == 0x7f;
+                        assert_eq!(has_control(&value), expected, "{value:?}");
+                    }
+                    value[at] = fill;
+                }
+            }
+        }
+    }
 }

@@ -35,7 +35,25 @@ pub(crate) async fn write_body(
     Ok(())
 }
 
+/// Queues a part of a body, in chunks or not.
+pub(crate) fn queue_part(x: &Exchange, wire: &ClientWire, chain: &mut BodyChain) {
+    if x.response.chunked {
+        return queue_chunk(x, wire, chain);
+    }
+    while let Some(buf) = chain.pop() {
+        wire.queue(buf);
+    }
+    if chain.flush {
+        wire.flush_through();
+    }
+}
+
 async fn chunked(x: &mut Exchange, wire: &Rc<ClientWire>, chain: &mut BodyChain) -> Result<(), EngineError> {
+    queue_chunk(x, wire, chain);
+    pace(x, wire).await
+}
+
+fn queue_chunk(x: &Exchange, wire: &ClientWire, chain: &mut BodyChain) {
     if !chain.is_empty() {
         let size = chain.len();
         if size <= COPIED as u64 {
@@ -57,12 +75,16 @@ async fn chunked(x: &mut Exchange, wire: &Rc<ClientWire>, chain: &mut BodyChain)
     if chain.flush {
         wire.flush_through();
     }
-    pace(x, wire).await
+}
+
+/// The high-water mark: how many bytes may be on their way to the client before it is waited for.
+pub(crate) fn high(x: &Exchange) -> u64 {
+    x.response.ahead.map_or(x.busy, |ahead| ahead.min(x.busy))
 }
 
 /// Above the high-water mark the writer waits until the client took half of it.
 async fn pace(x: &mut Exchange, wire: &Rc<ClientWire>) -> Result<(), EngineError> {
-    let high = x.response.ahead.map_or(x.busy, |ahead| ahead.min(x.busy));
+    let high = high(x);
     if wire.pending() <= high {
         return Ok(());
     }

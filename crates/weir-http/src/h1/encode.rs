@@ -51,8 +51,14 @@ pub fn end(out: &mut Vec<u8>) {
 
 /// Appends `number` in decimal digits.
 pub fn number(out: &mut Vec<u8>, number: u64) {
-    if number < 10 {
-        return out.push(b'0' + number as u8);
+    let digit = |value: u64| b'0' + (value % 10) as u8;
+    match number {
+        0..10 => return out.push(digit(number)),
+        10..100 => return out.extend_from_slice(&[digit(number / 10), digit(number)]),
+        100..1000 => {
+            return out.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]);
+        }
+        _ => {}
     }
     let mut digits = [0; 20];
     let mut rest = number;

@@ -20,7 +20,7 @@ use crate::run::table_changes::TablesWatch;
 use crate::run::variables::AllocatedBytes;
 use crate::vm::limit::{MemoryLimit, enforce};
 use crate::vm::lua_vm::LuaVm;
-use crate::vm::phase::ScriptPhase;
+use crate::vm::phase::{REQUEST, ScriptPhase};
 
 /// What is lent to a script.
 pub(crate) struct ScriptLoan {
@@ -152,6 +152,17 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
         return Err(LuaRaise::text("API disabled in the current context"));
     }
     any_exchange(use_it)
+}
+
+/// As [`exchange`] for compiled code, where the script's phase has requests; `None`: it has not, or no exchange is lent.
+#[inline]
+pub(crate) fn request<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+    let loan = current()?;
+    if !loan.phase.is_in(REQUEST) {
+        return None;
+    }
+    // SAFETY: as in `if_exchange`.
+    unsafe { loan.exchange.as_mut() }.map(use_it)
 }
 
 /// As [`exchange`], also where it is of no request ([`Exchange::is_alone`]): for its settings, its log, what it keeps.

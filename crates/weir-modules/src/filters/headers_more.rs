@@ -11,6 +11,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_http::{KnownField, classify};
 
 use crate::support::value::WorkerValue;
 
@@ -168,7 +169,11 @@ fn option<'l>(line: &LineCx<'l>, at: usize, name: &str) -> Result<&'l [u8]> {
 }
 
 /// A field's name and its value on one worker.
-type MoreField = (Box<[u8]>, Option<WorkerValue>);
+struct MoreField {
+    name: Box<[u8]>,
+    known: KnownField,
+    value: Option<WorkerValue>,
+}
 
 /// A [`MoreCommand`] on one worker.
 struct InstalledCommand {
@@ -179,8 +184,10 @@ struct InstalledCommand {
 }
 
 fn install(commands: &[MoreCommand]) -> Rc<[InstalledCommand]> {
-    let field = |(name, value): &(Vec<u8>, Option<ValueScript>)| {
-        (name.as_slice().into(), value.as_ref().map(WorkerValue::new))
+    let field = |(name, value): &(Vec<u8>, Option<ValueScript>)| MoreField {
+        name: name.as_slice().into(),
+        known: classify(name),
+        value: value.as_ref().map(WorkerValue::new),
     };
     let command = |command: &MoreCommand| InstalledCommand {
         action: command.action,
@@ -217,7 +224,7 @@ struct MoreOutput {
 impl MoreOutput {
     fn new(commands: &[MoreCommand]) -> MoreOutput {
         let commands = install(commands);
-        let constant = |(_, value): &MoreField| matches!(value, Some(WorkerValue::Constant(_)));
+        let constant = |field: &MoreField| matches!(field.value, Some(WorkerValue::Constant(_)));
         let is_brief =
             matches!(&*commands, [one] if one.fields.len() == 1 && one.fields.iter().all(constant));
         MoreOutput { commands, is_brief }
@@ -235,12 +242,12 @@ impl HeaderFilter for MoreOutput {
             if !command.is_meant(x.response.status, kind) {
                 continue;
             }
-            for (name, value) in &command.fields {
+            for MoreField { name, known, value } in &command.fields {
                 let value =
                     value.as_ref().map(|value| value.field(x)).filter(|value| !x.text(value).is_empty());
                 match value {
                     Some(value) if command.action == FieldAction::Add => x.add_response_field(name, value),
-                    Some(value) => x.set_response_field(name, value),
+                    Some(value) => x.set_known_response_field(*known, name, value),
                     None => x.remove_response_fields(named(name, command.action == FieldAction::Clear)),
                 }
             }
@@ -262,19 +269,21 @@ impl Handler for MoreInput {
 
     fn handle(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.0 {
-            if !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default()) {
+            if !command.types.is_empty()
+                && !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default())
+            {
                 continue;
             }
-            for (name, value) in &command.fields {
+            for MoreField { name, known, value } in &command.fields {
                 if command.action == FieldAction::Replace && x.request_field(name).is_none() {
                     continue;
                 }
                 let value = value.as_ref().map_or(Text::EMPTY, |value| value.field(x));
-                let value = x.text(&value).to_vec();
-                if value.is_empty() {
+                if x.text(&value).is_empty() {
                     x.remove_request_fields(named(name, command.action == FieldAction::Clear));
                 } else {
-                    x.set_request_field(name, &value);
+                    let value = x.arena.keep(value);
+                    x.set_known_request_field(*known, name, value);
                 }
             }
         }

@@ -170,8 +170,7 @@ impl AddressReplacer {
 
 /// `$realip_remote_addr`: the connection's own address, whatever was put in its place.
 fn remote_addr(x: &mut Exchange) -> Option<Text> {
-    let text = x.connection.peer.host().to_string();
-    Some(Text::Span(x.arena.push(text.as_bytes())))
+    Some(Text::Span(x.push_peer()))
 }
 
 /// `$realip_remote_port`; empty for a unix socket.

@@ -30,18 +30,21 @@ use weir_engine::phase::Verdict;
 use weir_engine::progress::Progress;
 
 impl UpstreamLocation {
-    /// Sends `x` to a server of `group`, as far as that goes without waiting; it is done only where the request can't be
+    /// Whether `x` may be sent without waiting for its body: [`UpstreamLocation::try_attempt`] is for such.
+    pub(crate) fn begins_at_once(&self, x: &Exchange) -> bool {
+        self.protocol.is_plain() && !request_body::is_awaited(x, &self.settings, &*self.protocol)
+    }
+
+    /// Sends `x` to a server of `upstream`, as far as that goes without waiting; it is done only where the request can't be
     /// composed. The rest is left to [`poll_attempt`] and, where its flight is stored with `x`, to
-    /// [`finish_attempt`](crate::attempt::finish_attempt).
+    /// [`finish_attempt`](crate::attempt::finish_attempt). `fixed`: all requests of the location go there, with the same URI.
     pub(crate) fn try_attempt(
         self: &Rc<Self>,
         x: &mut Exchange,
-        upstream: &Rc<LocalUpstream>,
+        upstream: Rc<LocalUpstream>,
+        fixed: bool,
     ) -> Progress<Verdict, ()> {
-        if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
-            return Progress::Wait(());
-        }
-        let mut pending = match Attempt::begin(self, x, upstream, None) {
+        let mut pending = match Attempt::begin(self, x, &upstream, None) {
             Ok(run) => PendingAttempt::new(run, upstream),
             Err(verdict) => return Progress::Done(verdict),
         };
@@ -54,7 +57,7 @@ impl UpstreamLocation {
             pending.run.end(x);
             return Progress::Done(verdict);
         }
-        if x.is_pass_wanted() && pending.connection.is_some() {
+        if fixed && x.is_pass_wanted() && pending.connection.is_some() {
             self.learn(x, &pending);
         }
         part(x).pending = Some(pending);
@@ -64,14 +67,8 @@ impl UpstreamLocation {
 
 impl PendingAttempt {
     /// Of a request that no server has been chosen for.
-    pub(crate) fn new(run: Attempt, upstream: &Rc<LocalUpstream>) -> PendingAttempt {
-        PendingAttempt {
-            run,
-            upstream: upstream.clone(),
-            tried: TriedPeers::default(),
-            lease: None,
-            connection: None,
-        }
+    pub(crate) fn new(run: Attempt, upstream: Rc<LocalUpstream>) -> PendingAttempt {
+        PendingAttempt { run, upstream, tried: TriedPeers::default(), lease: None, connection: None }
     }
 
     /// Sends the request to the next server, if there is a connection for it.

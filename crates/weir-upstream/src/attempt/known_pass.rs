@@ -44,7 +44,7 @@ impl UpstreamLocation {
     pub(crate) fn try_known(
         self: &Rc<Self>,
         x: &mut Exchange,
-        upstream: &Rc<LocalUpstream>,
+        upstream: Rc<LocalUpstream>,
         request: Rc<KnownRequest>,
     ) -> Verdict {
         upstream.earn();
@@ -55,7 +55,7 @@ impl UpstreamLocation {
             (Some(lease), Some(connection)) => (lease, connection),
             (lease, _) => {
                 let out = outgoing(x, &request);
-                let run = Attempt::of(self, x, upstream, out);
+                let run = Attempt::of(self, x, &upstream, out);
                 part(x).pending = Some(PendingAttempt { tried, lease, ..PendingAttempt::new(run, upstream) });
                 return Verdict::Wait;
             }
@@ -71,7 +71,7 @@ impl UpstreamLocation {
             connection.timer.arm(self.settings.read_timeout);
             asked = RequestProgress::Sent;
         }
-        let (up, upstream, began) = (self.clone(), upstream.clone(), weir_rt::now_ms());
+        let (up, began) = (self.clone(), weir_rt::now_ms());
         part(x).flight = Some(KnownFlight { up, request, upstream, tried, lease, connection, began, asked });
         Verdict::Wait
     }
@@ -113,7 +113,7 @@ fn unfold(x: &mut Exchange) -> Verdict {
     (run.began, run.asked) = (began, asked);
     run.start_at(began, &lease);
     run.records.connected_at_once();
-    let pending = PendingAttempt::new(run, &upstream);
+    let pending = PendingAttempt::new(run, upstream);
     part(x).pending =
         Some(PendingAttempt { tried, lease: Some(lease), connection: Some(connection), ..pending });
     Verdict::Wait

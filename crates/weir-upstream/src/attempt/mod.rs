@@ -54,7 +54,7 @@ impl UpstreamLocation {
             return verdict;
         }
         match Attempt::begin(self, x, upstream, fetch) {
-            Ok(run) => finish_attempt(x, &mut PendingAttempt::new(run, upstream)).await,
+            Ok(run) => finish_attempt(x, &mut PendingAttempt::new(run, upstream.clone())).await,
             Err(verdict) => verdict,
         }
     }

@@ -1,11 +1,10 @@
 //! What a request knows of its tries: `$upstream_*`, and the context of messages.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::h1::TrailerFields;
+use weir_http::h1::{self, TrailerFields};
 use weir_http::{Field, Span, classify};
 use weir_tls::certificate;
 use weir_trace::Cause;
@@ -370,34 +369,33 @@ fn each(x: &mut Exchange, write: impl Fn(&AttemptRecord, &mut Vec<u8>)) -> Optio
     Some(Text::Span(span))
 }
 
-/// Writing to a vector can't fail.
+/// A number, or `-`.
 fn optional(out: &mut Vec<u8>, number: Option<u64>) {
-    let _ = match number {
-        Some(number) => write!(out, "{number}"),
-        None => write!(out, "-"),
-    };
+    match number {
+        Some(number) => h1::number(out, number),
+        None => out.push(b'-'),
+    }
 }
 
-fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
-    let _ = match ms {
-        Some(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
-        None => write!(out, "-"),
-    };
+/// `milliseconds` as seconds with three decimals, or `-`.
+fn seconds(out: &mut Vec<u8>, milliseconds: Option<u64>) {
+    let Some(milliseconds) = milliseconds else { return out.push(b'-') };
+    h1::number(out, milliseconds / 1000);
+    let digit = |value: u64| b'0' + (value % 10) as u8;
+    out.extend_from_slice(&[b'.', digit(milliseconds / 100), digit(milliseconds / 10), digit(milliseconds)]);
 }
 
 /// The moments at which something happened to each try, in seconds since 1970 with six decimals: the time that the worker's clock
 /// counted from the try's begin until then, in milliseconds, is given by `age`.
 fn times(x: &mut Exchange, age: impl Fn(&AttemptRecord) -> Option<u64>) -> Option<Text> {
-    let (seconds, ms) = weir_rt::unix_time();
-    let (wall, clock) = (seconds * 1000 + u64::from(ms), weir_rt::now_ms());
+    let (whole, ms) = weir_rt::unix_time();
+    let (wall, clock) = (whole * 1000 + u64::from(ms), weir_rt::now_ms());
     each(x, |this, out| {
-        let _ = match age(this) {
-            Some(age) => {
-                let at = wall.saturating_sub(clock.saturating_sub(this.began + age));
-                write!(out, "{}.{:03}000", at / 1000, at % 1000)
-            }
-            None => write!(out, "-"),
-        };
+        let at = age(this).map(|age| wall.saturating_sub(clock.saturating_sub(this.began + age)));
+        seconds(out, at);
+        if at.is_some() {
+            out.extend_from_slice(b"000");
+        }
     })
 }
 

@@ -6,7 +6,7 @@
 //! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `diff_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `before_locations`, `client_*`, `request_malformed`, `request_bodies` |
-//! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `post_action` |
+//! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `set_lines`, `post_action` |
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
 //! | `upstream` | `upstream_*`: `balancing`, `heads`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
@@ -149,6 +149,7 @@ mod see_trace;
 mod see_upstream_closes;
 mod see_usdt;
 mod see_why;
+mod set_lines;
 mod set_misc;
 mod slice;
 mod small_files;

@@ -170,6 +170,72 @@ both_drivers! {
         assert_eq!(server.get("/var?to=localhost:1").status, 502);
     }
 
+    /// One location's address is another one for each request, on one connection and on several, with a body and without:
+    /// what one request has found out is no other's.
+    fn a_computed_address_is_that_of_its_request(driver) {
+        let backend = |name: &'static str| Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                let length = head.to_ascii_lowercase().split_once("content-length: ").map_or(0, |(_, rest)| {
+                    rest.split("\r\n").next().and_then(|length| length.parse().ok()).unwrap_or(0)
+                });
+                let body = visit.bytes(length).unwrap_or_default();
+                let host = head.split_once("Host: ").and_then(|(_, rest)| rest.split("\r\n").next()).unwrap_or_default();
+                let line = head.split("\r\n").next().unwrap_or_default();
+                visit.answer(&format!("{name} {line} {host} {}", String::from_utf8_lossy(&body)));
+            }
+        });
+        let (one, two) = (backend("one"), backend("two"));
+        let server = serve(
+            &format!(
+                "upstream one {{ server 127.0.0.1:{}; keepalive 4; }} upstream two {{ server 127.0.0.1:{}; keepalive 4; }}",
+                one.port(),
+                two.port()
+            ),
+            &format!(
+                "location / {{ set $a http; if ($arg_s) {{ set $a $arg_s; }} set $uri_of $arg_u; proxy_http_version 1.1; proxy_set_header Connection '';
+                    proxy_next_upstream off; proxy_pass $a://$arg_h$uri_of; }}
+                location /fixed {{ proxy_pass http://127.0.0.1:{}; }}",
+                one.port()
+            ),
+        );
+        let port = two.port();
+        let rows = [
+            ("h=one", 200, "one GET /?h=one HTTP/1.1 one "),
+            ("h=two", 200, "two GET /?h=two HTTP/1.1 two "),
+            ("h=two&u=/x", 200, "two GET /x HTTP/1.1 two "),
+            ("h=two&u=?x", 200, "two GET /?x HTTP/1.1 two "),
+            ("h=TWO&u=/y?z", 200, "two GET /y?z HTTP/1.1 TWO "),
+            ("h=one&u=/x", 200, "one GET /x HTTP/1.1 one "),
+            ("h=one%20&u=/x", 502, ""),
+            ("h=one:81&u=/x", 502, ""),
+            ("h=&u=/x", 500, ""),
+            ("s=gopher&h=one", 500, ""),
+            ("h=127.0.0.1:PORT&u=/x", 200, "two GET /x HTTP/1.1 127.0.0.1:PORT "),
+            ("h=127.0.0.1:1&u=/x", 502, ""),
+            ("h=none.example&u=/x", 502, ""),
+            ("h=one&u=/x", 200, "one GET /x HTTP/1.1 one "),
+        ];
+        let mut kept = server.client();
+        for round in 0..3 {
+            for (query, status, text) in rows {
+                let (query, text) = (query.replace("PORT", &port.to_string()), text.replace("PORT", &port.to_string()));
+                let mut own = server.client();
+                let client = if round == 0 { &mut own } else { &mut kept };
+                let response = client.request(format!("GET /?{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                assert_eq!(response.status, status, "{query}: {response}");
+                if status == 200 {
+                    assert_eq!(response.text(), text, "{query}");
+                    let posted = format!("POST /?{query} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+                    let posted = client.request(posted);
+                    assert_eq!(posted.text(), format!("{text}body").replace("GET", "POST"), "{query}");
+                }
+                if status == 500 {
+                    kept = server.client();
+                }
+            }
+        }
+    }
+
     fn one_directive_passes_upgrades_on(driver) {
         let backend = Backend::start(|visit| {
             while let Some(head) = visit.head() {

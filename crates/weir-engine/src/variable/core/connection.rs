@@ -12,8 +12,21 @@ use crate::text::{Arena, Span, Text};
 use crate::transport::ProxiedAddresses;
 
 pub(super) fn remote_addr(x: &mut Exchange) -> Option<Text> {
-    let Exchange { arena, client, connection, .. } = x;
-    Some(Text::Span(host(arena, client.as_ref().unwrap_or(&connection.peer))))
+    Some(Text::Span(x.push_client()))
+}
+
+impl Exchange {
+    /// Appends the [client's](Exchange::client) address to the arena, as `$remote_addr` has it.
+    pub fn push_client(&mut self) -> Span {
+        let Exchange { arena, client, connection, .. } = self;
+        host(arena, client.as_ref().unwrap_or(&connection.peer))
+    }
+
+    /// Appends the address of the connection's other end, whatever was put in its place.
+    pub fn push_peer(&mut self) -> Span {
+        let Exchange { arena, connection, .. } = self;
+        host(arena, &connection.peer)
+    }
 }
 
 /// `$remote_port`: empty for a unix socket.

@@ -8,10 +8,7 @@ use crate::vm::phase::REQUEST;
 /// The status of the response so far.
 pub(crate) extern "C" fn status() -> i32 {
     guarded(|| {
-        if !lend::phase().is_in(REQUEST) {
-            return REFUSED;
-        }
-        let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
+        let status = lend::request(|x| match (x.response.err_status, x.response.status) {
             // A script before this one may have ended with one.
             (0, 0) if x.internal => REFUSED,
             (0, status) => i32::from(status),

@@ -8,6 +8,10 @@ use crate::vm::lua_vm::LuaVm;
 
 /// The anchor of the request's `ngx.ctx`; -2 when it has none yet, and less by the number of fields to make room for.
 pub(crate) extern "C" fn ctx() -> i32 {
+    // All but the first use in a run.
+    if let Some(anchor) = lend::ctx() {
+        return anchor;
+    }
     guarded(|| match ctx_anchor() {
         Ok(Some(anchor)) => anchor,
         // What it inherits from is the other function's business.

@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn header_values(name: *const u8, len: usize, answe
         if !lend::phase().is_in(REQUEST) {
             return REFUSED;
         }
-        let found = response_name(name.to_vec()).and_then(|name| response_values(&name));
+        let found = response_name(name).and_then(|name| response_values(&name));
         found.map_or(REFUSED, |values| lists::give(&values, answer))
     })
 }

@@ -36,8 +36,8 @@ pub(crate) unsafe extern "C" fn set_field(what: i32, name: *const u8, len: usize
             return REFUSED;
         }
         let done = match what {
-            0 => response_name(name.to_vec()).and_then(|name| set_response(&name, values)),
-            1 => response_name(name.to_vec()).and_then(|name| add_values(&name, values)),
+            0 => response_name(name).and_then(|name| set_response(&name, values)),
+            1 => response_name(name).and_then(|name| add_values(&name, values)),
             2 => set_request_values(&safe_name(name), values),
             _ => add_request_values(&safe_name(name), values),
         };

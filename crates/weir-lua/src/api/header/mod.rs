@@ -3,6 +3,8 @@
 pub(crate) mod ffi;
 pub(crate) mod fields;
 
+use std::borrow::Cow;
+
 use weir_engine::exchange::FieldPattern;
 use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Text};
@@ -57,17 +59,19 @@ pub(crate) fn response_fields(x: &mut Exchange) -> Vec<HeaderField> {
 
 /// The field's name in the first argument, with hyphens for underscores where the location wants that.
 fn field_name(l: LuaState, function: &str) -> Result<Vec<u8>, LuaRaise> {
-    response_name(expect_string(&l, 1, function)?)
+    Ok(response_name(&expect_string(&l, 1, function)?)?.into_owned())
 }
 
 /// The name that a field of the response has for scripts.
-pub(crate) fn response_name(mut name: Vec<u8>) -> Result<Vec<u8>, LuaRaise> {
-    if name.contains(&b'_')
-        && lend::exchange(|x| x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.underscores))?
+pub(crate) fn response_name(name: &[u8]) -> Result<Cow<'_, [u8]>, LuaRaise> {
+    if !name.contains(&b'_')
+        || !lend::exchange(|x| x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.underscores))?
     {
-        name.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+        return Ok(Cow::Borrowed(name));
     }
-    Ok(name)
+    let mut name = name.to_vec();
+    name.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+    Ok(Cow::Owned(name))
 }
 
 /// A field that scripts have given a value; one without it is not sent.
@@ -165,12 +169,12 @@ fn set(l: LuaState) -> CallOutcome {
 }
 
 /// Whether scripts may write the field now. How the body is framed is the server's business.
-fn is_written(name: &[u8]) -> bool {
+fn is_written(name: &[u8], known: KnownField) -> bool {
     if control::is_sent() && lend::phase() != ScriptPhase::HeaderFilter {
         lend::log(LogLevel::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
         return false;
     }
-    !name.is_empty() && classify(name) != KnownField::TransferEncoding
+    !name.is_empty() && known != KnownField::TransferEncoding
 }
 
 /// Whether a response has such a field once: of several values the last counts.
@@ -197,13 +201,14 @@ const ONE_VALUE: [&[u8]; 11] = [
 pub(crate) fn add_values(name: &[u8], mut values: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
     let safe = safe_name(name);
     values.retain(|value| !value.is_empty());
-    if has_one_value(&safe) || classify(&safe) == KnownField::Location {
+    let known = classify(&safe);
+    if has_one_value(&safe) || known == KnownField::Location {
         return match values.pop() {
             Some(last) => set_response(name, vec![last]),
             None => Ok(()),
         };
     }
-    if !is_written(&safe) {
+    if !is_written(&safe, known) {
         return Ok(());
     }
     lend::exchange(|x| values.iter().for_each(|value| add_response(x, &safe, value)))
@@ -212,11 +217,11 @@ pub(crate) fn add_values(name: &[u8], mut values: Vec<Vec<u8>>) -> Result<(), Lu
 /// Gives the response's field these values, none for an absent one.
 fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
     let safe = safe_name(name);
-    if !is_written(&safe) {
+    let known = classify(&safe);
+    if !is_written(&safe, known) {
         return Ok(());
     }
     list.retain(|value| !value.is_empty());
-    let known = classify(&safe);
     if list.len() > 1 && has_one_value(&safe) {
         list.drain(..list.len() - 1);
     }
@@ -233,7 +238,7 @@ fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
         [path] if known == KnownField::Location && path.starts_with(b"/") => relative_location(x, path),
         [one] => {
             let span = x.arena.push(one);
-            x.set_response_field(&safe, Text::Span(span));
+            x.set_known_response_field(known, &safe, Text::Span(span));
         }
         many => {
             x.remove_response_fields(FieldPattern::Exactly(&safe));
@@ -250,15 +255,31 @@ pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
 }
 
 /// A field's name with the bytes that are not allowed in one escaped.
-pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
+pub(crate) fn safe_name(name: &[u8]) -> Cow<'_, [u8]> {
+    // Nearly all are without.
+    if name.iter().all(|byte| TOKEN[usize::from(*byte)]) {
+        return Cow::Borrowed(name);
+    }
     let mut safe = Vec::with_capacity(name.len());
     encode::escape(name, is_of_token, &mut safe);
-    safe
+    Cow::Owned(safe)
 }
 
+/// The bytes for which [`is_of_token`] holds.
+const TOKEN: [bool; 256] = {
+    let mut token = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        token[byte] = is_of_token(byte as u8);
+        byte += 1;
+    }
+    token
+};
+
 /// `tchar` of RFC 9110 section 5.6.2.
-fn is_of_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+const fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// A field's value with the bytes that are not allowed in one escaped.

@@ -18,10 +18,7 @@ pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut FfiAnswer) -> i3
             let place = lend::any_exchange(|x| answer.at = std::ptr::from_mut(x).cast_const().cast());
             return place.map_or(REFUSED, |()| FOUND);
         }
-        if !lend::phase().is_in(REQUEST) {
-            return REFUSED;
-        }
-        let done = lend::exchange(|x| {
+        let done = lend::request(|x| {
             match what {
                 0 => answer.text(x.arena.get(x.request.head.method_span)),
                 1 => answer.number = started(x),
@@ -71,18 +68,22 @@ pub(crate) unsafe extern "C" fn set_request_header(
         unsafe { (slice(name, name_len), (!value.is_null()).then(|| slice(value, value_len))) };
     changing(|| {
         let bad = |text: &[u8]| text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
-        if !lend::phase().is_in(REQUEST) || value.is_some_and(bad) {
+        if value.is_some_and(bad) {
             return REFUSED;
         }
         // No value means an absent field; an invalid length is refused elsewhere.
         let value = value.filter(|value| !value.is_empty());
-        if value.is_some() && classify(name) == KnownField::ContentLength {
-            return REFUSED;
-        }
         let name = safe_name(name);
-        let done = lend::exchange(|x| {
-            match value.filter(|value| !value.is_empty()) {
-                Some(value) => x.set_request_field(&name, value),
+        let done = lend::request(|x| {
+            match value {
+                Some(value) => {
+                    let known = classify(&name);
+                    if known == KnownField::ContentLength {
+                        return REFUSED;
+                    }
+                    let value = x.arena.push(value);
+                    x.set_known_request_field(known, &name, value);
+                }
                 None => x.remove_request_fields(FieldPattern::Exactly(&name)),
             }
             FOUND

@@ -12,7 +12,8 @@ use crate::vm::phase::REQUEST;
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
-        let name = safe_name(&expect_string(&l, 1, "clear_header")?);
+        let name = expect_string(&l, 1, "clear_header")?;
+        let name = safe_name(&name);
         lend::exchange(|x| x.remove_request_fields(FieldPattern::Exactly(&name)))?;
         Ok(CallDone::Results(0))
     }),
@@ -21,7 +22,8 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 
 /// `add_header` of `ngx.req`: its values are added to those that are there, unless a request has but one of the name.
 fn add_request(l: LuaState) -> CallOutcome {
-    let name = safe_name(&expect_string(&l, 1, "add_header")?);
+    let name = expect_string(&l, 1, "add_header")?;
+    let name = safe_name(&name);
     add_request_values(&name, listed(l, 2)?)?;
     Ok(CallDone::Results(0))
 }
@@ -39,7 +41,8 @@ pub(crate) fn add_request_values(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<
 }
 
 fn set_request(l: LuaState) -> CallOutcome {
-    let name = safe_name(&expect_string(&l, 1, "set_header")?);
+    let name = expect_string(&l, 1, "set_header")?;
+    let name = safe_name(&name);
     set_request_values(&name, listed(l, 2)?)?;
     Ok(CallDone::Results(0))
 }

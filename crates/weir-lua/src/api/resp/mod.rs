@@ -5,7 +5,8 @@ use crate::run::function::{ApiFunction, CallDone, LuaRaise, expect_string, funct
 use crate::vm::phase::REQUEST;
 
 pub(crate) const TABLE: &[ApiFunction] = &[function("resp._add_header", REQUEST, |l| {
-    let name = response_name(expect_string(&l, 1, "add_header")?)?;
+    let name = expect_string(&l, 1, "add_header")?;
+    let name = response_name(&name)?;
     if l.is_none_or_nil(2) {
         return Err(LuaRaise::Plain("invalid header value".to_owned()));
     }

@@ -62,11 +62,8 @@ pub(crate) unsafe extern "C" fn variable(
     // SAFETY: the prelude lends its own result struct, exclusively during the call, and passes a Lua string, or null.
     let (last, answer) = unsafe { (LastText::new(last, len), &mut *answer) };
     guarded(|| {
-        if !lend::phase().is_in(REQUEST) {
-            return REFUSED;
-        }
         let index = index & (STEADY - 1);
-        let found = lend::exchange(|x| {
+        let found = lend::request(|x| {
             let value = match u16::try_from(index) {
                 Ok(index) => x.variable(VarIndex(index)),
                 Err(_) => {
@@ -111,8 +108,8 @@ pub(crate) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: 
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call, or null, which is not followed.
     let value = unsafe { (!value.is_null()).then(|| slice(value, len)) };
     changing(|| {
-        let (Ok(index), true) = (u16::try_from(index), lend::phase().is_in(REQUEST)) else { return REFUSED };
-        let done = lend::exchange(|x| {
+        let Ok(index) = u16::try_from(index) else { return REFUSED };
+        let done = lend::request(|x| {
             match value {
                 Some(value) => {
                     let span = x.arena.push(value);
@@ -166,10 +163,7 @@ pub(crate) unsafe extern "C" fn capture(number: f64, answer: *mut FfiAnswer) -> 
     // SAFETY: the prelude lends its own result struct, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
-        if !lend::phase().is_in(REQUEST) {
-            return REFUSED;
-        }
-        let found = lend::exchange(|x| match x.captures.get(number as usize).filter(|_| number >= 1.0) {
+        let found = lend::request(|x| match x.captures.get(number as usize).filter(|_| number >= 1.0) {
             Some(span) => {
                 answer.text(x.arena.get(span));
                 FOUND

@@ -205,7 +205,10 @@ impl HeaderFilter for CharsetFilter {
             return Verdict::Passed;
         }
         let recodes = self.destination(x).is_some_and(|to| self.recode(x, to));
-        let charset = x.response.charset.clone().map(|charset| Rc::from(x.text(&charset)));
+        let charset = x.response.charset.as_ref().map(|charset| match charset {
+            Text::Shared(charset) => charset.clone(),
+            charset => Rc::from(x.text(charset)),
+        });
         if charset.is_some() {
             x.lasting(|of: &mut OfClient| of.0 = charset);
         }

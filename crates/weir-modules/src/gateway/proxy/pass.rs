@@ -1,5 +1,6 @@
 //! Where a request goes: the argument of `proxy_pass`.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::discovery::server_address::unresolved;
 use weir_upstream::worker_side::local_upstream::LocalUpstream;
-use weir_upstream::{Upstream, Upstreams};
+use weir_upstream::{LastMeant, Upstream, Upstreams};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -45,7 +46,7 @@ pub(super) struct PassUrl {
 impl PassUrl {
     /// Where no port is written.
     fn port(&self) -> u16 {
-        if self.https { 443 } else { 80 }
+        UrlParts::port(self.https)
     }
 
     /// What follows the scheme, for messages about it.
@@ -53,8 +54,28 @@ impl PassUrl {
         text.split_once("://").map_or(text, |(_, rest)| rest)
     }
 
-    /// Reads what follows the scheme. A path may hold any bytes.
     fn parse(text: &[u8]) -> std::result::Result<PassUrl, &'static str> {
+        let UrlParts { host, https, uri } = UrlParts::read(text)?;
+        let host = String::from_utf8_lossy(host).into_owned();
+        Ok(PassUrl { host, https, uri: uri.map(Cow::into_owned) })
+    }
+}
+
+/// A [`PassUrl`] where it is written.
+struct UrlParts<'t> {
+    host: &'t [u8],
+    https: bool,
+    uri: Option<Cow<'t, [u8]>>,
+}
+
+impl UrlParts<'_> {
+    /// Where no port is written.
+    fn port(https: bool) -> u16 {
+        if https { 443 } else { 80 }
+    }
+
+    /// Reads what follows the scheme. A path may hold any bytes.
+    fn read(text: &[u8]) -> std::result::Result<UrlParts<'_>, &'static str> {
         let begins = |text: &[u8], with: &str| {
             text.get(..with.len()).is_some_and(|it| it.eq_ignore_ascii_case(with.as_bytes()))
         };
@@ -63,21 +84,20 @@ impl PassUrl {
             () if begins(text, "https://") => (&text[8..], true),
             () => return Err("invalid URL prefix"),
         };
-        let host = |host: &[u8]| String::from_utf8_lossy(host).into_owned();
         if begins(rest, "unix:") {
-            let (path, uri) = match rest[5..].iter().position(|byte| *byte == b':') {
-                Some(at) => (&rest[..5 + at], Some(rest[5 + at + 1..].to_owned())),
+            let (host, uri) = match rest[5..].iter().position(|byte| *byte == b':') {
+                Some(at) => (&rest[..5 + at], Some(&rest[5 + at + 1..])),
                 None => (rest, None),
             };
-            return Ok(PassUrl { host: host(path), https, uri: uri.filter(|uri| !uri.is_empty()) });
+            return Ok(UrlParts { host, https, uri: uri.filter(|uri| !uri.is_empty()).map(Cow::Borrowed) });
         }
         let at = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let uri = match &rest[at..] {
             [] => None,
-            uri @ [b'?', ..] => Some([b"/", uri].concat()),
-            uri => Some(uri.to_owned()),
+            uri @ [b'?', ..] => Some(Cow::Owned([b"/", uri].concat())),
+            uri => Some(Cow::Borrowed(uri)),
         };
-        Ok(PassUrl { host: host(&rest[..at]), https, uri })
+        Ok(UrlParts { host: &rest[..at], https, uri })
     }
 }
 
@@ -145,7 +165,9 @@ impl ProxyPass {
                     goal,
                 }
             }
-            ProxyDestination::Computed(script) => ProxyTarget::Computed(script.clone()),
+            ProxyDestination::Computed(script) => {
+                ProxyTarget::Computed { script: script.clone(), last: LastMeant::default() }
+            }
         }
     }
 }
@@ -157,7 +179,7 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 /// Where a location's requests go, on one worker.
 pub(super) enum ProxyTarget {
     Fixed { upstream: Rc<LocalUpstream>, goal: PassGoal },
-    Computed(ValueScript),
+    Computed { script: ValueScript, last: LastMeant },
 }
 
 /// Where a request goes: the request's state, or, where all requests of a location go to the same place, stored with
@@ -193,7 +215,7 @@ impl ProxyTarget {
     pub(super) fn goal(&self) -> Option<PassGoal> {
         match self {
             ProxyTarget::Fixed { goal, .. } => Some(goal.clone()),
-            ProxyTarget::Computed(_) => None,
+            ProxyTarget::Computed { .. } => None,
         }
     }
 }
@@ -211,17 +233,21 @@ impl weir_upstream::PassTarget for ProxyTarget {
                 x.state::<SharedAim>();
                 Ok(())
             }
-            ProxyTarget::Computed(script) => aim(x, script),
+            ProxyTarget::Computed { script, .. } => aim(x, script),
         }
     }
 
-    fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
+    fn chosen(&self, x: &mut Exchange) -> std::result::Result<Option<Rc<LocalUpstream>>, Verdict> {
         match self {
             ProxyTarget::Fixed { upstream, .. } => {
                 x.state::<SharedAim>();
-                Some(upstream)
+                Ok(Some(upstream.clone()))
             }
-            ProxyTarget::Computed(_) => None,
+            ProxyTarget::Computed { script, last } => {
+                aim(x, script)?;
+                let (host, port) = aimed_at(x);
+                last.chosen(x, &host, port)
+            }
         }
     }
 
@@ -230,10 +256,9 @@ impl weir_upstream::PassTarget for ProxyTarget {
         if let ProxyTarget::Fixed { upstream, .. } = self {
             return Ok(weir_upstream::PassDestination::Upstream(upstream.upstream.clone()));
         }
-        let PassGoal { host, https, .. } = x.state::<PassGoal>().clone();
-        let host = host.unwrap_or(Text::EMPTY);
+        let (host, port) = aimed_at(x);
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
-        Ok(weir_upstream::meant(x, &host, if https { 443 } else { 80 }))
+        Ok(weir_upstream::meant(x, &host, port))
     }
 
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
@@ -242,13 +267,15 @@ impl weir_upstream::PassTarget for ProxyTarget {
                 x.state::<SharedAim>();
                 Ok(upstream.clone())
             }
-            ProxyTarget::Computed(script) => {
+            ProxyTarget::Computed { script, last } => {
                 aim(x, script)?;
-                let PassGoal { host, https, .. } = x.state::<PassGoal>().clone();
-                let host = host.unwrap_or(Text::EMPTY);
+                let (host, port) = aimed_at(x);
+                if let Some(upstream) = last.chosen(x, &host, port)? {
+                    return Ok(upstream);
+                }
                 let host = String::from_utf8_lossy(x.text(&host)).into_owned();
                 // Boxed: what few locations need shall not make the future of all larger.
-                Box::pin(weir_upstream::computed(x, &host, if https { 443 } else { 80 })).await
+                Box::pin(weir_upstream::computed(x, &host, port)).await
             }
         }
     }
@@ -257,23 +284,34 @@ impl weir_upstream::PassTarget for ProxyTarget {
 /// Sets the goal of `x` to what `script` says.
 fn aim(x: &mut Exchange, script: &ValueScript) -> std::result::Result<(), Verdict> {
     let value = script.value(x);
-    let text = x.text(&value);
+    let value = x.arena.keep(value);
+    let text = x.arena.get(value);
     let refuse = |message: String| {
         x.log_error(&message);
         Err(Verdict::Status(500))
     };
-    let url = match PassUrl::parse(text) {
+    let UrlParts { host, https, uri } = match UrlParts::read(text) {
         Ok(url) => url,
         Err(message) => return refuse(format!("{message} in \"{}\"", String::from_utf8_lossy(text))),
     };
-    if url.host.is_empty() {
+    if host.is_empty() {
         let shown = String::from_utf8_lossy(text);
         return refuse(format!("no host in upstream \"{}\"", PassUrl::behind_scheme(&shown)));
     }
-    let host = Text::Span(x.arena.push(url.host.as_bytes()));
-    let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri)));
-    *x.state::<PassGoal>() = PassGoal { host: Some(host), https: url.https, uri, whole: true };
+    let host = x.arena.locate(host).map(Text::Span);
+    let uri = match uri {
+        Some(Cow::Borrowed(uri)) => x.arena.locate(uri).map(Text::Span),
+        Some(Cow::Owned(uri)) => Some(Text::Span(x.arena.push(&uri))),
+        None => None,
+    };
+    *x.state::<PassGoal>() = PassGoal { host, https, uri, whole: true };
     Ok(())
+}
+
+/// The host and port that `x`, which is aimed, goes to.
+fn aimed_at(x: &mut Exchange) -> (Text, u16) {
+    let goal = x.state::<PassGoal>();
+    (goal.host.clone().unwrap_or(Text::EMPTY), UrlParts::port(goal.https))
 }
 
 #[cfg(test)]

@@ -410,21 +410,13 @@ pub(super) const VARIABLES: &[Variable] = &[
     .changeable()
     .of_head(),
     Variable::new("proxy_add_x_forwarded_for", |x| {
-        let client = x.client().host().to_string();
         let start = x.arena.mark();
-        let spans: Vec<Span> = x
-            .request
-            .head
-            .fields
-            .iter()
-            .filter(|field| field.known == KnownField::XForwardedFor)
-            .map(|field| field.value)
-            .collect();
-        for span in spans {
-            x.arena.copy(span);
-            x.arena.push(b", ");
+        let Exchange { request, arena, .. } = x;
+        for field in request.head.fields.iter().filter(|field| field.known == KnownField::XForwardedFor) {
+            arena.copy(field.value);
+            arena.push(b", ");
         }
-        x.arena.push(client.as_bytes());
+        x.push_client();
         Some(Text::Span(x.arena.since(start)))
     })
     .volatile()

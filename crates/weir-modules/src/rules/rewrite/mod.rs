@@ -130,11 +130,19 @@ pub struct RewriteConf {
 /// One instruction as written.
 enum RewriteInstruction {
     Rewrite(UriReplacement),
-    Set(VarIndex, ValueScript),
+    Set(VariableAssignment),
     Break,
     Return(WrittenReturn),
     /// The index is that of the block among those nested in the one around.
     If(IfCondition, usize),
+}
+
+/// `set $variable value`
+struct VariableAssignment {
+    variable: VarIndex,
+    value: ValueScript,
+    /// No module has to know the value.
+    is_remembered: bool,
 }
 
 impl RewriteConf {
@@ -174,10 +182,12 @@ impl RewriteConf {
             Some(name) if !name.is_empty() => name,
             _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
         };
-        let variable = line.ext::<ConfRegistry>().define_set(name, unset(name));
+        let registry = line.ext::<ConfRegistry>();
+        let variable = registry.define_set(name, unset(name));
+        let is_remembered = variable.as_ref().is_ok_and(|variable| registry.is_assigned(*variable));
         let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-        let instruction = RewriteInstruction::Set(variable, ValueScript::compile(line, 1)?);
-        self.add(line, instruction);
+        let value = ValueScript::compile(line, 1)?;
+        self.add(line, RewriteInstruction::Set(VariableAssignment { variable, value, is_remembered }));
         Ok(())
     }
 }

@@ -2,13 +2,13 @@
 
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::rehearsed::HandlerRehearsal;
-use weir_engine::variable::VarIndex;
-use weir_engine::{Exchange, Handler, Verdict};
+use weir_engine::variable::{ValueScript, VarIndex};
+use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use super::answer::ReturnHandler;
 use super::condition::IfCondition;
 use super::replace::UriReplacement;
-use super::{RewriteConf, RewriteInstruction};
+use super::{RewriteConf, RewriteInstruction, VariableAssignment};
 use crate::support::value::WorkerValue;
 
 /// The instructions of one block.
@@ -21,6 +21,11 @@ pub(super) struct RewriteProgram {
 
 enum ProgramStep {
     Rewrite(UriReplacement),
+    /// Constants for variables that are only remembered: `set` lines that follow each other.
+    Constants(Box<[(VarIndex, Text)]>),
+    /// A value for such a variable.
+    Assign(VarIndex, ValueScript),
+    /// For one whose module has to know.
     Set(VarIndex, WorkerValue),
     Break,
     Return(ReturnHandler),
@@ -45,12 +50,50 @@ pub(super) enum ProgramFlow {
     End(Verdict),
 }
 
+impl ProgramStep {
+    fn set(set: &VariableAssignment) -> ProgramStep {
+        match (WorkerValue::new(&set.value), set.is_remembered) {
+            (WorkerValue::Constant(text), true) => ProgramStep::Constants([(set.variable, text)].into()),
+            (WorkerValue::Script(script), true) => ProgramStep::Assign(set.variable, script),
+            (value, false) => ProgramStep::Set(set.variable, value),
+        }
+    }
+}
+
+/// The steps, of which constants that follow each other are one: gateways have dozens.
+fn joined(steps: impl Iterator<Item = ProgramStep>) -> Box<[ProgramStep]> {
+    let mut joined: Vec<ProgramStep> = Vec::new();
+    for step in steps {
+        match (joined.last_mut(), step) {
+            (Some(ProgramStep::Constants(before)), ProgramStep::Constants(more)) => {
+                *before = std::mem::take(before).into_iter().chain(more).collect();
+            }
+            (_, step) => joined.push(step),
+        }
+    }
+    for step in &mut joined {
+        if let ProgramStep::Constants(constants) = step {
+            // The highest number last; of one that is given two the second stays the second.
+            constants.sort_by_key(|(variable, _)| variable.0);
+        }
+    }
+    joined.into()
+}
+
+/// What `set` gives a variable.
+fn set_value(x: &mut Exchange, script: &ValueScript, run: &ProgramRun) -> Text {
+    match run.quote && script.has_captures() && is_quoted(x) {
+        true => script.value_escaped(x),
+        false => script.value(x),
+    }
+}
+
 impl RewriteProgram {
     /// The block's instructions, with those of other modules at their places.
     pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> RewriteProgram {
         let step = |instruction: &RewriteInstruction| match instruction {
             RewriteInstruction::Rewrite(replace) => ProgramStep::Rewrite(replace.clone()),
-            RewriteInstruction::Set(variable, value) => ProgramStep::Set(*variable, WorkerValue::new(value)),
+            RewriteInstruction::Set(set) => ProgramStep::set(set),
             RewriteInstruction::Break => ProgramStep::Break,
             RewriteInstruction::Return(answer) => ProgramStep::Return(ReturnHandler::new(answer)),
             RewriteInstruction::If(condition, index) => ProgramStep::If(condition.clone(), *index),
@@ -61,7 +104,7 @@ impl RewriteProgram {
         }
         steps.sort_by_key(|(at, _)| *at);
         RewriteProgram {
-            steps: steps.into_iter().map(|(_, step)| step).collect(),
+            steps: joined(steps.into_iter().map(|(_, step)| step)),
             log: conf.log == Some(true),
             enters: plan.level != PlanLevel::Server,
         }
@@ -73,12 +116,19 @@ impl RewriteProgram {
         for step in &self.steps {
             let flow = match step {
                 ProgramStep::Rewrite(replace) => replace.run(x, run),
+                ProgramStep::Constants(constants) => {
+                    x.assign_variables(constants);
+                    ProgramFlow::Next
+                }
+                ProgramStep::Assign(variable, script) => {
+                    let value = set_value(x, script, run);
+                    x.assign_variable(*variable, value);
+                    ProgramFlow::Next
+                }
                 ProgramStep::Set(variable, value) => {
                     let value = match value {
-                        WorkerValue::Script(script) if run.quote && script.has_captures() && is_quoted(x) => {
-                            script.value_escaped(x)
-                        }
-                        value => value.get(x),
+                        WorkerValue::Constant(text) => text.clone(),
+                        WorkerValue::Script(script) => set_value(x, script, run),
                     };
                     x.set_variable(*variable, value);
                     ProgramFlow::Next

@@ -1,0 +1,53 @@
+//! A part of a body on its way to whatever the response is for.
+
+use weir_trace::{ConnectionStep as ConnStep, Site};
+
+use super::capture;
+use crate::body::BodyChain;
+use crate::error::EngineError;
+use crate::exchange::Exchange;
+use crate::transport::{Transport, write};
+
+/// Hands bytes to the connection at the client's pace and the configured rate.
+pub(super) async fn write(x: &mut Exchange, chain: BodyChain) -> Result<(), EngineError> {
+    x.trace().open(Site::step(ConnStep::Write));
+    let written = hand_over(x, chain).await;
+    x.trace().close(Site::step(ConnStep::Write));
+    written
+}
+
+/// [`write`] of a part of a body that is not paced, where an HTTP/1 connection takes it without waiting. `false`: nothing was
+/// done.
+pub(super) fn try_write(x: &mut Exchange, chain: &mut BodyChain) -> bool {
+    let Transport::H1(wire) = &x.transport else { return false };
+    if wire.pending() + chain.len() > write::high(x) {
+        return false;
+    }
+    let wire = wire.clone();
+    x.trace().open(Site::step(ConnStep::Write));
+    x.body_sent += chain.len();
+    write::queue_part(x, &wire, chain);
+    x.trace().close(Site::step(ConnStep::Write));
+    true
+}
+
+async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineError> {
+    x.body_sent += chain.len();
+    match &mut x.transport {
+        Transport::H1(wire) => {
+            let wire = wire.clone();
+            write::write_body(x, &wire, &mut chain).await?;
+        }
+        Transport::H2(stream) => {
+            let stream = stream.clone();
+            stream.write_body(x, &mut chain).await?;
+        }
+        Transport::Capture(_) => Box::pin(capture::capture(x, &mut chain)).await?,
+        Transport::Splice(outlet) => {
+            let (outlet, shared) = (outlet.clone(), x.shared.clone());
+            shared.waiting(Box::pin(outlet.put(&mut chain))).await;
+        }
+        Transport::None => {}
+    }
+    Ok(())
+}
