@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
-    ArgCount, Directive, DirectiveLine, Error, LineCx, NamedParameter, Result, parse_number, parse_size,
-    parse_time_ms, parse_time_s,
+    ArgCount, Directive, DirectiveLine, Error, LineCx, Result, parse_number, parse_size, parse_time_ms,
 };
 
 use crate::block::balancer_hook::UpstreamDraft;
@@ -14,10 +13,10 @@ use crate::block::queue::RequestQueue;
 use crate::block::retry_budget::RetryBudget;
 use crate::block::upstream::{Upstream, UpstreamOrigin};
 use crate::block::upstreams::Upstreams;
+use crate::config::server_parameters::ServerDraft;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::dns::FollowedName;
 use crate::discovery::server_address::{resolve, unresolved};
-use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::discovery::source::ServerSource;
 use crate::health::match_block::MatchBlocks;
@@ -157,6 +156,17 @@ impl Module for UpstreamModule {
             .syntax("keepalive connections [local]")
             .default("32")
             .doc("Number of idle connections to the upstream that all workers together keep alive."),
+        DirectiveRow::new("keepalive_pool", UPSTREAM, ONE, |c, l| {
+            let pool = ValueScript::compile(l, 0)?;
+            l.once(&mut c.keepalive_pool, pool)
+        })
+        .syntax("keepalive_pool name")
+        .doc(
+            "Keeps connections alive in pools of their own, by a name that may contain variables: a request \
+                 takes only a connection of its pool. With an empty name, as without the directive, they \
+                 are pooled by address alone.",
+        )
+        .example("keepalive_pool $upstream_keepalive_key;"),
         DirectiveRow::new("keepalive_requests", UPSTREAM, ONE, |c, l| {
             l.number(&mut c.keepalive_requests, ..)
         })
@@ -230,6 +240,7 @@ pub struct UpstreamConf {
     health_check: Option<HealthCheck>,
     outlier: Option<OutlierLimits>,
     keepalive: Option<usize>,
+    keepalive_pool: Option<ValueScript>,
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
     keepalive_timeout: Option<u64>,
@@ -453,6 +464,7 @@ impl UpstreamConf {
         let mut upstream =
             Upstream::new(name, method, keep, UpstreamMembers::default(), UpstreamOrigin::Block);
         upstream.sticky = self.sticky.take();
+        upstream.keepalive_pool = self.keepalive_pool.take();
         upstream.queue = self.queue.take();
         upstream.retry_budget = self.retry_budget;
         upstream.outlier = self.outlier;
@@ -479,78 +491,6 @@ fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let escaped = |c: char| if plain(c) { c.to_string() } else { format!("%{:x}", u32::from(c)) };
     name.to_ascii_lowercase().chars().map(escaped).collect()
-}
-
-/// What a `server` line says.
-struct ServerDraft {
-    model: Peer,
-    backup: bool,
-    resolve_later: bool,
-    service: Option<String>,
-}
-
-impl ServerDraft {
-    /// Records argument `at`.
-    fn parameter(&mut self, line: &LineCx<'_>, at: usize) -> Result {
-        let Some((parameter, value)) = ServerParameter::find(&SERVER_PARAMETERS, line.bytes(at)) else {
-            return Err(line.unknown_parameter(at, ServerParameter::names(&SERVER_PARAMETERS)));
-        };
-        if parameter.name == "service=" && value.is_empty() {
-            return Err(line.fail_arg(at, "service is empty"));
-        }
-        (parameter.set)(self, value).ok_or_else(|| line.invalid_parameter(at))
-    }
-}
-
-/// `None`: the value is invalid.
-type ServerParameter = NamedParameter<fn(&mut ServerDraft, &[u8]) -> Option<()>>;
-
-/// What may follow the address of a `server`.
-const SERVER_PARAMETERS: [ServerParameter; 12] = [
-    ServerParameter::new("weight=", |draft, value| {
-        draft.model.weight = number(value).filter(|n| *n > 0)?;
-        Some(())
-    }),
-    ServerParameter::new("max_conns=", |draft, value| number(value).map(|n| draft.model.max_conns = n)),
-    ServerParameter::new("max_fails=", |draft, value| number(value).map(|n| draft.model.max_fails = n)),
-    ServerParameter::new("fail_timeout=", |draft, value| {
-        parse_time_s(value).map(|seconds| draft.model.fail_timeout = seconds)
-    }),
-    ServerParameter::new("backup", |draft, _| {
-        draft.backup = true;
-        Some(())
-    }),
-    ServerParameter::new("down", |draft, _| {
-        draft.model.down = true;
-        Some(())
-    }),
-    ServerParameter::new("resolve", |draft, _| {
-        draft.resolve_later = true;
-        Some(())
-    }),
-    ServerParameter::new("service=", |draft, value| {
-        draft.service = Some(String::from_utf8_lossy(value).into_owned());
-        Some(())
-    }),
-    ServerParameter::new("route=", |draft, value| {
-        draft.model.route = String::from_utf8_lossy(value).into();
-        Some(())
-    }),
-    ServerParameter::new("slow_start=", |draft, value| {
-        parse_time_ms(value).map(|ms| draft.model.slow_start = ms)
-    }),
-    ServerParameter::new("drain", |draft, _| {
-        draft.model.drain = true;
-        Some(())
-    }),
-    ServerParameter::new("bind=", |draft, value| {
-        let text = std::str::from_utf8(value).ok().filter(|text| !text.is_empty())?;
-        server_list::local(text).map(|bind| draft.model.bind = bind)
-    }),
-];
-
-fn number(value: &[u8]) -> Option<u32> {
-    parse_number(value).and_then(|n| u32::try_from(n).ok())
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! The environment of the process, cut down to what is wanted.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use super::thread_count;
@@ -44,6 +47,49 @@ pub fn removed_variable(name: &OsStr) -> Option<&'static OsStr> {
     removed.iter().find_map(|(known, value)| (known == name).then_some(value.as_os_str()))
 }
 
+/// A file in memory with commands of a shell that export what [`set_environment`] has taken out and nothing has set since.
+/// Programs that are started while it is open inherit it, and find it as `/dev/fd/NUMBER`. `None`: there is nothing.
+///
+/// # Errors
+/// The file can't be made or written.
+pub fn removed_for_shell() -> io::Result<Option<OwnedFd>> {
+    let mut text = Vec::new();
+    for (name, value) in REMOVED.get().into_iter().flatten() {
+        if is_exported(name.as_encoded_bytes()) && std::env::var_os(name).is_none() {
+            export(&mut text, name.as_encoded_bytes(), value.as_encoded_bytes());
+        }
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    // SAFETY: the name is a C string; the result is checked.
+    let fd = unsafe { libc::memfd_create(c"environment".as_ptr(), 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it has just been made, and nothing else owns it.
+    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.write_all(&text)?;
+    Ok(Some(file.into()))
+}
+
+/// Whether a shell takes `name` for a variable.
+fn is_exported(name: &[u8]) -> bool {
+    let letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    name.first().is_some_and(letter) && name.iter().all(|byte| letter(byte) || byte.is_ascii_digit())
+}
+
+fn export(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    text.extend([b"export ", name, b"='"].concat());
+    for byte in value {
+        match byte {
+            b'\'' => text.extend(b"'\\''"),
+            byte => text.push(*byte),
+        }
+    }
+    text.extend(b"'\n");
+}
+
 fn is_valid(name: &OsStr, value: Option<&OsStr>) -> bool {
     let name = name.as_encoded_bytes();
     let value = value.unwrap_or_default().as_encoded_bytes();
@@ -52,6 +98,8 @@ fn is_valid(name: &OsStr, value: Option<&OsStr>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -59,6 +107,20 @@ mod tests {
         let valid = |name: &str, value: Option<&str>| is_valid(name.as_ref(), value.map(OsStr::new));
         assert!(valid("TZ", None) && valid("A", Some("")) && valid("A", Some("b=c")));
         assert!(!valid("", None) && !valid("A=B", None) && !valid("A\0", None) && !valid("A", Some("\0")));
+    }
+
+    #[test]
+    fn a_shell_reads_what_is_exported() {
+        let mut text = Vec::new();
+        for (name, value) in [("A", "plain"), ("_B2", "it's $HOME `x` \"y\"\nz"), ("C", "")] {
+            assert!(is_exported(name.as_bytes()));
+            export(&mut text, name.as_bytes(), value.as_bytes());
+        }
+        text.extend(b"printf '%s|%s|%s' \"$A\" \"$_B2\" \"$C\"");
+        let said = std::process::Command::new("/bin/sh").arg("-c").arg(OsStr::from_bytes(&text)).output();
+        let said = String::from_utf8(said.expect("a shell").stdout).expect("text");
+        assert_eq!(said, "plain|it's $HOME `x` \"y\"\nz|");
+        assert!(["", "2A", "A-B", "BASH_FUNC_x%%"].iter().all(|name| !is_exported(name.as_bytes())));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Attempt {
         self.decided.named = choice.peer.is_some();
         if let Some(peer) = choice.peer {
             self.left = self.left.saturating_add_signed(choice.more_tries);
-            let peer = match (choice.local, choice.lane) {
+            let peer = match (choice.local, choice.lane.or_else(|| upstream.lane(x))) {
                 (None, None) => peer,
                 (local, lane) => guided.servers.bound(&peer, local, lane),
             };

@@ -112,7 +112,7 @@ impl Attempt {
             let soon = if alone {
                 None
             } else {
-                match pool.connecting.begin(&lease.peer.addr, self.secure.as_ref()) {
+                match pool.connecting.begin(&lease.peer, self.secure.as_ref()) {
                     Ok(soon) => Some(soon),
                     Err(others) => {
                         // Where they fail each asks for itself, and fails for itself.

@@ -21,6 +21,7 @@ use crate::peer::members::UpstreamMembers;
 use crate::peer::outlier::OutlierLimits;
 use crate::peer::sticky::StickyMethod;
 use crate::pool::shared_idle::SharedIdle;
+use weir_engine::variable::ValueScript;
 
 /// An upstream and its peers, shared by all workers.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Upstream {
     pub method: BalanceMethod,
     /// The idle connections that are kept alive.
     pub keep: KeepaliveLimits,
+    /// The name of the pool in which a request's connection is kept alive; `None` without `keepalive_pool`.
+    pub(crate) keepalive_pool: Option<ValueScript>,
     /// What binds clients to servers; `None` without `sticky`.
     pub sticky: Option<StickyMethod>,
     /// How servers are checked; `None` without `health_check`.
@@ -88,6 +91,7 @@ impl Upstream {
             name: name.into(),
             method,
             keep,
+            keepalive_pool: None,
             sticky: None,
             health_check: None,
             queue: None,

@@ -6,3 +6,4 @@ pub mod directives;
 pub(crate) mod buffer_sizes;
 pub(crate) mod failure_reason;
 pub(crate) mod field_names;
+pub(crate) mod server_parameters;

@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use weir_rt::net::SockAddr;
-
+use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 
 /// Those of one upstream, on one worker.
@@ -13,7 +13,7 @@ use crate::tls_client::SecureUpstream;
 pub(crate) struct SessionConnecting(RefCell<Vec<Weak<ConnectingAttempt>>>);
 
 struct ConnectingAttempt {
-    addr: SockAddr,
+    peer: Arc<Peer>,
     secure: Option<SecureUpstream>,
     /// It is over; whether it made a connection.
     over: Cell<Option<bool>>,
@@ -42,18 +42,19 @@ impl SessionConnecting {
     /// connection.
     pub(crate) fn begin(
         &self,
-        addr: &SockAddr,
+        peer: &Arc<Peer>,
         secure: Option<&SecureUpstream>,
     ) -> Result<SessionSoon, impl Future<Output = bool> + use<>> {
         let mut list = self.0.borrow_mut();
         list.retain(|attempt| attempt.upgrade().is_some_and(|attempt| attempt.over.get().is_none()));
-        let same =
-            |attempt: &Rc<ConnectingAttempt>| attempt.addr == *addr && attempt.secure.as_ref() == secure;
+        let same = |attempt: &Rc<ConnectingAttempt>| {
+            attempt.peer.shares_line(peer) && attempt.secure.as_ref() == secure
+        };
         if let Some(attempt) = list.iter().filter_map(Weak::upgrade).find(same) {
             return Err(std::future::poll_fn(move |cx| poll(&attempt, cx)));
         }
         let attempt = Rc::new(ConnectingAttempt {
-            addr: addr.clone(),
+            peer: peer.clone(),
             secure: secure.cloned(),
             over: Cell::new(None),
             waiting: RefCell::default(),

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, Waker};
 
 use weir_http::h2::{self, DataGrant, ErrorCode, H2Config, H2Event, StreamEnd, StreamKey};
 use weir_http::hpack;
-use weir_rt::net::SockAddr;
 use weir_rt::{OutputChunk, RecvOutcome};
 
 use super::call::{CallFields, CallProgress, StreamCall};
@@ -247,9 +246,9 @@ impl UpstreamSession {
             && !self.connection.stream.is_eof()
     }
 
-    /// Whether it is one to `addr` with this TLS.
-    pub(crate) fn is_to(&self, addr: &SockAddr, secure: Option<&SecureUpstream>) -> bool {
-        self.peer.addr == *addr && self.connection.secure.as_ref() == secure
+    /// Whether it is one to `peer`, by the same line, with this TLS.
+    pub(crate) fn is_to(&self, peer: &Peer, secure: Option<&SecureUpstream>) -> bool {
+        self.peer.shares_line(peer) && self.connection.secure.as_ref() == secure
     }
 
     /// The server it is to.

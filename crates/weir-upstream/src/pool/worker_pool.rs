@@ -80,7 +80,7 @@ impl WorkerPool {
         secure: Option<&SecureUpstream>,
     ) -> Option<Rc<UpstreamSession>> {
         let sessions = self.sessions.borrow();
-        sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
+        sessions.iter().find(|session| session.is_to(peer, secure) && session.has_room()).cloned()
     }
 
     /// Adds one, if they are shared. Of idle ones as many are kept alive as of other connections; the one that has been

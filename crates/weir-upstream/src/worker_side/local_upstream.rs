@@ -20,7 +20,7 @@ use crate::peer::members::UpstreamMembers;
 use crate::peer::peer_figures::PeerFigures;
 use crate::peer::response_time::TimeMeasure;
 use crate::peer::sticky::{LearnedSessions, StickyIds};
-use crate::peer::{Peer, PeerOutcome, PeerState};
+use crate::peer::{ConnectionLane, Peer, PeerOutcome, PeerState};
 use crate::pool::worker_pool::WorkerPool;
 use crate::worker_side::guided_choice::HookedBalancer;
 use weir_engine::exchange::Exchange;
@@ -207,7 +207,19 @@ impl LocalUpstream {
             None => balancer.pick(x, tried)?,
         };
         drop(chooser);
+        let peer = match self.lane(x) {
+            None => peer,
+            // As long as the request: a name may be of one request alone.
+            lane => Arc::new(Peer { lane: lane.map(Arc::new), ..Peer::clone(&peer) }),
+        };
         Some(self.lease(peer))
+    }
+
+    /// The pool that `x` takes its connection from, where that is one of its own (`keepalive_pool`).
+    pub(crate) fn lane(&self, x: &mut Exchange) -> Option<ConnectionLane> {
+        let name = self.upstream.keepalive_pool.as_ref()?.value(x);
+        let name = x.text(&name);
+        (!name.is_empty()).then(|| ConnectionLane { name: name.into(), size: 0 })
     }
 
     /// The use of a peer that counts as chosen.

@@ -178,6 +178,54 @@ both_drivers! {
         assert_eq!(backend.visits(), 3, "neither is anybody's");
     }
 
+    /// APIcast's directive: with a chooser, whose own `pool` goes first, and without one.
+    fn connections_are_kept_by_a_name_of_the_configuration(driver) {
+        let plain = "assert(b.set_current_peer('127.0.0.1', $BACK))";
+        let own = "assert(b.set_current_peer('127.0.0.1', $BACK, { pool = 'own' }))";
+        for (script, of_each) in [(Some(plain), 2), (Some(own), 1), (None, 2)] {
+            let backend = echo();
+            let balancer = script.map_or(String::new(), |script| {
+                let script = script.replace("$BACK", &backend.port().to_string());
+                format!("balancer_by_lua_block {{ local b = require 'ngx.balancer' {script} }}")
+            });
+            let server = Server::builder(&format!(
+                "worker_processes 1; events {{}} http {{ upstream u {{ server 127.0.0.1:{}; {balancer}
+                    keepalive 8; keepalive_pool $arg_pool$http_x_pool; }}
+                 server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ''; }} }} }}",
+                backend.port()
+            )).driver(driver).start();
+            let mut client = server.client();
+            for pool in ["a", "b", "a", "b", "b", "a"] {
+                assert_eq!(client.get(&format!("/?pool={pool}")).status, 200);
+            }
+            assert_eq!(backend.visits(), of_each, "{script:?}");
+            // Without a name they are anybody's, but for those that have one.
+            for _ in 0..3 {
+                assert_eq!(client.get("/").status, 200);
+            }
+            assert_eq!(backend.visits(), of_each + usize::from(script != Some(own)), "{script:?}");
+        }
+    }
+
+    /// Sessions of HTTP/2 as connections: each pool has its own.
+    fn sessions_are_shared_within_a_pool(driver) {
+        let server = Server::builder(
+            "worker_processes 1; events {} http {
+                upstream named { server 127.0.0.1:%%PORT_2%%; keepalive_pool $arg_pool; }
+                upstream scripted { server 127.0.0.1:%%PORT_2%%; balancer_by_lua_block {
+                    assert(require('ngx.balancer').set_current_peer('127.0.0.1', %%PORT_2%%, { pool = ngx.var.arg_pool })) } }
+                server { listen 127.0.0.1:%%PORT%%; proxy_http_version 2;
+                    location /named { proxy_pass http://named; } location /scripted { proxy_pass http://scripted; } }
+                server { listen 127.0.0.1:%%PORT_2%%; http2 on; location / { return 200 $connection; } } }",
+        ).driver(driver).start();
+        let mut client = server.client();
+        for way in ["named", "scripted"] {
+            let [first, other, again] = ["a", "b", "a"].map(|pool| client.get(&format!("/{way}?pool={pool}")).text());
+            assert_eq!(first, again, "{way}");
+            assert_ne!(first, other, "{way}");
+        }
+    }
+
     fn tls_without_settings_is_refused_in_words(driver) {
         let script = "local ok, why = b.set_upstream_tls(true) ngx.log(ngx.INFO, 'said: ', tostring(ok), ' ', why)
             b.set_current_peer('127.0.0.1', $BACK)";

@@ -260,6 +260,34 @@ fn patterns_are_structs() {
     assert!(said.ends_with("b\n"), "{said}");
 }
 
+/// APIcast lists its services so.
+#[test]
+fn what_a_cache_holds_is_seen_from_outside() {
+    let program = "local cache = require 'resty.lrucache'.new(3)
+        local function show()
+            local seen = {}
+            for key, value in pairs(cache.hasht) do seen[#seen + 1] = tostring(key) .. '=' .. tostring(value) end
+            table.sort(seen)
+            print(table.concat(seen, ' '))
+        end
+        show()
+        for at = 1, 4 do cache:set('k' .. at, at) end
+        cache:set('k2', 'two')
+        cache:set('k3', false)
+        show()
+        cache:delete 'k4'
+        show()
+        print(cache.hasht.k2, cache.hasht.k4, cache.hasht.k3)
+        cache:flush_all()
+        show()
+        cache:set(1, 'one')
+        show()";
+    let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = weir.args(["lua", "-e", program]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "\nk2=two k3=false k4=4\nk2=two k3=false\ntwo\tnil\tfalse\n\n1=one\n", "{output:?}");
+}
+
 /// Of Weir's own names those of `resty.core` stay Weir's, and those of digests where there is no OpenSSL for others'.
 #[test]
 fn libraries_in_the_path_go_first() {

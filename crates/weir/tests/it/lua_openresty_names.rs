@@ -298,14 +298,24 @@ fn names_of_weirs_own_variables_may_be_the_configurations() {
 both_drivers! {
     /// As OpenResty's master has them: `init_by_lua` runs in it before `env` counts.
     fn init_sees_the_environment_that_the_server_was_started_with(driver) {
-        let conf = "worker_processes 2; events {} http {
+        let conf = r#"worker_processes 2; events {} http {
             lua_package_path '/own/?.lua;;'; lua_package_cpath '/own/?.so;;';
-            init_by_lua_block { seen = os.getenv 'WEIR_TEST_GIVEN' none = os.getenv 'WEIR_TEST_NONE' }
+            init_by_lua_block {
+                seen = os.getenv 'WEIR_TEST_GIVEN' none = os.getenv 'WEIR_TEST_NONE'
+                local ffi = require 'ffi'
+                ffi.cdef 'int setenv(const char *name, const char *value, int overwrite);'
+                ffi.C.setenv('WEIR_TEST_SET', 'by a script', 1)
+                local program = io.popen [[printf '%s, %s, %s' "$WEIR_TEST_GIVEN" "$WEIR_TEST_QUOTED" "$WEIR_TEST_SET"; exit 3]]
+                said = program:read '*a' .. ' ' .. select(3, program:close())
+                ended = table.concat({ select(2, os.execute [[test "$WEIR_TEST_GIVEN" = x && exit 4]]) }, ' ') .. tostring(os.execute())
+            }
+            init_worker_by_lua_block { later = select(3, os.execute [[test -z "$WEIR_TEST_GIVEN" && exit 5]]) }
             server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
                 ngx.say(seen, ' ', none, ' ', os.getenv 'WEIR_TEST_GIVEN')
-                ngx.say(package.path) ngx.say(package.cpath)
-            } } } }";
-        let given = [("WEIR_TEST_GIVEN", "x"), ("LUA_PATH", "/given/?.lua;;"), ("LUA_CPATH", "/given/?.so")];
+                ngx.say(package.path) ngx.say(package.cpath) ngx.say(said) ngx.say(ended, ' ', later)
+            } } } }"#;
+        let quoted = "it's \"$HOME\" `x`";
+        let given = [("WEIR_TEST_GIVEN", "x"), ("WEIR_TEST_QUOTED", quoted), ("WEIR_TEST_SET", "before"), ("LUA_PATH", "/given/?.lua;;"), ("LUA_CPATH", "/given/?.so")];
         let builder = given.iter().fold(Server::builder(conf), |builder, (name, value)| builder.env(name, value));
         let said = builder.start().client().get("/").text();
         let mut lines = said.lines();
@@ -313,5 +323,8 @@ both_drivers! {
         let path = lines.next().expect("the path");
         assert!(path.starts_with("/own/?.lua;/given/?.lua;") && path.contains("./?.lua"), "{path}");
         assert_eq!(lines.next(), Some("/own/?.so;/given/?.so;"));
+        // Programs that it starts see it, too; what a script has set goes first.
+        assert_eq!(lines.next(), Some(format!("x, {quoted}, by a script 3").as_str()));
+        assert_eq!(lines.next(), Some("exit 4true 5"));
     }
 }

@@ -1,18 +1,25 @@
 //! What `ngx.process` is made of.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use weir_engine::worker::WorkerCounts;
-use weir_rt::process::{parent, removed_variable};
+use weir_rt::process::{parent, removed_for_shell, removed_variable};
 use weir_rt::signal;
 use weir_server::with_worker;
 
 use crate::agent;
-use crate::run::function::{ApiFunction, CallDone, expect_string, function};
+use crate::run::function::{ApiFunction, CallDone, LuaRaise, expect_string, function};
 use crate::run::lend;
 use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
+
+thread_local! {
+    /// Open while a program is started.
+    static ENVIRONMENT: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     // Of the environment that the server was started with: in `init_by_lua` alone, which OpenResty's master runs.
@@ -26,6 +33,22 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             None => l.push_nil(),
         }
         Ok(CallDone::Results(1))
+    }),
+    // For programs that a script of `init_by_lua` starts: the number of a file that their shell is to read first.
+    function("_environment_file", 0, |l| {
+        let file = if lend::phase() == ScriptPhase::Init { removed_for_shell() } else { Ok(None) };
+        match file.map_err(|error| LuaRaise::text(format!("the environment: {error}")))? {
+            Some(file) => {
+                l.push_number(f64::from(file.as_raw_fd()));
+                ENVIRONMENT.set(Some(file));
+            }
+            None => l.push_nil(),
+        }
+        Ok(CallDone::Results(1))
+    }),
+    function("_environment_close", 0, |_| {
+        ENVIRONMENT.set(None);
+        Ok(CallDone::Results(0))
     }),
     function("_process.single", 0, |l| {
         l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));

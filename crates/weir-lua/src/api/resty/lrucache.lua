@@ -3,7 +3,7 @@
 local new_table = require "table.new"
 local ffi = require "ffi"
 local now = ngx.now
-local setmetatable, type, tonumber, floor = setmetatable, type, tonumber, math.floor
+local setmetatable, next, type, tonumber, floor = setmetatable, next, type, tonumber, math.floor
 
 local methods = { _VERSION = "0.15" }
 local meta = { __index = methods }
@@ -22,6 +22,23 @@ local function empty(self)
     self.keys, self.values = new_table(size, 0), new_table(size, 0)
 end
 
+local function each(self, key)
+    local at
+    key, at = next(self.places, key)
+    if key ~= nil then return key, self.values[at] end
+end
+
+-- Keys with their values, as lua-resty-lrucache has them: libraries look through it.
+local function shown(self)
+    return setmetatable({}, {
+        __index = function(_, key)
+            local at = self.places[key]
+            if at then return self.values[at] end
+        end,
+        __pairs = function() return each, self, nil end,
+    })
+end
+
 function methods.new(size)
     if type(size) ~= "number" or not (size >= 1) then return nil, "size too small" end
     -- Above, the arrays' lengths would be cut to 32 bits.
@@ -30,6 +47,7 @@ function methods.new(size)
     local self = {
         size = size, after = links(size + 1), before = links(size + 1), ends = times(size + 1), flags = numbers(size + 1),
     }
+    self.hasht = shown(self)
     empty(self)
     return setmetatable(self, meta)
 end

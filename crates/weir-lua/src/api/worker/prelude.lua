@@ -24,3 +24,20 @@ os.getenv = function(name)
     if value == nil then return started_with(name) end
     return value
 end
+
+-- So do programs that they start.
+local open_file, close_file = ngx._environment_file, ngx._environment_close
+ngx._environment_file, ngx._environment_close = nil, nil
+local function close(...)
+    close_file()
+    return ...
+end
+for library, name in pairs { [os] = "execute", [io] = "popen" } do
+    local call = library[name]
+    library[name] = function(command, ...)
+        local file = type(command) == "string" and open_file()
+        if not file then return call(command, ...) end
+        local path = "/dev/fd/" .. file
+        return close(call("[ -r " .. path .. " ] && . " .. path .. "\n" .. command, ...))
+    end
+end
