@@ -166,7 +166,7 @@ impl Module for UpstreamModule {
                  takes only a connection of its pool. With an empty name, as without the directive, they \
                  are pooled by address alone.",
         )
-        .example("keepalive_pool $upstream_keepalive_key;"),
+        .example("upstream backend {\n    server 127.0.0.1:8080;\n    keepalive_pool $http_x_tenant;\n}"),
         DirectiveRow::new("keepalive_requests", UPSTREAM, ONE, |c, l| {
             l.number(&mut c.keepalive_requests, ..)
         })

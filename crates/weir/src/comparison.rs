@@ -83,7 +83,7 @@ const EXTRA: [&str; 29] = [
     "welcome",
 ];
 /// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
-const THIRD_PARTY: [&str; 23] = [
+const THIRD_PARTY: [&str; 24] = [
     "more_",
     "subs_",
     "brotli",
@@ -107,6 +107,7 @@ const THIRD_PARTY: [&str; 23] = [
     "set_hashed",
     "set_base32",
     "set_misc",
+    "keepalive_pool",
 ];
 
 #[cfg(test)]

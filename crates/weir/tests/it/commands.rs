@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use weir_test::{Client, TempDir, free_port, require_program};
 
@@ -20,8 +20,8 @@ fn said(words: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// A server in the foreground, which ends with its owner.
-struct Foreground(Child);
+/// A server in the foreground, which ends with its owner; as long as its output is read, since the access log goes there.
+struct Foreground(Child, BufReader<ChildStdout>);
 
 impl Drop for Foreground {
     fn drop(&mut self) {
@@ -43,8 +43,9 @@ impl Foreground {
             .spawn()
             .expect("the program runs");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-        (Foreground(child), line)
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        output.read_line(&mut line).expect("text");
+        (Foreground(child, output), line)
     }
 }
 
