@@ -21,13 +21,16 @@ fn said(words: &[&str]) -> (String, String, Option<i32>) {
 }
 
 /// A server in the foreground, which ends with its owner; as long as its output is read, since the access log goes there.
-struct Foreground(Child, BufReader<ChildStdout>);
+struct Foreground {
+    child: Child,
+    _output: BufReader<ChildStdout>,
+}
 
 impl Drop for Foreground {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -45,7 +48,7 @@ impl Foreground {
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         output.read_line(&mut line).expect("text");
-        (Foreground(child, output), line)
+        (Foreground { child, _output: output }, line)
     }
 }
 
