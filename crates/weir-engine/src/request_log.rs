@@ -28,9 +28,15 @@ impl Exchange {
 
     /// Logs at `level`, with nginx's context. Costs a compare when the level is not logged.
     pub fn log(&self, level: LogLevel, message: &dyn Display) {
-        if self.plan.core.error_log.enabled(level) || self.connection.debug {
+        if self.hears(level) {
             about_exchange(self, level, message);
         }
+    }
+
+    /// Whether what is logged at `level` is written anywhere.
+    #[inline]
+    pub fn hears(&self, level: LogLevel) -> bool {
+        self.plan.core.error_log.enabled(level) || self.connection.debug
     }
 }
 

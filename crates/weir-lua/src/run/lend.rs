@@ -209,6 +209,11 @@ pub(crate) fn log(level: LogLevel, message: &dyn std::fmt::Display) {
     }
 }
 
+/// Whether a message of this level is written anywhere: what is not need not be composed.
+pub(crate) fn hears(level: LogLevel) -> bool {
+    any_exchange(|x| x.hears(level)).unwrap_or(true)
+}
+
 /// Lines of scripts may be as long as OpenResty's nginx has them.
 const LONGEST: usize = 4096;
 

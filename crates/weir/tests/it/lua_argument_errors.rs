@@ -194,9 +194,12 @@ both_drivers! {
 
     fn what_can_t_be_logged_is_told_as_openresty_tells_it(driver) {
         ask(driver, &[
-            ("p(ngx.log, ngx.DEBUG, print)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got function)"),
-            ("p(ngx.log, ngx.DEBUG, 'a', 1ULL)", "false|bad argument #2 to '?' (string, number, boolean, or nil expected, got cdata)"),
-            ("p(ngx.log, ngx.DEBUG, io.stdout)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got userdata)"),
+            // What is not logged is not looked at.
+            ("p(ngx.log, ngx.DEBUG, print) p(ngx.log, ngx.DEBUG, {})", "true\ntrue"),
+            ("p(ngx.log, 99, 'a') p(ngx.log)", "false|bad argument #1 to '?' (bad log level: 99)\nfalse|bad argument #1 to '?' (number expected, got no value)"),
+            ("p(ngx.log, ngx.INFO, print)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got function)"),
+            ("p(ngx.log, ngx.INFO, 'a', 1ULL)", "false|bad argument #2 to '?' (string, number, boolean, or nil expected, got cdata)"),
+            ("p(ngx.log, ngx.INFO, io.stdout)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got userdata)"),
         ]);
     }
 

@@ -17,7 +17,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("coroutine.running", "(*) LuaJIT does not compile it"),
     ("timer.pending_count", "(*) a function of C"),
     ("tostring null", "(*) LuaJIT does not compile `tostring` of a userdata"),
-    ("ngx.log debug", "(*) a function of C: it looks at its caller's line"),
     ("ndk.set_var", "OpenResty without set-misc has no such function; the result is a function that is made"),
     ("semaphore", "coroutines that wait are not reached from compiled code"),
     ("semaphore count", "as above"),

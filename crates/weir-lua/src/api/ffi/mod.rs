@@ -14,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
 use crate::api::{
-    arg, control, coroutine, ctx, encode, errlog, header, output, re, req, shared, socket, time, var, worker,
+    arg, control, coroutine, ctx, encode, errlog, header, log, output, re, req, shared, socket, time, var,
+    worker,
 };
 use crate::dict::{EntryMark, SharedDict, ValueScratch};
 use crate::luajit::shared_page::{self, SharedPage};
@@ -99,6 +100,7 @@ pub(crate) struct FfiTable {
     status: extern "C" fn() -> i32,
     set_status: extern "C" fn(i32) -> i32,
     headers_sent: extern "C" fn() -> i32,
+    hears: extern "C" fn(i32) -> i32,
     is_subrequest: extern "C" fn() -> i32,
     phase: extern "C" fn() -> i32,
     now: extern "C" fn() -> f64,
@@ -162,6 +164,7 @@ const API: FfiTable = FfiTable {
     status: control::ffi::status,
     set_status: control::ffi::set_status,
     headers_sent: control::ffi::headers_sent,
+    hears: log::hears,
     is_subrequest: control::ffi::is_subrequest,
     phase: control::ffi::phase,
     now: time::ffi::now,

@@ -52,6 +52,7 @@ struct weir_api {
     int (*status)(void);
     int (*set_status)(int);
     int (*headers_sent)(void);
+    int (*hears)(int);
     int (*is_subrequest)(void);
     int (*phase)(void);
     double (*now)(void);

@@ -82,10 +82,16 @@ function names.ngx_http_lua_kong_ffi_var_get_by_index(request, index, value, len
     if found == 0 then return DECLINED end
     return refused(request, err)
 end
+-- What a script sets each variable by: as long as the VM, as of `ngx.var`.
+local own_of = {}
 function names.ngx_http_lua_kong_ffi_var_set_by_index(request, index, value, length, err)
     local name = numbered()[index + 1]
     if request == nil then return refused(request, err) end
-    local own = C.settable(name, #name)
+    local own = own_of[index]
+    if not own then
+        own = C.settable(name, #name)
+        if own >= 0 then own_of[index] = own end
+    end
     local text = value ~= nil and text_of(cast("const char *", value), length) or nil
     if own >= 0 then
         if C.set_variable(own, text, text and #text or 0) == 1 then return OK end

@@ -2,6 +2,7 @@
 
 use weir_engine::log::LogLevel;
 
+use crate::api::ffi::guarded;
 use crate::api::output_text;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
@@ -69,7 +70,19 @@ const LEVELS: [LogLevel; 9] = [
     LogLevel::Debug,
 ];
 
+/// Whether a message of this level is written anywhere, for compiled code: 0 or 1, which an unknown level is, too.
+pub(super) extern "C" fn hears(level: i32) -> i32 {
+    guarded(|| match usize::try_from(level).ok().and_then(|level| LEVELS.get(level)) {
+        Some(known) => i32::from(lend::hears(*known)),
+        None => 1,
+    })
+}
+
+/// Logs the arguments from number `from` on. What is not logged is not looked at, as in OpenResty.
 fn write(l: LuaState, level: LogLevel, from: i32) -> CallOutcome {
+    if !lend::hears(level) {
+        return Ok(CallDone::Results(0));
+    }
     let mut text = b"[lua] ".to_vec();
     text.extend_from_slice(l.caller(1).as_bytes());
     for at in from..=l.top() {

@@ -25,7 +25,11 @@ local has_table = function(...)
     end
 end
 local show_log, show_print = shown(raw_log), shown(raw_print)
+-- What is not logged ends here, in compiled code, too.
+local C = ngx._fast.C
 ngx.log = function(...)
+    local level = ...
+    if type(level) == "number" and C.hears(level) == 0 then return end
     if has_table(...) then return show_log(...) end
     return raw_log(...)
 end

@@ -42,12 +42,25 @@ pub(crate) struct Semaphore {
     waiting: RefCell<VecDeque<Rc<SemaphoreWaiter>>>,
 }
 
-/// The coroutines that wait.
+/// A coroutine that waits.
 #[derive(Default)]
 struct SemaphoreWaiter {
+    /// It is in no queue any more.
+    taken: Cell<bool>,
     /// A unit was given to it.
     given: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+impl SemaphoreWaiter {
+    /// Has the task of `waker` woken by a unit.
+    fn wait(&self, waker: &Waker) {
+        let mut waiting = self.waker.borrow_mut();
+        match &mut *waiting {
+            Some(set) => set.clone_from(waker),
+            None => *waiting = Some(waker.clone()),
+        }
+    }
 }
 
 impl Semaphore {
@@ -57,6 +70,7 @@ impl Semaphore {
         while self.free.get() > 0 {
             let Some(waiter) = self.waiting.borrow_mut().pop_front() else { return };
             self.free.set(self.free.get() - 1);
+            waiter.taken.set(true);
             waiter.given.set(true);
             if let Some(waker) = waiter.waker.take() {
                 waker.wake();
@@ -88,7 +102,9 @@ struct SemaphorePlace(Rc<Semaphore>, Rc<SemaphoreWaiter>);
 
 impl Drop for SemaphorePlace {
     fn drop(&mut self) {
-        self.0.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.1));
+        if !self.1.taken.get() {
+            self.0.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.1));
+        }
         if self.1.given.take() {
             self.0.post(1);
         }
@@ -143,7 +159,7 @@ async fn waited(place: SemaphorePlace, limit: Duration) -> PushResults {
         if place.1.given.take() {
             return Poll::Ready(true);
         }
-        *place.1.waker.borrow_mut() = Some(cx.waker().clone());
+        place.1.wait(cx.waker());
         late.as_mut().poll(cx).map(|()| false)
     });
     match given.await {
