@@ -105,6 +105,8 @@ const CRATES: &[&str] = &[
     "weir-see",
     "weir-test",
     "weir",
+    "weir-sim",
+    "weir-world",
 ];
 
 /// What knows nothing of HTTP's requests: proxying of streams and QUIC are built on it (docs/explanation/architecture.md, section 1).

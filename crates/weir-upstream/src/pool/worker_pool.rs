@@ -12,7 +12,7 @@
 //! alive, closes what was closed there or idle too long.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ impl WorkerPool {
         }
         self.repay(share.own);
         if !self.swept.replace(true) {
-            weir_rt::spawn(sweep(self.clone(), worker.clone()));
+            weir_rt::spawn(sweep(Rc::downgrade(self), self.look(), worker.clone()));
         }
     }
 
@@ -426,10 +426,12 @@ impl PoolShare {
     }
 }
 
-async fn sweep(pool: Rc<WorkerPool>, worker: Rc<Worker>) {
-    let every = Duration::from_millis(pool.look());
+/// Looks at a pool every `every` milliseconds for as long as it holds something. It does not keep the pool: with its
+/// configuration the connections go.
+async fn sweep(pool: Weak<WorkerPool>, every: u64, worker: Rc<Worker>) {
     loop {
-        weir_rt::sleep(every).await;
+        weir_rt::sleep(Duration::from_millis(every)).await;
+        let Some(pool) = pool.upgrade() else { return };
         pool.lend(worker.colleagues());
         if !pool.clean(worker.is_stopping()) {
             pool.swept.set(false);

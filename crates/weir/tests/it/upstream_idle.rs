@@ -13,7 +13,7 @@ use weir_engine::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Proxy;
 use weir_rt::DriverChoice;
 use weir_server::{Server, ServerOptions};
-use weir_test::{Backend, Client, Driver, TempDir, both_drivers, free_port, wait_for};
+use weir_test::{Backend, Client, Driver, Server as TestServer, TempDir, both_drivers, free_port, wait_for};
 use weir_upstream::UpstreamModule;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
@@ -163,6 +163,48 @@ both_drivers! {
         assert!(new * 20 <= asked, "{new} new connections for {asked} requests");
         GO.store(true, SeqCst);
         assert_eq!(blocked[0][0].response().text(), "free");
+    }
+}
+
+/// What workers keep, own and shared, goes with its configuration: nothing else would close it for a minute.
+fn what_a_reload_closes(workers: usize) {
+    // A server's end of connections that have ended, and how many it has had.
+    let ended = Arc::new(AtomicUsize::new(0));
+    let ends = ended.clone();
+    let backend = Backend::start(move |visit| {
+        while visit.head().is_some() {
+            visit.answer("served");
+        }
+        ends.fetch_add(1, SeqCst);
+    });
+    let conf = format!(
+        "worker_processes {workers};
+        http {{ upstream up {{ server 127.0.0.1:{}; keepalive 16; keepalive_timeout 1h; }}
+            server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://up; proxy_http_version 1.1;
+                proxy_set_header Connection ''; }} }} }}",
+        backend.port()
+    );
+    let mut server = TestServer::builder(&conf).start();
+    let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    clients.iter_mut().for_each(|client| assert_eq!(client.response().text(), "served"));
+    let had = backend.visits();
+    assert!(had > 0 && ended.load(SeqCst) == 0, "{had} connections are kept");
+    drop(clients);
+    server.reload(&conf);
+    wait_for("the end of all of them", || (ended.load(SeqCst) == had).then_some(()));
+    assert_eq!(server.client().get("/").text(), "served");
+}
+
+both_drivers! {
+    fn a_reload_closes_what_one_worker_keeps(_driver) {
+        what_a_reload_closes(1);
+    }
+
+    fn a_reload_closes_what_four_workers_keep(_driver) {
+        what_a_reload_closes(4);
     }
 }
 

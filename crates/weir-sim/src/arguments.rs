@@ -1,0 +1,91 @@
+//! The command line.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Which seeds are run.
+    pub(crate) seeds: Range<u64>,
+    /// No seed is begun after so many minutes.
+    pub(crate) minutes: Option<u64>,
+    /// So many at a time.
+    pub(crate) jobs: usize,
+    /// Each seed is run twice, and must do the same.
+    pub(crate) is_twice: bool,
+    /// The directories of runs are kept.
+    pub(crate) keeps: bool,
+    /// The program that is simulated.
+    pub(crate) weir: Option<PathBuf>,
+    /// The library of the world.
+    pub(crate) world: Option<PathBuf>,
+}
+
+pub(crate) const USAGE: &str =
+    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--twice] [--keep]
+                [--weir PROGRAM] [--world LIBRARY]";
+
+impl Arguments {
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let mut arguments = Arguments {
+            seeds: 0..100,
+            minutes: None,
+            jobs: 2,
+            is_twice: false,
+            keeps: false,
+            weir: None,
+            world: None,
+        };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+            match word.as_str() {
+                "--seed" => {
+                    let seed = number(&value()?)?;
+                    arguments.seeds = seed..seed + 1;
+                }
+                "--seeds" => arguments.seeds = range(&value()?)?,
+                "--minutes" => {
+                    arguments.minutes = Some(number(&value()?)?);
+                    arguments.seeds.end = u64::MAX;
+                }
+                "--jobs" => arguments.jobs = number(&value()?)?.clamp(1, 64) as usize,
+                "--weir" => arguments.weir = Some(value()?.into()),
+                "--world" => arguments.world = Some(value()?.into()),
+                "--twice" => arguments.is_twice = true,
+                "--keep" => arguments.keeps = true,
+                _ => return Err(format!("{word:?} is no option")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("{word:?} is no number"))
+}
+
+fn range(word: &str) -> Result<Range<u64>, String> {
+    let (from, to) = word.split_once("..").ok_or_else(|| format!("{word:?} is not FROM..TO"))?;
+    Ok(number(from)?..number(to)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, String> {
+        Arguments::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_read_and_others_refused() {
+        let read = parse("--seeds 3..9 --twice --jobs 0 --weir a").expect("good");
+        assert_eq!((read.seeds, read.is_twice, read.jobs, read.weir), (3..9, true, 1, Some("a".into())));
+        assert_eq!(parse("--seed 5").expect("good").seeds, 5..6);
+        assert_eq!(parse("--minutes 2").expect("good").seeds, 0..u64::MAX);
+        for wrong in ["--seed", "--seed x", "--seeds 3", "--what", "a"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Simulations of a whole Weir: what a seed draws ([`plan`]), and what must hold when it is over ([`oracle`]).
+//!
+//! The program itself is simulated, unchanged: `weir-world`, a library that is loaded before the C library, gives it a
+//! clock, an order of its threads, sockets, clients and upstream servers, all of which follow from the seed.
+//! docs/explanation/simulation.md says how it works, how a seed is played again and how an oracle is written.
+#![forbid(unsafe_code)]
+
+pub mod draw;
+pub mod oracle;
+pub mod plan;
+pub mod wire;

@@ -1,0 +1,300 @@
+//! What must hold when a simulation is over, whatever its seed.
+//!
+//! The journal is the world's: `r` a request and what became of it, `u` a request as an upstream server saw it, `c` a
+//! client's end, `bad` what is wrong in itself. With the access log and the error log that is all there is to judge by.
+
+use std::collections::BTreeMap;
+
+use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target, UPSTREAM_PORTS};
+
+/// What a simulation has left.
+#[derive(Clone, Debug, Default)]
+pub struct Remains {
+    /// What the world has noted.
+    pub journal: String,
+    /// The access log, in the format of [`Plan::configuration`].
+    pub access_log: String,
+    /// The error log.
+    pub error_log: String,
+    /// The program's exit status; `None`: it was killed, for it did not end.
+    pub status: Option<i32>,
+}
+
+/// A request's line in the journal.
+#[derive(Clone, Debug)]
+struct Outcome<'j> {
+    number: u64,
+    /// The which one of its connection, from 1.
+    at: u64,
+    status: u16,
+    end: &'j str,
+    body: &'j str,
+    why: &'j str,
+}
+
+impl<'j> Outcome<'j> {
+    fn parse(line: &'j str) -> Option<Outcome<'j>> {
+        let words: BTreeMap<&str, &str> =
+            line.strip_prefix("r ")?.split(' ').filter_map(|w| w.split_once('=')).collect();
+        let number = |name: &str| words.get(name).and_then(|word| word.parse::<u64>().ok());
+        Some(Outcome {
+            number: number("n")?,
+            at: number("at")?,
+            status: number("status")? as u16,
+            end: words.get("end")?,
+            body: words.get("body")?,
+            why: words.get("why")?,
+        })
+    }
+}
+
+/// What is wrong, a sentence each; empty: nothing is.
+pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
+    let mut faults = Vec::new();
+    if remains.status != Some(0) {
+        faults.push(format!("the program's end: {:?}", remains.status));
+    }
+    if !remains.journal.lines().any(|line| line.starts_with("end ")) {
+        faults.push("the simulation did not come to its end".to_owned());
+    }
+    for line in remains.error_log.lines() {
+        let is_ours = plan.accept_faults > 0 && line.contains("accept4() failed");
+        if !is_ours && ["[emerg]", "[alert]", "[crit]", "panicked"].iter().any(|word| line.contains(word)) {
+            faults.push(format!("the error log: {line}"));
+        }
+    }
+    for line in remains.journal.lines() {
+        if line.starts_with("bad ")
+            || line.starts_with("u ") && line.ends_with("wrong")
+            || line.contains("refused=")
+        {
+            faults.push(line.to_owned());
+        }
+    }
+    let outcomes: Vec<Outcome<'_>> = remains.journal.lines().filter_map(Outcome::parse).collect();
+    for outcome in &outcomes {
+        faults.extend(fault_of(plan, outcome).map(|fault| format!("{fault}: {outcome:?}")));
+    }
+    faults.extend(remains.journal.lines().find_map(|line| connections_fault(plan, line)));
+    faults.extend(log_faults(&outcomes, &remains.access_log));
+    faults
+}
+
+/// What is wrong with what became of a request.
+fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
+    let Some((client, request)) = find(plan, outcome.number) else {
+        return Some("nobody has asked this".to_owned());
+    };
+    if outcome.why == "waited" {
+        return Some("no response within 100 s".to_owned());
+    }
+    match outcome.end {
+        "whole" if outcome.status == 502 && may_be_refused(plan, request) => None,
+        "whole" => whole_fault(request.target, outcome),
+        "cut" if is_hit(plan, request) => None,
+        "cut" if may_be_cut(client, request, outcome) => None,
+        "none" if may_be_dropped(plan, client, request, outcome) => None,
+        end => Some(format!("a response that must be whole is {end} ({:?})", request.target)),
+    }
+}
+
+/// Whether a request may meet upstream servers that are not there.
+fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
+    matches!(request.target, Target::Proxied(..)) && !plan.downs.is_empty()
+}
+
+/// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
+fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
+    let fall = |server| plan.downs.iter().any(|down| down.server == server);
+    is_hit(plan, request) && (request.body.is_some() || (0..UPSTREAM_PORTS.len()).all(fall))
+}
+
+/// Connections that are left when all clients have been gone for long: those that are kept to upstream servers, by each
+/// worker.
+fn connections_fault(plan: &Plan, line: &str) -> Option<String> {
+    let (accepted, connected) = line.strip_prefix("left accepted=")?.split_once(" connected=")?;
+    let kept = plan.settings.workers * plan.settings.upstream_keepalive;
+    let is_good = accepted == "0" && connected.parse().is_ok_and(|connected: u64| connected <= kept);
+    (!is_good).then(|| format!("connections are left, at most {kept} to upstream servers should: {line}"))
+}
+
+fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
+    let statuses = target.statuses();
+    if !statuses.contains(&outcome.status) {
+        return Some(format!("status {} of {target:?}", outcome.status));
+    }
+    if target.is_cut() && outcome.status == 200 {
+        return Some(format!("a response that was cut short seems whole ({target:?})"));
+    }
+    let is_own_page = outcome.status >= 500;
+    let wanted = if is_own_page { "page" } else { "right" };
+    (outcome.body != wanted).then(|| format!("the body of {target:?}"))
+}
+
+/// Whether a response may end before its end.
+fn may_be_cut(client: &ClientPlan, request: &RequestPlan, outcome: &Outcome<'_>) -> bool {
+    outcome.why == "left" || request.target.is_cut() || is_taken_for_gone(client, request)
+}
+
+/// Whether a request may have no response at all.
+fn may_be_dropped(plan: &Plan, client: &ClientPlan, request: &RequestPlan, outcome: &Outcome<'_>) -> bool {
+    if outcome.why == "left" || is_taken_for_gone(client, request) {
+        return true;
+    }
+    // A connection that was used before may be closed while the next request is on its way; none of it was read then.
+    let idles = request.pause / 1_000_000 >= plan.settings.keepalive_seconds.max(1) - 1;
+    let ends = plan.settings.keepalive_requests < 20 || plan.settings.keepalive_seconds == 0;
+    let is_after_cut = client.requests.iter().any(|one| one.target.is_cut() && one.number < request.number);
+    outcome.at > 1 && (ends || idles || !plan.reloads.is_empty() || is_after_cut)
+}
+
+/// A client that has shut down its sending side counts as gone while an upstream server is asked, as in nginx; what it
+/// has asked after that goes with it.
+fn is_taken_for_gone(client: &ClientPlan, request: &RequestPlan) -> bool {
+    let is_proxied =
+        |one: &RequestPlan| one.number <= request.number && matches!(one.target, Target::Proxied(..));
+    client.end == ClientEnd::HalfCloses && client.requests.iter().any(is_proxied)
+}
+
+fn find(plan: &Plan, number: u64) -> Option<(&ClientPlan, &RequestPlan)> {
+    plan.clients
+        .iter()
+        .flat_map(|client| client.requests.iter().map(move |request| (client, request)))
+        .find(|(_, request)| request.number == number)
+}
+
+/// Every request that was responded to has one line, with its status, and none has two.
+fn log_faults(outcomes: &[Outcome<'_>], access_log: &str) -> Vec<String> {
+    let mut lines: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for line in access_log.lines() {
+        let number = line.split(' ').next().and_then(|word| word.parse().ok());
+        if let Some(number) = number {
+            lines.entry(number).or_default().push(line);
+        }
+    }
+    let mut faults = Vec::new();
+    for outcome in outcomes {
+        let logged = lines.remove(&outcome.number).unwrap_or_default();
+        match (&logged[..], outcome.end) {
+            ([line], "whole") => {
+                let words: Vec<&str> = line.split(' ').collect();
+                if words.get(1) != Some(&outcome.status.to_string().as_str()) || words.get(2) != Some(&"OK") {
+                    faults.push(format!("logged as {line:?}: {outcome:?}"));
+                }
+            }
+            ([] | [_], "cut" | "none") => (),
+            _ => faults.push(format!("{} lines in the access log: {outcome:?}", logged.len())),
+        }
+    }
+    faults.extend(lines.into_iter().map(|(number, lines)| format!("logged, not asked: {number}: {lines:?}")));
+    faults
+}
+
+/// What two runs of a seed must have in common: the journal with its hashes, and the logs without process numbers.
+pub fn same_in_all_runs(remains: &Remains, directory: &str) -> String {
+    let mut text = remains.journal.clone();
+    text.push_str(&remains.access_log);
+    for line in remains.error_log.lines() {
+        let line = line.replace(directory, "");
+        text.push_str(&without_processes(&line));
+        text.push('\n');
+    }
+    text
+}
+
+/// A line without the numbers of processes and threads: `1234#1235:` and `process 1235`.
+fn without_processes(line: &str) -> String {
+    let mut words = Vec::new();
+    let mut is_process = false;
+    for word in line.split(' ') {
+        let is_stamp = word.ends_with(':') && word.contains('#');
+        let word =
+            if is_stamp || is_process && word.bytes().all(|b| b.is_ascii_digit()) { "*" } else { word };
+        is_process = word == "process" || word == "from";
+        words.push(word.split_once(',').filter(|_| is_process).map_or(word, |(first, _)| first));
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{BodyPlan, Settings, UpstreamManner};
+
+    fn plan(target: Target) -> Plan {
+        let settings = Settings {
+            workers: 1,
+            keepalive_requests: 1000,
+            keepalive_seconds: 75,
+            buffering: true,
+            request_buffering: true,
+            upstream_keepalive: 0,
+            buffer: 4096,
+            gzip: false,
+            sendfile: true,
+            reuseport: false,
+        };
+        let body = Some(BodyPlan { length: 1, is_chunked: false });
+        let requests = vec![RequestPlan { number: 1, target, body, is_pipelined: false, pause: 0 }];
+        let end = ClientEnd::Closes;
+        let client =
+            ClientPlan { at: 0, requests, piece: 1, gap: 0, read_gap: 0, read: 1, is_narrow: false, end };
+        Plan {
+            seed: 0,
+            settings,
+            clients: vec![client],
+            reloads: Vec::new(),
+            downs: Vec::new(),
+            accept_faults: 0,
+        }
+    }
+
+    fn left(outcome: &str, log: &str) -> Remains {
+        let journal = format!("{outcome}\nend us=1 hash=0 order=0\n");
+        Remains { journal, access_log: format!("{log}\n"), status: Some(0), ..Remains::default() }
+    }
+
+    #[test]
+    fn what_is_wrong_is_found() {
+        let whole = "r n=1 at=1 status=200 end=whole body=right why=- us=1";
+        let cut = Target::Proxied(UpstreamManner::CutShort, 10);
+        for (target, outcome, log, is_good) in [
+            (Target::Return, whole, "1 200 OK 4", true),
+            (Target::Return, whole, "", false),
+            (Target::Return, whole, "1 200 OK 4\n1 200 OK 4", false),
+            (Target::Return, whole, "1 499 - 4", false),
+            (Target::Return, whole, "1 200 OK 4\n2 200 OK 4", false),
+            (Target::Return, "r n=1 at=1 status=200 end=whole body=wrong why=- us=1", "1 200 OK 4", false),
+            (Target::Return, "r n=1 at=1 status=502 end=whole body=page why=- us=1", "1 502 OK 4", false),
+            (Target::Return, "r n=1 at=1 status=0 end=none body=- why=closed us=1", "", false),
+            (Target::Return, "r n=1 at=1 status=0 end=none body=- why=left us=1", "", true),
+            (Target::Return, "r n=1 at=1 status=200 end=cut body=- why=reset us=1", "1 200 - 4", false),
+            (Target::Return, "r n=1 at=1 status=0 end=none body=- why=waited us=1", "", false),
+            (cut, "r n=1 at=1 status=200 end=cut body=- why=closed us=1", "1 200 - 4", true),
+            (cut, whole, "1 200 OK 4", false),
+            (Target::Return, "bad client=0 a response that nobody has asked for", "", false),
+            (Target::Return, "u n=1 body=1 wrong", "", false),
+        ] {
+            let faults = faults(&plan(target), &left(outcome, log));
+            assert_eq!(faults.is_empty(), is_good, "{outcome} {log:?}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn a_crash_or_a_word_in_the_log_is_a_fault() {
+        let good = left("r n=1 at=1 status=200 end=whole body=right why=- us=1", "1 200 OK 4");
+        let alert = Remains { error_log: "2030/01/01 [alert] 1#1: x\n".to_owned(), ..good.clone() };
+        let crashed = Remains { status: None, ..good.clone() };
+        let unfinished = Remains { journal: String::new(), access_log: String::new(), ..good };
+        for remains in [alert, crashed, unfinished] {
+            assert_eq!(faults(&plan(Target::Return), &remains).len(), 1, "{remains:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_processes_do_not_count() {
+        let line = "2030/03/17 17:46:56 [notice] 18253#18255: worker process 18255 exited with code 0";
+        let same = "2030/03/17 17:46:56 [notice] * worker process * exited with code 0";
+        assert_eq!(without_processes(line), same);
+    }
+}

@@ -1,0 +1,469 @@
+//! What a seed draws: the configuration's settings, the clients with their requests, and what happens to the server.
+//!
+//! All times are microseconds of the simulation's clock.
+
+use std::fmt::Write;
+
+use crate::draw::Draw;
+
+/// Everything that one simulation does, drawn from its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The settings that are in force.
+    pub settings: Settings,
+    /// Those who ask.
+    pub clients: Vec<ClientPlan>,
+    /// When the configuration is loaded again.
+    pub reloads: Vec<u64>,
+    /// When upstream servers are not there.
+    pub downs: Vec<UpstreamDown>,
+    /// Of 1,000 calls of accept(2), so many fail.
+    pub accept_faults: u64,
+}
+
+/// An upstream server is not there: its connections end, and others are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamDown {
+    /// Which one of [`UPSTREAM_PORTS`].
+    pub server: usize,
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub to: u64,
+}
+
+/// The values of the configuration that is served.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `worker_processes`.
+    pub workers: u64,
+    /// `keepalive_requests`.
+    pub keepalive_requests: u64,
+    /// `keepalive_timeout`, seconds.
+    pub keepalive_seconds: u64,
+    /// `proxy_buffering`.
+    pub buffering: bool,
+    /// `proxy_request_buffering`.
+    pub request_buffering: bool,
+    /// `keepalive` of the upstream group; 0: not there.
+    pub upstream_keepalive: u64,
+    /// `proxy_buffer_size` and `proxy_buffers`, bytes.
+    pub buffer: u64,
+    /// `gzip`.
+    pub gzip: bool,
+    /// `sendfile`.
+    pub sendfile: bool,
+    /// `accept_mutex` and `reuseport` change who accepts: `reuseport` of `listen`.
+    pub reuseport: bool,
+}
+
+/// A client's connection.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// When it connects.
+    pub at: u64,
+    /// What it asks.
+    pub requests: Vec<RequestPlan>,
+    /// Longest piece in which it sends, bytes.
+    pub piece: u64,
+    /// Longest time between two pieces.
+    pub gap: u64,
+    /// Longest time between two of its reads.
+    pub read_gap: u64,
+    /// Most that it reads at once, bytes.
+    pub read: u64,
+    /// Whether its receive buffer is small.
+    pub is_narrow: bool,
+    /// How it leaves.
+    pub end: ClientEnd,
+}
+
+/// How a client leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// With `Connection: close` in its last request, after the response.
+    Asks,
+    /// By closing after the last response.
+    Closes,
+    /// It stays until the server closes.
+    Stays,
+    /// It closes, whatever is under way, after so long.
+    Leaves(u64),
+    /// It shuts down its sending side after the last request, and reads on.
+    HalfCloses,
+}
+
+/// A request of a client.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    /// Its number, which the response must have.
+    pub number: u64,
+    /// What it asks for.
+    pub target: Target,
+    /// Its body.
+    pub body: Option<BodyPlan>,
+    /// Whether it is sent with the one before, whose response has not come.
+    pub is_pipelined: bool,
+    /// How long the client waits before it.
+    pub pause: u64,
+}
+
+/// A body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyPlan {
+    /// Bytes.
+    pub length: u64,
+    /// In chunks, in place of Content-Length.
+    pub is_chunked: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A text of the configuration.
+    Return,
+    /// A file of so many bytes, one of [`FILES`].
+    File(u64),
+    /// A script that sleeps so many milliseconds.
+    Lua(u64),
+    /// What an upstream server says, and how.
+    Proxied(UpstreamManner, u64),
+}
+
+/// Sizes of the files that are served.
+pub const FILES: [u64; 4] = [0, 300, 20_000, 400_000];
+
+/// How an upstream server responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamManner {
+    /// With Content-Length.
+    Length,
+    /// In chunks.
+    Chunked,
+    /// To the end of the connection.
+    ToClose,
+    /// As `Length`, in pieces with pauses.
+    Slow,
+    /// A status of its own.
+    NotFound,
+    /// It closes instead.
+    Closes,
+    /// It closes in the middle of the body.
+    CutShort,
+    /// It never says anything.
+    Silent,
+}
+
+/// All manners, with the word of the request's path.
+pub const MANNERS: [(UpstreamManner, &str); 8] = [
+    (UpstreamManner::Length, "length"),
+    (UpstreamManner::Chunked, "chunked"),
+    (UpstreamManner::ToClose, "toclose"),
+    (UpstreamManner::Slow, "slow"),
+    (UpstreamManner::NotFound, "notfound"),
+    (UpstreamManner::Closes, "closes"),
+    (UpstreamManner::CutShort, "cutshort"),
+    (UpstreamManner::Silent, "silent"),
+];
+
+/// Where the server listens.
+pub const SERVER_PORT: u16 = 8080;
+/// Where the upstream servers listen.
+pub const UPSTREAM_PORTS: [u16; 2] = [9001, 9002];
+/// `proxy_read_timeout`, seconds.
+pub const UPSTREAM_PATIENCE: u64 = 7;
+
+impl Plan {
+    /// What `seed` draws.
+    pub fn new(seed: u64) -> Plan {
+        let draw = Draw::new(seed);
+        let mut few = draw.apart(1);
+        let settings = Settings::drawn(&mut draw.apart(2));
+        let span = few.between(1, 20) * 100_000;
+        let count = *few.one_of(&[1, 3, 10, 30, 60]);
+        let reloads = (0..few.below(3)).map(|_| few.below(span + 200_000)).collect();
+        let downs =
+            (0..few.below(4).saturating_sub(1)).map(|_| UpstreamDown::drawn(&mut few, span)).collect();
+        let accept_faults = *few.one_of(&[0, 0, 0, 50, 300]);
+        let mut number = 0;
+        let clients = (0..count)
+            .map(|which| ClientPlan::drawn(&mut draw.apart(100 + which), span, &mut number))
+            .collect();
+        Plan { seed, settings, clients, reloads, downs, accept_faults }
+    }
+
+    /// The configuration for a server in `directory`.
+    pub fn configuration(&self, directory: &str) -> String {
+        let s = &self.settings;
+        let word = |on: bool| if on { "on" } else { "off" };
+        let mut servers = String::new();
+        for port in UPSTREAM_PORTS {
+            let _ = writeln!(servers, "        server 127.0.0.1:{port} max_fails=0;");
+        }
+        if s.upstream_keepalive > 0 {
+            let _ = writeln!(servers, "        keepalive {};", s.upstream_keepalive);
+        }
+        let reuseport = if s.reuseport { " reuseport" } else { "" };
+        let close = if s.upstream_keepalive > 0 { "" } else { "close" };
+        format!(
+            "daemon off;
+master_process off;
+worker_processes {workers};
+pid {directory}/weir.pid;
+error_log {directory}/error.log info;
+events {{ use epoll; worker_connections 512; }}
+http {{
+    log_format sim '$arg_n $status $request_completion $body_bytes_sent';
+    access_log {directory}/access.log sim;
+    profile off;
+    keepalive_requests {requests};
+    keepalive_timeout {seconds}s;
+    sendfile {sendfile};
+    gzip {gzip};
+    gzip_types *;
+    upstream up {{
+{servers}    }}
+    server {{
+        listen 127.0.0.1:{SERVER_PORT}{reuseport};
+        client_max_body_size 10m;
+        client_body_buffer_size 8k;
+        location /return {{ return 200 'n=$arg_n\\n'; }}
+        location /file/ {{ root {directory}/www; }}
+        location /lua {{ content_by_lua_block {{
+            ngx.sleep(ngx.var.arg_ms / 1000)
+            ngx.say('n=', ngx.var.arg_n)
+        }} }}
+        location /up/ {{
+            proxy_pass http://up;
+            proxy_http_version 1.1;
+            proxy_set_header Connection '{close}';
+            proxy_buffering {buffering};
+            proxy_request_buffering {request_buffering};
+            proxy_buffer_size {buffer};
+            proxy_buffers 4 {buffer};
+            proxy_busy_buffers_size {busy};
+            proxy_connect_timeout 3s;
+            proxy_read_timeout {UPSTREAM_PATIENCE}s;
+            proxy_next_upstream_tries 2;
+        }}
+    }}
+}}
+",
+            workers = s.workers,
+            requests = s.keepalive_requests,
+            seconds = s.keepalive_seconds,
+            sendfile = word(s.sendfile),
+            gzip = word(s.gzip),
+            buffering = word(s.buffering),
+            request_buffering = word(s.request_buffering),
+            buffer = s.buffer,
+            busy = 2 * s.buffer,
+        )
+    }
+}
+
+impl UpstreamDown {
+    fn drawn(draw: &mut Draw, span: u64) -> UpstreamDown {
+        let from = draw.below(span);
+        let to = from + *draw.one_of(&[1000, 50_000, 800_000]);
+        UpstreamDown { server: draw.below(UPSTREAM_PORTS.len() as u64) as usize, from, to }
+    }
+}
+
+impl Settings {
+    fn drawn(draw: &mut Draw) -> Settings {
+        Settings {
+            workers: draw.between(1, 3),
+            keepalive_requests: *draw.one_of(&[1, 2, 5, 1000]),
+            keepalive_seconds: *draw.one_of(&[0, 1, 5, 75]),
+            buffering: draw.chance(1, 2),
+            request_buffering: draw.chance(1, 2),
+            upstream_keepalive: *draw.one_of(&[0, 1, 8]),
+            buffer: *draw.one_of(&[4096, 8192, 32_768]),
+            gzip: draw.chance(1, 4),
+            sendfile: draw.chance(1, 2),
+            reuseport: draw.chance(1, 3),
+        }
+    }
+}
+
+impl ClientPlan {
+    fn drawn(draw: &mut Draw, span: u64, number: &mut u64) -> ClientPlan {
+        let count = *draw.one_of(&[1, 1, 2, 4, 10]);
+        let requests = (0..count).map(|at| RequestPlan::drawn(draw, at > 0, number)).collect();
+        ClientPlan {
+            at: draw.below(span),
+            requests,
+            piece: *draw.one_of(&[1, 7, 100, 1500, 1 << 20]),
+            gap: *draw.one_of(&[0, 10, 1000, 30_000]),
+            read_gap: *draw.one_of(&[0, 10, 1000, 5000]),
+            read: *draw.one_of(&[100, 1500, 1 << 16]),
+            is_narrow: draw.chance(1, 3),
+            end: match draw.below(8) {
+                0 | 1 => ClientEnd::Asks,
+                2 | 3 => ClientEnd::Closes,
+                4 => ClientEnd::Stays,
+                5 => ClientEnd::HalfCloses,
+                _ => ClientEnd::Leaves(draw.below(400_000)),
+            },
+        }
+    }
+}
+
+impl RequestPlan {
+    fn drawn(draw: &mut Draw, may_follow: bool, number: &mut u64) -> RequestPlan {
+        *number += 1;
+        let target = Target::drawn(draw);
+        let takes_body = matches!(target, Target::Proxied(..));
+        let body = (takes_body && draw.chance(1, 3)).then(|| BodyPlan {
+            length: *draw.one_of(&[0, 1, 1000, 9000, 100_000]),
+            is_chunked: draw.chance(1, 3),
+        });
+        RequestPlan {
+            number: *number,
+            target,
+            body,
+            is_pipelined: may_follow && draw.chance(1, 4),
+            pause: *draw.one_of(&[0, 0, 100, 20_000, 1_200_000]),
+        }
+    }
+
+    /// The request's bytes; `close`: it is the connection's last one.
+    pub fn bytes(&self, close: bool) -> Vec<u8> {
+        let method = if self.body.is_some() { "POST" } else { "GET" };
+        let mut text = format!("{method} {} HTTP/1.1\r\nHost: sim\r\n", self.target.path(self.number));
+        if close {
+            text.push_str("Connection: close\r\n");
+        }
+        let Some(body) = self.body else { return [text.as_bytes(), b"\r\n"].concat() };
+        let content = content(self.number, body.length);
+        if !body.is_chunked {
+            let _ = write!(text, "Content-Length: {}\r\n\r\n", body.length);
+            return [text.as_bytes(), &content].concat();
+        }
+        text.push_str("Transfer-Encoding: chunked\r\n\r\n");
+        let mut bytes = text.into_bytes();
+        for chunk in content.chunks(3000) {
+            bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            bytes.extend_from_slice(chunk);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\n\r\n");
+        bytes
+    }
+}
+
+impl Target {
+    fn drawn(draw: &mut Draw) -> Target {
+        match draw.below(10) {
+            0 | 1 => Target::Return,
+            2 | 3 => Target::File(*draw.one_of(&FILES)),
+            4 => Target::Lua(*draw.one_of(&[0, 1, 20, 300])),
+            _ => {
+                let manner = match draw.below(12) {
+                    0..4 => UpstreamManner::Length,
+                    4 | 5 => UpstreamManner::Chunked,
+                    6 => UpstreamManner::ToClose,
+                    7 => UpstreamManner::Slow,
+                    8 => UpstreamManner::NotFound,
+                    9 => UpstreamManner::Closes,
+                    10 => UpstreamManner::CutShort,
+                    _ => UpstreamManner::Silent,
+                };
+                Target::Proxied(manner, *draw.one_of(&[0, 10, 2000, 50_000, 300_000]))
+            }
+        }
+    }
+
+    /// The path and arguments, with the request's number.
+    pub fn path(self, number: u64) -> String {
+        match self {
+            Target::Return => format!("/return?n={number}"),
+            Target::File(size) => format!("/file/{size}?n={number}"),
+            Target::Lua(ms) => format!("/lua?n={number}&ms={ms}"),
+            Target::Proxied(manner, size) => {
+                let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
+                format!("/up/{word}?n={number}&size={size}")
+            }
+        }
+    }
+
+    /// The statuses that may come; the first one is of a body that is checked.
+    pub fn statuses(self) -> &'static [u16] {
+        match self {
+            Target::Proxied(UpstreamManner::NotFound, _) => &[404],
+            Target::Proxied(UpstreamManner::Closes, _) => &[502],
+            Target::Proxied(UpstreamManner::CutShort, _) => &[200, 502],
+            Target::Proxied(UpstreamManner::Silent, _) => &[504],
+            _ => &[200],
+        }
+    }
+
+    /// The body of the response with the first status, if it is not a page of the server's own.
+    pub fn body(self, number: u64) -> Option<Vec<u8>> {
+        match self {
+            Target::Return => Some(format!("n={number}\n").into_bytes()),
+            Target::Lua(_) => Some(format!("n={number}\n").into_bytes()),
+            Target::File(size) => Some(content(size, size)),
+            Target::Proxied(manner, size) => match manner {
+                UpstreamManner::Closes | UpstreamManner::Silent => None,
+                _ => Some(content(number, size)),
+            },
+        }
+    }
+
+    /// Whether the response ends before its end.
+    pub fn is_cut(self) -> bool {
+        matches!(self, Target::Proxied(UpstreamManner::CutShort, size) if size > 0)
+    }
+}
+
+/// `length` bytes that only `number` has: lines with the number, over and over.
+pub fn content(number: u64, length: u64) -> Vec<u8> {
+    let line = format!("n={number};");
+    line.bytes().cycle().take(length as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_plan() {
+        for seed in 0..200 {
+            let (one, other) = (Plan::new(seed), Plan::new(seed));
+            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+            let numbers: Vec<u64> =
+                one.clients.iter().flat_map(|c| &c.requests).map(|request| request.number).collect();
+            assert!(numbers.iter().zip(1..).all(|(n, at)| *n == at), "numbers are given once");
+        }
+    }
+
+    #[test]
+    fn all_manners_and_ends_are_drawn() {
+        let plans: Vec<Plan> = (0..100).map(Plan::new).collect();
+        let text = format!("{plans:?}");
+        for word in
+            ["Return", "File", "Lua", "Silent", "CutShort", "ToClose", "HalfCloses", "Leaves", "Stays"]
+        {
+            assert!(text.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_chunked_body_is_its_content_in_chunks() {
+        let body = Some(BodyPlan { length: 3001, is_chunked: true });
+        let target = Target::Proxied(UpstreamManner::Length, 0);
+        let request = RequestPlan { number: 5, target, body, is_pipelined: false, pause: 0 };
+        let text = String::from_utf8(request.bytes(true)).expect("ours");
+        assert!(
+            text.starts_with("POST /up/length?n=5&size=0 HTTP/1.1\r\nHost: sim\r\nConnection: close\r\n")
+        );
+        assert!(
+            text.contains("\r\n\r\nbb8\r\nn=5;n=5;") && text.ends_with("\r\n1\r\nn\r\n0\r\n\r\n"),
+            "{text}"
+        );
+    }
+}

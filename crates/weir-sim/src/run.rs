@@ -1,0 +1,152 @@
+//! One simulation: its directory, the program in its world, and what is left of it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use weir_sim::oracle::{self, Remains};
+use weir_sim::plan::{FILES, Plan, content};
+
+use crate::arguments::Arguments;
+
+/// A simulation takes some hundredths of a second; one that takes so long will not end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is run.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    weir: PathBuf,
+    world: PathBuf,
+}
+
+impl Programs {
+    /// Those of the command line, else those beside this program.
+    pub(crate) fn find(arguments: &Arguments) -> Result<Programs, String> {
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let beside = own.parent().unwrap_or(Path::new("."));
+        let found = |given: &Option<PathBuf>, name: &str| {
+            let path = given.clone().unwrap_or_else(|| beside.join(name));
+            let whole = path.canonicalize();
+            whole.map_err(|error| format!("{}: {error} (cargo build -p weir -p weir-world)", path.display()))
+        };
+        let weir = found(&arguments.weir, "weir")?;
+        Ok(Programs { weir, world: found(&arguments.world, "libweir_world.so")? })
+    }
+}
+
+/// What came of a seed.
+#[derive(Debug, Default)]
+pub(crate) struct SimulatedRun {
+    pub(crate) faults: Vec<String>,
+    pub(crate) requests: usize,
+    pub(crate) microseconds: u64,
+}
+
+impl SimulatedRun {
+    /// Runs a seed, twice if that is wanted.
+    pub(crate) fn of(seed: u64, programs: &Programs, arguments: &Arguments) -> SimulatedRun {
+        let plan = Plan::new(seed);
+        let directory =
+            |which: &str| std::env::temp_dir().join(format!("weir-sim-{}-{seed}{which}", std::process::id()));
+        let run = |which: &str| {
+            let directory = directory(which);
+            let remains = simulated(&plan, programs, &directory);
+            if arguments.keeps {
+                println!("seed {seed}: {}", directory.display());
+            } else if let Err(error) = fs::remove_dir_all(&directory) {
+                eprintln!("weir-sim: {}: {error}", directory.display());
+            }
+            remains.map(|remains| {
+                (oracle::same_in_all_runs(&remains, &directory.display().to_string()), remains)
+            })
+        };
+        let (same, remains) = match run("") {
+            Ok(first) => first,
+            Err(error) => return SimulatedRun { faults: vec![error.to_string()], ..SimulatedRun::default() },
+        };
+        let mut faults = oracle::faults(&plan, &remains);
+        if arguments.is_twice {
+            match run("-again") {
+                Ok((again, _)) if again == same => (),
+                Ok((again, _)) => faults.push(difference(&same, &again)),
+                Err(error) => faults.push(error.to_string()),
+            }
+        }
+        let requests = remains.journal.lines().filter(|line| line.starts_with("r ")).count();
+        let end = remains.journal.lines().find_map(|line| line.strip_prefix("end us="));
+        let microseconds = end.and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
+        SimulatedRun { faults, requests, microseconds }
+    }
+}
+
+/// Where two runs part.
+fn difference(one: &str, other: &str) -> String {
+    let mut lines = one.lines().zip(other.lines()).enumerate().filter(|(_, (one, other))| one != other);
+    match lines.next() {
+        Some((at, (one, other))) => format!("twice is not the same, line {}: {one:?} and {other:?}", at + 1),
+        None => "twice is not the same: one is longer".to_owned(),
+    }
+}
+
+/// Runs the program in the world of a plan.
+fn simulated(plan: &Plan, programs: &Programs, directory: &Path) -> io::Result<Remains> {
+    prepare(plan, directory)?;
+    let configuration = directory.join("weir.conf");
+    let errors = directory.join("stderr");
+    let child = Command::new(&programs.weir)
+        .args(["-e".as_ref(), directory.join("error.log").as_os_str()])
+        .args(["-c".as_ref(), configuration.as_os_str()])
+        .arg("-p")
+        .arg(directory)
+        .current_dir(directory)
+        .env_clear()
+        .env("LD_PRELOAD", &programs.world)
+        .env("WEIR_SIM_SEED", plan.seed.to_string())
+        .env("WEIR_SIM_DIRECTORY", directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?)
+        .spawn()?;
+    let status = ended(child)?;
+    let read =
+        |name: &str| fs::read(directory.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let error_log = read("error.log").unwrap_or_default() + &read("stderr")?;
+    Ok(Remains {
+        journal: read("journal").unwrap_or_default(),
+        access_log: read("access.log").unwrap_or_default(),
+        error_log,
+        status,
+    })
+}
+
+/// Makes the directory: configuration and files, which are of one time, for their dates are in responses.
+fn prepare(plan: &Plan, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory.join("www/file"))?;
+    fs::create_dir_all(directory.join("logs"))?;
+    fs::write(directory.join("weir.conf"), plan.configuration(&directory.display().to_string()))?;
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    for size in FILES {
+        let path = directory.join(format!("www/file/{size}"));
+        fs::write(&path, content(size, size))?;
+        File::options().write(true).open(&path)?.set_modified(then)?;
+    }
+    Ok(())
+}
+
+/// Waits for the program's end; `None`: it was killed, by a signal or for taking too long.
+fn ended(mut child: Child) -> io::Result<Option<i32>> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,6 @@
+//! The C library's functions that are the simulation's. Each takes and returns what its manual page says.
+
+mod clock;
+mod sockets;
+mod tasks;
+mod waits;

@@ -1,0 +1,169 @@
+//! The threads of the process: one runs at a time, and where it waits, the seed says who is next.
+//!
+//! Whoever runs has the baton, and only it touches the [`Simulation`].
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::kernel;
+use crate::simulation::Simulation;
+
+/// More threads than a simulated server has.
+const MOST: usize = 512;
+
+/// By the thread's number: 1 when it may go on.
+static GO: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static ME: Cell<usize> = const { Cell::new(NOBODY) };
+}
+
+/// A thread that is none of the simulation's.
+const NOBODY: usize = usize::MAX;
+
+struct Shared(UnsafeCell<Option<Simulation>>);
+
+// SAFETY: only the thread that has the baton goes in; handing it on is a release, taking it an acquire.
+unsafe impl Sync for Shared {}
+
+static SIMULATION: Shared = Shared(UnsafeCell::new(None));
+
+/// What a thread waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum ThreadWait {
+    /// Nothing: it runs, or could.
+    Nothing,
+    /// For its time alone.
+    Time,
+    /// For one of these descriptors.
+    Descriptors(Vec<libc::pollfd>),
+    /// To be woken at this address.
+    Futex(usize),
+    /// For the end of another thread.
+    End(usize),
+    /// It has ended.
+    Gone,
+}
+
+/// Why a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    ByEvent,
+    ByTime,
+}
+
+/// A thread, as the simulation sees it.
+#[derive(Debug)]
+pub(crate) struct SimThread {
+    pub(crate) wait: ThreadWait,
+    /// Nanoseconds of the simulated clock.
+    pub(crate) deadline: Option<u64>,
+    /// What it waits for has come: by a wake, not by a descriptor.
+    pub(crate) is_woken: bool,
+    pub(crate) reason: Woken,
+    pub(crate) handle: libc::pthread_t,
+}
+
+impl SimThread {
+    pub(crate) fn new() -> SimThread {
+        SimThread {
+            wait: ThreadWait::Nothing,
+            deadline: None,
+            is_woken: false,
+            reason: Woken::ByEvent,
+            handle: 0,
+        }
+    }
+}
+
+/// Begins a simulation, in which the caller is the first thread and has the baton.
+pub(crate) fn begin(simulation: Simulation) {
+    // SAFETY: there is one thread, and no simulation yet.
+    unsafe { *SIMULATION.0.get() = Some(simulation) };
+    ME.set(0);
+    IS_ACTIVE.store(true, Ordering::Release);
+}
+
+/// Whether the calling thread is one of a simulation.
+pub(crate) fn is_simulated() -> bool {
+    IS_ACTIVE.load(Ordering::Relaxed) && ME.get() != NOBODY
+}
+
+/// Calls `f` with the simulation. `f` does not wait and calls nothing that does.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Simulation) -> R) -> R {
+    debug_assert!(is_simulated());
+    // SAFETY: the caller runs, so it has the baton; `f` does not come back here (no interposed call waits inside).
+    let simulation = unsafe { (*SIMULATION.0.get()).as_mut() };
+    let Some(simulation) = simulation else { kernel::exit(70) };
+    f(simulation)
+}
+
+/// Waits for something, at most until `deadline`.
+pub(crate) fn wait(wait: ThreadWait, deadline: Option<u64>) -> Woken {
+    let me = ME.get();
+    let next = with(|simulation| {
+        if let Some(thread) = simulation.threads.get_mut(me) {
+            (thread.wait, thread.deadline, thread.is_woken) = (wait, deadline, false);
+        }
+        simulation.choose()
+    });
+    hand_on(me, next);
+    with(|simulation| simulation.threads.get(me).map_or(Woken::ByEvent, |thread| thread.reason))
+}
+
+/// Lets others run, if the seed says so.
+pub(crate) fn maybe_pause() {
+    if with(|simulation| simulation.pauses()) {
+        wait(ThreadWait::Nothing, None);
+    }
+}
+
+fn hand_on(me: usize, next: usize) {
+    if next == me {
+        return;
+    }
+    go(next);
+    stop(me);
+}
+
+fn go(thread: usize) {
+    if let Some(word) = GO.get(thread) {
+        word.store(1, Ordering::Release);
+        kernel::futex_wake(word);
+    }
+}
+
+fn stop(me: usize) {
+    let Some(word) = GO.get(me) else { kernel::exit(71) };
+    while word.swap(0, Ordering::Acquire) == 0 {
+        kernel::futex_wait(word, 0);
+    }
+}
+
+/// A number for a thread that is about to be made.
+pub(crate) fn register() -> usize {
+    with(|simulation| {
+        simulation.threads.push(SimThread::new());
+        simulation.threads.len() - 1
+    })
+}
+
+/// The thread that the new one is; returns when it has the baton.
+pub(crate) fn begin_thread(me: usize) {
+    stop(me);
+    ME.set(me);
+}
+
+/// The calling thread has ended, and all that it had is dropped.
+pub(crate) fn end_thread() {
+    let me = ME.get();
+    let next = with(|simulation| {
+        if let Some(thread) = simulation.threads.get_mut(me) {
+            thread.wait = ThreadWait::Gone;
+        }
+        simulation.choose()
+    });
+    ME.set(NOBODY);
+    go(next);
+}

@@ -1,0 +1,230 @@
+//! What is around the server: clients, upstream servers, signals. Each does what the plan says, when its time has come.
+
+mod client;
+mod upstream;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use weir_sim::draw::{Draw, TraceHash};
+use weir_sim::plan::{Plan, SERVER_PORT, UPSTREAM_PORTS};
+
+use crate::addresses::SocketAddresses;
+use crate::kernel;
+
+use client::SimClient;
+use upstream::UpstreamConnection;
+
+/// All that is around the server.
+pub(crate) struct World {
+    plan: Plan,
+    draw: Draw,
+    /// When what happens: the time, a number for those of one time, and what.
+    events: BTreeSet<(u64, u64, WorldEvent)>,
+    numbers: u64,
+    clients: Vec<SimClient>,
+    upstreams: Vec<i32>,
+    connections: Vec<UpstreamConnection>,
+    epoll: i32,
+    journal: String,
+    journal_path: String,
+    is_open: bool,
+    /// What the server has sent.
+    hash: TraceHash,
+    /// Which threads have run, and when.
+    order: TraceHash,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum WorldEvent {
+    Connects(usize),
+    Asks(usize),
+    Sends(usize),
+    Reads(usize),
+    Leaves(usize),
+    GivesUp(usize),
+    UpstreamReads(usize),
+    UpstreamSends(usize),
+    Reload,
+    UpstreamFalls(usize),
+    UpstreamRises(usize),
+    Quit,
+}
+
+/// Nanoseconds of a microsecond.
+const MICROSECOND: u64 = 1000;
+/// The server has started by then.
+const BEGIN: u64 = 2_000_000 * MICROSECOND;
+
+/// The server has closed what it closes, so long after its last client.
+const REST: u64 = 10_000_000;
+
+/// What a descriptor of the world's epoll is.
+const OF_CLIENT: u64 = 1 << 32;
+const OF_UPSTREAM: u64 = 2 << 32;
+const OF_CONNECTION: u64 = 3 << 32;
+
+impl World {
+    /// The world of a seed, whose journal goes into `directory`.
+    pub(crate) fn new(seed: u64, directory: &str) -> World {
+        let plan = Plan::new(seed);
+        // SAFETY: no pointers.
+        let epoll =
+            unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
+        let clients = plan.clients.iter().map(SimClient::new).collect();
+        World {
+            draw: Draw::new(seed).apart(20),
+            plan,
+            events: BTreeSet::new(),
+            numbers: 0,
+            clients,
+            upstreams: Vec::new(),
+            connections: Vec::new(),
+            epoll: epoll as i32,
+            journal: String::new(),
+            journal_path: format!("{directory}/journal"),
+            is_open: false,
+            hash: TraceHash::default(),
+            order: TraceHash::default(),
+        }
+    }
+
+    /// Of 1,000 calls of accept(2), so many fail.
+    pub(crate) fn accept_faults(&self) -> u64 {
+        if self.is_open { self.plan.accept_faults } else { 0 }
+    }
+
+    /// When something happens next.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.events.first().map(|(time, ..)| *time).or((!self.is_open).then_some(BEGIN))
+    }
+
+    /// Does what its time has come for, and sees what the server has done.
+    pub(crate) fn act(&mut self, now: u64, addresses: &mut SocketAddresses, order: TraceHash) {
+        self.order = order;
+        if !self.is_open {
+            if now >= BEGIN {
+                self.open(addresses);
+            }
+            return;
+        }
+        self.notice(now);
+        while let Some(due) = self.events.first().copied().filter(|(time, ..)| *time <= now) {
+            self.events.remove(&due);
+            self.happen(now, due.2, addresses);
+            // What one of them has done may be what another waits for.
+            self.notice(now);
+        }
+    }
+
+    fn open(&mut self, addresses: &mut SocketAddresses) {
+        self.is_open = true;
+        for server in 0..UPSTREAM_PORTS.len() {
+            self.upstreams.push(-1);
+            self.upstream_rises(server, addresses);
+        }
+        for (which, down) in self.plan.downs.clone().into_iter().enumerate() {
+            self.at(BEGIN + down.from * MICROSECOND, WorldEvent::UpstreamFalls(which));
+            self.at(BEGIN + down.to * MICROSECOND, WorldEvent::UpstreamRises(which));
+        }
+        for which in 0..self.plan.clients.len() {
+            let at = BEGIN + self.plan.clients[which].at * MICROSECOND;
+            self.at(at, WorldEvent::Connects(which));
+        }
+        for at in self.plan.reloads.clone() {
+            self.at(BEGIN + at * MICROSECOND, WorldEvent::Reload);
+        }
+    }
+
+    fn at(&mut self, time: u64, event: WorldEvent) {
+        self.numbers += 1;
+        self.events.insert((time, self.numbers, event));
+    }
+
+    /// Watches a descriptor: once for `EPOLLONESHOT`, else as long as there is something to take.
+    fn watch(&mut self, fd: i32, what: u64, flags: i32, operation: i32) {
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | flags) as u32, u64: what };
+        let a = [self.epoll as usize, operation as usize, fd as usize, &raw mut event as usize, 0, 0];
+        // SAFETY: one event, which the kernel copies.
+        unsafe { kernel::call(libc::SYS_epoll_ctl, a) };
+    }
+
+    /// What the server has sent, where anybody waits for it: it is read at a time that is drawn.
+    fn notice(&mut self, now: u64) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        let a = [self.epoll as usize, events.as_mut_ptr() as usize, events.len(), 0, 0, 8];
+        // SAFETY: room for as many events as are said, no waiting, no mask.
+        let count = unsafe { kernel::call(libc::SYS_epoll_pwait, a) };
+        for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
+            let what = event.u64;
+            let which = (what & 0xffff_ffff) as usize;
+            match what & !0xffff_ffff {
+                OF_CLIENT => {
+                    let gap = self.plan.clients[which].read_gap;
+                    let delay = if self.clients[which].is_hasty() { 0 } else { self.draw.below(gap + 1) };
+                    self.at(now + delay * MICROSECOND, WorldEvent::Reads(which));
+                }
+                OF_UPSTREAM => self.accept(which),
+                _ => {
+                    let delay = self.draw.below(200);
+                    self.at(now + delay * MICROSECOND, WorldEvent::UpstreamReads(which));
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, now: u64, event: WorldEvent, addresses: &mut SocketAddresses) {
+        match event {
+            WorldEvent::Connects(which) => self.connects(now, which, addresses),
+            WorldEvent::Asks(which) => self.asks(now, which),
+            WorldEvent::Sends(which) => self.sends(now, which),
+            WorldEvent::Reads(which) => self.reads(now, which),
+            WorldEvent::Leaves(which) => self.leaves(now, which, "left"),
+            WorldEvent::GivesUp(which) => self.leaves(now, which, "waited"),
+            WorldEvent::UpstreamReads(which) => self.upstream_reads(now, which),
+            WorldEvent::UpstreamSends(which) => self.upstream_sends(now, which),
+            WorldEvent::Reload => self.signal(libc::SIGHUP),
+            WorldEvent::UpstreamFalls(which) => self.upstream_falls(self.plan.downs[which].server, addresses),
+            WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
+            WorldEvent::Quit => {
+                let (accepted, connected) = addresses.open_connections(SERVER_PORT);
+                self.note(format_args!("left accepted={accepted} connected={connected}"));
+                self.write_journal(now, self.order);
+                self.signal(libc::SIGQUIT);
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        // SAFETY: no pointers.
+        let pid = unsafe { kernel::call(libc::SYS_getpid, [0; 6]) };
+        // SAFETY: the same.
+        unsafe { kernel::call(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
+    }
+
+    /// Ends the server when all clients are gone.
+    fn maybe_quit(&mut self, now: u64) {
+        if self.clients.iter().all(SimClient::is_gone) {
+            self.at(now + REST * MICROSECOND, WorldEvent::Quit);
+        }
+    }
+
+    fn note(&mut self, line: std::fmt::Arguments<'_>) {
+        let _ = writeln!(self.journal, "{line}");
+    }
+
+    /// Writes what has happened; `order` has the choices among threads.
+    pub(crate) fn write_journal(&mut self, now: u64, order: TraceHash) {
+        let hash = self.hash.0;
+        self.note(format_args!("end us={} hash={hash:016x} order={:016x}", now / MICROSECOND, order.0));
+        let mut path = std::mem::take(&mut self.journal_path).into_bytes();
+        path.push(0);
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let a = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0o644, 0, 0];
+        // SAFETY: a path that ends with a NUL.
+        let fd = unsafe { kernel::call(libc::SYS_openat, a) };
+        kernel::write_all(fd as i32, self.journal.as_bytes());
+        kernel::close(fd as i32);
+    }
+}

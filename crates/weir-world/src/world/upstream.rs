@@ -1,0 +1,195 @@
+//! Upstream servers: each request says in its path how it is responded to.
+
+use std::collections::VecDeque;
+
+use weir_sim::plan::{MANNERS, UPSTREAM_PORTS, UpstreamManner, content};
+use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
+
+use crate::addresses::SocketAddresses;
+use crate::kernel::{self, unix};
+
+use super::{MICROSECOND, OF_CONNECTION, OF_UPSTREAM, World, WorldEvent};
+
+/// A connection of the server to an upstream server.
+#[derive(Debug)]
+pub(super) struct UpstreamConnection {
+    fd: i32,
+    server: usize,
+    reader: MessageReader,
+    out: VecDeque<u8>,
+    /// Bytes of a piece, and the longest pause after it, microseconds.
+    pace: (u64, u64),
+    closes: bool,
+    is_sending: bool,
+}
+
+impl World {
+    /// A server listens, if it does not yet.
+    pub(super) fn upstream_rises(&mut self, server: usize, addresses: &mut SocketAddresses) {
+        if self.upstreams[server] >= 0 {
+            return;
+        }
+        let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
+        addresses.add(fd);
+        let bound = addresses.bind(fd, ([127, 0, 0, 1], UPSTREAM_PORTS[server]));
+        if bound.is_err() || unix::listen(fd, 511) < 0 {
+            kernel::exit(73);
+        }
+        addresses.listen(fd);
+        self.upstreams[server] = fd;
+        self.watch(fd, OF_UPSTREAM | server as u64, 0, libc::EPOLL_CTL_ADD);
+    }
+
+    /// A server is gone with all its connections.
+    pub(super) fn upstream_falls(&mut self, server: usize, addresses: &mut SocketAddresses) {
+        let fd = std::mem::replace(&mut self.upstreams[server], -1);
+        if fd < 0 {
+            return;
+        }
+        addresses.remove(fd);
+        kernel::close(fd);
+        for which in 0..self.connections.len() {
+            if self.connections[which].server == server {
+                self.upstream_closes(which);
+            }
+        }
+    }
+
+    pub(super) fn accept(&mut self, which: usize) {
+        let fd = unix::accept(self.upstreams[which], libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
+        if fd < 0 {
+            return;
+        }
+        let reader = MessageReader::new(MessageKind::Request);
+        let out = VecDeque::new();
+        self.connections.push(UpstreamConnection {
+            fd,
+            server: which,
+            reader,
+            out,
+            pace: (1 << 20, 0),
+            closes: false,
+            is_sending: false,
+        });
+        let what = OF_CONNECTION | (self.connections.len() - 1) as u64;
+        self.watch(fd, what, libc::EPOLLONESHOT, libc::EPOLL_CTL_ADD);
+    }
+
+    pub(super) fn upstream_reads(&mut self, now: u64, which: usize) {
+        let connection = &mut self.connections[which];
+        if connection.fd < 0 {
+            return;
+        }
+        let mut bytes = vec![0; 1 << 16];
+        let got = unix::receive(connection.fd, &mut bytes);
+        if got == 0 || got < 0 && -got as i32 != libc::EAGAIN {
+            return self.upstream_closes(which);
+        }
+        bytes.truncate(usize::try_from(got).unwrap_or(0));
+        self.hash.add(&bytes);
+        connection.reader.add(&bytes);
+        match connection.reader.next(false) {
+            Ok(Some(request)) => self.upstream_responds(now, which, &request),
+            Ok(None) => (),
+            Err(bad) => self.note(format_args!("bad upstream {}", bad.0)),
+        }
+        if self.connections[which].fd >= 0 {
+            let fd = self.connections[which].fd;
+            self.watch(fd, OF_CONNECTION | which as u64, libc::EPOLLONESHOT, libc::EPOLL_CTL_MOD);
+        }
+    }
+
+    fn upstream_responds(&mut self, now: u64, which: usize, request: &WireMessage) {
+        let target = request.line.split(' ').nth(1).unwrap_or_default();
+        let argument = |name: &str| -> u64 {
+            let pairs = target.split(['?', '&']);
+            pairs
+                .filter_map(|pair| pair.split_once('='))
+                .find(|pair| pair.0 == name)
+                .map_or(0, |(_, value)| value.parse().unwrap_or(0))
+        };
+        let (number, size) = (argument("n"), argument("size"));
+        let length = request.body.len();
+        let is_right = request.body == content(number, length as u64);
+        self.note(format_args!("u n={number} body={length} {}", if is_right { "right" } else { "wrong" }));
+        let word = target.strip_prefix("/up/").and_then(|rest| rest.split('?').next()).unwrap_or_default();
+        let Some((manner, _)) = MANNERS.iter().find(|(_, one)| *one == word).copied() else {
+            return self.note(format_args!("bad upstream request {:?}", request.line));
+        };
+        if manner == UpstreamManner::Silent {
+            return;
+        }
+        if manner == UpstreamManner::Closes {
+            return self.upstream_closes(which);
+        }
+        let connection = &mut self.connections[which];
+        connection.out.extend(response(manner, number, size));
+        connection.closes =
+            request.closes() || matches!(manner, UpstreamManner::ToClose | UpstreamManner::CutShort);
+        connection.pace = match manner {
+            UpstreamManner::Slow => (1 + size / 20, 300_000),
+            _ => (1 + self.draw.below(1 << 16), self.draw.below(3000)),
+        };
+        if !connection.is_sending {
+            connection.is_sending = true;
+            let delay = self.draw.below(2000);
+            self.at(now + delay * MICROSECOND, WorldEvent::UpstreamSends(which));
+        }
+    }
+
+    pub(super) fn upstream_sends(&mut self, now: u64, which: usize) {
+        let connection = &mut self.connections[which];
+        if connection.fd < 0 {
+            return;
+        }
+        let (piece, pause) = connection.pace;
+        let piece: Vec<u8> = connection.out.iter().take(piece as usize).copied().collect();
+        let sent = unix::send(connection.fd, &piece);
+        match sent {
+            0.. => drop(connection.out.drain(..sent as usize)),
+            _ if -sent as i32 != libc::EAGAIN => return self.upstream_closes(which),
+            _ => return self.at(now + 1000 * MICROSECOND, WorldEvent::UpstreamSends(which)),
+        }
+        if !connection.out.is_empty() {
+            let pause = self.draw.below(pause + 1);
+            return self.at(now + pause * MICROSECOND, WorldEvent::UpstreamSends(which));
+        }
+        connection.is_sending = false;
+        if connection.closes {
+            self.upstream_closes(which);
+        }
+    }
+
+    fn upstream_closes(&mut self, which: usize) {
+        let connection = &mut self.connections[which];
+        if connection.fd >= 0 {
+            kernel::close(connection.fd);
+            connection.fd = -1;
+        }
+    }
+}
+
+/// The bytes of a response.
+fn response(manner: UpstreamManner, number: u64, size: u64) -> Vec<u8> {
+    let body = content(number, size);
+    let status = if manner == UpstreamManner::NotFound { "404 Not Found" } else { "200 OK" };
+    let head = |fields: &str| format!("HTTP/1.1 {status}\r\n{fields}\r\n").into_bytes();
+    match manner {
+        UpstreamManner::ToClose => [head("Connection: close\r\n"), body].concat(),
+        UpstreamManner::Chunked => {
+            let mut bytes = head("Transfer-Encoding: chunked\r\n");
+            for chunk in body.chunks(7000) {
+                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                bytes.extend_from_slice(chunk);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+            bytes
+        }
+        UpstreamManner::CutShort => {
+            let half = body.get(..body.len() / 2).unwrap_or_default();
+            [head(&format!("Content-Length: {size}\r\n")).as_slice(), half].concat()
+        }
+        _ => [head(&format!("Content-Length: {size}\r\n")), body].concat(),
+    }
+}
