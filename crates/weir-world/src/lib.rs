@@ -13,6 +13,7 @@ mod addresses;
 mod calls;
 mod kernel;
 mod simulation;
+mod thread_state;
 mod threads;
 mod world;
 

@@ -6,7 +6,7 @@ use weir_sim::draw::{Draw, TraceHash};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel;
-use crate::threads::{SimThread, ThreadWait, Woken};
+use crate::thread_state::{SimThread, ThreadWait, Woken};
 use crate::world::World;
 
 /// Everything that is simulated.

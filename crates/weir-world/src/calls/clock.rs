@@ -2,7 +2,8 @@
 
 use crate::kernel::{self, returned};
 use crate::simulation::{MONOTONIC_START, WALL_START};
-use crate::threads::{self, ThreadWait, is_simulated};
+use crate::thread_state::ThreadWait;
+use crate::threads::{self, is_simulated};
 
 const SECOND: u64 = 1_000_000_000;
 

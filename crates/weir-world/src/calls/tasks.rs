@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use crate::kernel::{self, returned};
-use crate::threads::{self, ThreadWait, Woken, is_simulated};
+use crate::thread_state::{ThreadWait, Woken};
+use crate::threads::{self, is_simulated};
 
 use super::{clock, sockets, waits};
 

@@ -1,7 +1,8 @@
 //! Waiting for descriptors and for processes.
 
 use crate::kernel::{self, KernelResult, returned};
-use crate::threads::{self, ThreadWait, Woken, is_simulated};
+use crate::thread_state::{ThreadWait, Woken};
+use crate::threads::{self, is_simulated};
 
 /// When a wait of so many milliseconds is over; `None`: never.
 fn deadline(ms: i32) -> Option<u64> {
