@@ -137,20 +137,3 @@ pub extern "C" fn timer_create(_clock: i32, _event: *mut libc::c_void, _timer: *
     kernel::set_errno(libc::ENOTSUP);
     -1
 }
-
-/// open(2). Which clock the kernel trusts is not said: the processor's counter is not the simulation's clock.
-///
-/// # Safety
-/// `path` ends with a NUL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn open64(path: *const libc::c_char, flags: i32, mode: libc::mode_t) -> i32 {
-    // SAFETY: by the caller's word.
-    let name = unsafe { std::ffi::CStr::from_ptr(path) };
-    if is_simulated() && name.to_bytes().ends_with(b"/current_clocksource") {
-        kernel::set_errno(libc::ENOENT);
-        return -1;
-    }
-    let a = [libc::AT_FDCWD as usize, path as usize, flags as usize, mode as usize, 0, 0];
-    // SAFETY: by the caller's word.
-    returned(unsafe { kernel::call(libc::SYS_openat, a) }) as i32
-}

@@ -154,7 +154,8 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_getrandom => clock::getrandom(a as *mut u8, b, c as u32) as libc::c_long,
             libc::SYS_epoll_pwait => waits::epoll_wait(a as i32, b as *mut _, c as i32, d as i32).into(),
             libc::SYS_recvfrom => sockets::recv(a as i32, b as *mut _, c, d as i32) as libc::c_long,
-            libc::SYS_io_uring_setup => {
+            // Which pages of files are in memory is the machine's: as far as is said, all are.
+            libc::SYS_io_uring_setup | SYS_CACHESTAT => {
                 kernel::set_errno(libc::ENOSYS);
                 -1
             }
@@ -162,6 +163,9 @@ pub unsafe extern "C" fn syscall(
         }
     }
 }
+
+/// cachestat(2), the same on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
 
 /// futex(2), of threads of this process.
 ///
