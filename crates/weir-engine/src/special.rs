@@ -37,7 +37,7 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
         x.keep_alive = false;
     }
     x.response.error_page_done = true;
-    if page.overwrite.is_some_and(|status| status != 200) {
+    if page.overwrite.is_none_or(|status| status != 0 && status != 200) {
         x.body.never_continue();
     }
     x.response.err_status = match page.overwrite {

@@ -278,6 +278,22 @@ both_drivers! {
         assert_eq!(refused.status, 413);
     }
 
+    /// As in nginx: what `error_page` makes of an error is no reason to ask for the body, unless it takes the error away.
+    fn the_page_of_an_error_asks_for_no_body(driver) {
+        let conf = "http { server { listen 127.0.0.1:%%PORT%%; location = /page { return 200 page; }
+            location /keeps/ { error_page 404 /page; } location /takes/ { error_page 404 = /page; }
+            location /to200/ { error_page 404 =200 /page; } location /to503/ { error_page 404 =503 /page; } } }";
+        let server = Server::builder(conf).allow("No such file").start();
+        for (path, statuses) in
+            [("/keeps/", &[404][..]), ("/to503/", &[503]), ("/takes/", &[100, 200]), ("/to200/", &[100, 200])]
+        {
+            let mut client = server.client();
+            client.send(format!("POST {path}x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"));
+            let got: Vec<u16> = statuses.iter().map(|_| client.response().status).collect();
+            assert_eq!(got, statuses, "{path}");
+        }
+    }
+
     /// A client that waits for "continue" gets it, or its final response at once; one that does not wait is not
     /// confused by it.
     fn expectations_are_met(driver) {
