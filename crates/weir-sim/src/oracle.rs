@@ -3,9 +3,9 @@
 //! The journal is the world's: `r` a request and what became of it, `u` a request as an upstream server saw it, `c` a
 //! client's end, `bad` what is wrong in itself. With the access log and the error log that is all there is to judge by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target, UPSTREAM_PORTS};
+use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target, UPSTREAM_PORTS, UpstreamManner};
 
 /// What a simulation has left.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +72,25 @@ pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
         }
     }
     let outcomes: Vec<Outcome<'_>> = remains.journal.lines().filter_map(Outcome::parse).collect();
+    let cut: BTreeSet<u64> = outcomes.iter().filter(|one| one.end == "cut").map(|one| one.number).collect();
     for outcome in &outcomes {
+        if outcome.end == "none" && follows_one_of(&cut, plan, outcome.number) {
+            // The end of the one that was cut is the connection's.
+            continue;
+        }
         faults.extend(fault_of(plan, outcome).map(|fault| format!("{fault}: {outcome:?}")));
     }
     faults.extend(remains.journal.lines().find_map(|line| connections_fault(plan, line)));
     faults.extend(log_faults(&outcomes, &remains.access_log));
     faults
+}
+
+/// Whether the connection has had one of these requests before.
+fn follows_one_of(cut: &BTreeSet<u64>, plan: &Plan, number: u64) -> bool {
+    let client = find(plan, number).map(|(client, _)| client);
+    client.is_some_and(|client| {
+        client.requests.iter().any(|one| one.number < number && cut.contains(&one.number))
+    })
 }
 
 /// What is wrong with what became of a request.
@@ -90,6 +103,13 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
     }
     match outcome.end {
         "whole" if outcome.status == 502 && may_be_refused(plan, request) => None,
+        // Where a body goes to the end of the connection, nobody knows that it was to go on.
+        "whole"
+            if is_hit(plan, request)
+                && matches!(request.target, Target::Proxied(UpstreamManner::ToClose, _)) =>
+        {
+            None
+        }
         "whole" => whole_fault(request.target, outcome),
         "cut" if is_hit(plan, request) => None,
         "cut" if may_be_cut(client, request, outcome) => None,
@@ -144,8 +164,7 @@ fn may_be_dropped(plan: &Plan, client: &ClientPlan, request: &RequestPlan, outco
     // A connection that was used before may be closed while the next request is on its way; none of it was read then.
     let idles = request.pause / 1_000_000 >= plan.settings.keepalive_seconds.max(1) - 1;
     let ends = plan.settings.keepalive_requests < 20 || plan.settings.keepalive_seconds == 0;
-    let is_after_cut = client.requests.iter().any(|one| one.target.is_cut() && one.number < request.number);
-    outcome.at > 1 && (ends || idles || !plan.reloads.is_empty() || is_after_cut)
+    outcome.at > 1 && (ends || idles || !plan.reloads.is_empty())
 }
 
 /// A client that has shut down its sending side counts as gone while an upstream server is asked, as in nginx; what it
@@ -219,7 +238,7 @@ fn without_processes(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{BodyPlan, Settings, UpstreamManner};
+    use crate::plan::{BodyPlan, Settings};
 
     fn plan(target: Target) -> Plan {
         let settings = Settings {

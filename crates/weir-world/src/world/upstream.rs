@@ -19,6 +19,8 @@ pub(super) struct UpstreamConnection {
     out: VecDeque<u8>,
     /// Bytes of a piece, and the longest pause after it, microseconds.
     pace: (u64, u64),
+    /// Bytes that go out at once: the head of a response, which has to come within one time-out.
+    head: u64,
     closes: bool,
     is_sending: bool,
 }
@@ -68,6 +70,7 @@ impl World {
             reader,
             out,
             pace: (1 << 20, 0),
+            head: 0,
             closes: false,
             is_sending: false,
         });
@@ -127,7 +130,10 @@ impl World {
         connection.closes =
             request.closes() || matches!(manner, UpstreamManner::ToClose | UpstreamManner::CutShort);
         connection.pace = match manner {
-            UpstreamManner::Slow => (1 + size / 20, 300_000),
+            UpstreamManner::Slow => {
+                connection.head = HEAD;
+                (1 + size / 20, 300_000)
+            }
             _ => (1 + self.draw.below(1 << 16), self.draw.below(3000)),
         };
         if !connection.is_sending {
@@ -143,7 +149,8 @@ impl World {
             return;
         }
         let (piece, pause) = connection.pace;
-        let piece: Vec<u8> = connection.out.iter().take(piece as usize).copied().collect();
+        let length = piece + std::mem::take(&mut connection.head);
+        let piece: Vec<u8> = connection.out.iter().take(length as usize).copied().collect();
         let sent = unix::send(connection.fd, &piece);
         match sent {
             0.. => drop(connection.out.drain(..sent as usize)),
@@ -168,6 +175,9 @@ impl World {
         }
     }
 }
+
+/// More than the head of a response.
+const HEAD: u64 = 100;
 
 /// The bytes of a response.
 fn response(manner: UpstreamManner, number: u64, size: u64) -> Vec<u8> {
