@@ -5,11 +5,10 @@ use weir_http::h1::{
     BadChunk, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, RequestHead, ResponseHead,
     TrailerLimits, TrailerMisfit,
 };
-use weir_http::{Field, IgnoredFields, Span};
+use weir_http::{Field, Span};
 
 /// Small enough for a fuzzer to reach.
-const LIMITS: HeadLimits =
-    HeadLimits { max_line: 256, max_head: 1024, max_fields: 16, ignored: IgnoredFields::None };
+const LIMITS: HeadLimits = HeadLimits::new(256, 1024, 16);
 
 /// A request head.
 pub fn h1_head(data: &[u8]) {

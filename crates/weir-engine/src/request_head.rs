@@ -1,7 +1,7 @@
 //! What a request's head says, checked: target, host, the virtual server, and what no request may have.
 
 use weir_http::h1::BadRequest;
-use weir_http::{KnownField, Method, Span, Version, host, uri};
+use weir_http::{IgnoredFields, KnownField, Method, Span, Version, host, uri};
 
 use crate::exchange::Exchange;
 use crate::exchange::known_heads;
@@ -297,19 +297,18 @@ fn bad_host(x: &mut Exchange, place: Span) -> HeadFailure {
 /// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
 /// it; nothing after this sees them.
 fn drop_invalid(x: &mut Exchange) {
-    let settings = &x.server.settings;
-    if !settings.ignore_invalid_headers || x.request.head.fields.iter().all(|field| field.valid) {
+    let ignored = x.server.settings.ignored_fields();
+    if ignored == IgnoredFields::None || x.request.head.fields.iter().all(|field| field.valid) {
         return;
     }
-    let underscores = settings.underscores_in_headers;
-    for field in x.request.head.fields.iter().filter(|field| field.is_invalid(underscores)) {
+    for field in x.request.head.fields.iter().filter(|field| ignored.has(field)) {
         let line = x.arena.get(Span { start: field.name.start, end: field.value.end });
         let line = String::from_utf8_lossy(line);
         let action = "while reading client request headers";
         x.log(LogLevel::Info, &format_args!("client sent invalid header line: \"{line}\" {action}"));
     }
     let head = &mut x.request.head;
-    head.fields.retain(|field| !field.is_invalid(underscores));
+    head.fields.retain(|field| !ignored.has(field));
     head.host = head.fields.iter().position(|field| field.known == KnownField::Host).map(|at| at as u16);
 }
 

@@ -173,9 +173,14 @@ pub fn set_priority(nice: i32) -> io::Result<()> {
 /// # Errors
 /// The errno of memfd_create(2).
 pub fn memory_file(name: &str) -> io::Result<File> {
+    memory_file_with(name, libc::MFD_CLOEXEC)
+}
+
+/// [`memory_file`] with other flags of memfd_create(2).
+fn memory_file_with(name: &str, flags: libc::c_uint) -> io::Result<File> {
     let name = CString::new(name)?;
     // SAFETY: a text with its zero, which outlives the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     check(fd)?;
     // SAFETY: the kernel just made it, and nothing else refers to it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))

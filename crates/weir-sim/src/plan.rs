@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
+use crate::wire::in_chunks;
 
 /// Everything that one simulation does, drawn from its seed.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ pub struct Settings {
     pub gzip: bool,
     /// `sendfile`.
     pub sendfile: bool,
-    /// `accept_mutex` and `reuseport` change who accepts: `reuseport` of `listen`.
+    /// `reuseport` of `listen`: who accepts a connection.
     pub reuseport: bool,
 }
 
@@ -344,14 +345,7 @@ impl RequestPlan {
             return [text.as_bytes(), &content].concat();
         }
         text.push_str("Transfer-Encoding: chunked\r\n\r\n");
-        let mut bytes = text.into_bytes();
-        for chunk in content.chunks(3000) {
-            bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-            bytes.extend_from_slice(chunk);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        bytes.extend_from_slice(b"0\r\n\r\n");
-        bytes
+        [text.into_bytes(), in_chunks(&content, 3000)].concat()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages of HTTP/1 as the simulation's clients and upstream servers read them: by the letter, and nothing else.
+//! Messages of HTTP/1 as the simulation's clients and upstream servers read and write them: by the letter, and nothing else.
 
 /// What a message is, which decides how long its body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct WireMessage {
 }
 
 impl WireMessage {
-    /// The status of a response; 0 where there is none.
+    /// The status of a response; 0 for a line without one.
     pub fn status(&self) -> u16 {
         self.line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
     }
@@ -110,6 +110,18 @@ impl MessageReader {
         let word = String::from_utf8_lossy(line).split(' ').nth(1).and_then(|word| word.parse().ok());
         if find(&self.bytes, b"\r\n\r\n").is_some() { word.unwrap_or(0) } else { 0 }
     }
+}
+
+/// `content` in chunks of up to `size` bytes, with the last one.
+pub fn in_chunks(content: &[u8], size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in content.chunks(size) {
+        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
 }
 
 /// Reads chunks to the last one; the bytes that they take. `None`: not all are there.

@@ -72,7 +72,7 @@ impl World {
         // SAFETY: no pointers.
         let epoll =
             unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
-        let clients = plan.clients.iter().map(SimClient::new).collect();
+        let clients = plan.clients.iter().map(|_| SimClient::new()).collect();
         World {
             draw: Draw::new(seed).apart(20),
             plan,

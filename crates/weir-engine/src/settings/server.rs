@@ -119,11 +119,16 @@ impl ServerSettings {
             max_line: size(large.max(self.client_header_buffer_size)),
             max_head: size(number.saturating_mul(large).saturating_add(self.client_header_buffer_size)),
             max_fields: self.max_headers,
-            ignored: match (self.ignore_invalid_headers, self.underscores_in_headers) {
-                (false, _) => IgnoredFields::None,
-                (true, true) => IgnoredFields::Invalid,
-                (true, false) => IgnoredFields::InvalidOrUnderscored,
-            },
+            ignored: self.ignored_fields(),
+        }
+    }
+
+    /// The fields of requests that are left out, as `ignore_invalid_headers` and `underscores_in_headers` have it.
+    pub(crate) fn ignored_fields(&self) -> IgnoredFields {
+        match (self.ignore_invalid_headers, self.underscores_in_headers) {
+            (false, _) => IgnoredFields::None,
+            (true, true) => IgnoredFields::Invalid,
+            (true, false) => IgnoredFields::InvalidOrUnderscored,
         }
     }
 }

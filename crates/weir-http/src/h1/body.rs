@@ -340,12 +340,7 @@ impl ChunkedDecoder {
             return Ok(ChunkState::Done);
         }
         let TrailerFields { bytes, fields, offending } = &mut self.trailers;
-        let limits = HeadLimits {
-            max_line: bytes.len(),
-            max_head: bytes.len(),
-            max_fields: self.limits.fields,
-            ..HeadLimits::default()
-        };
+        let limits = HeadLimits::new(bytes.len(), bytes.len(), self.limits.fields);
         let mut cursor = HeadCursor::new(bytes, 0);
         let read = section(&mut cursor, &limits, fields, |_, _, _| Ok(()));
         *offending = cursor.offending();

@@ -74,6 +74,13 @@ pub fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(digits.split_at(20 - used).1);
 }
 
+/// Appends a number of thousandths as a decimal number: whole digits, a point, three digits (milliseconds as seconds).
+pub fn thousandths(out: &mut Vec<u8>, thousandths: u64) {
+    number(out, thousandths / 1000);
+    let digit = |value: u64| b'0' + (value % 10) as u8;
+    out.extend_from_slice(&[b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)]);
+}
+
 /// Appends `number` in lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(out: &mut Vec<u8>, number: u64) {
     let nibbles = (64 - number.leading_zeros()).div_ceil(4).max(1);

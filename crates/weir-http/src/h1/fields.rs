@@ -202,7 +202,7 @@ impl CountedFields {
     #[cold]
     fn are_too_many(&mut self, fields: &[Field]) -> bool {
         let unseen = fields.get(self.seen..).unwrap_or_default();
-        let left_out = unseen.iter().filter(|field| self.ignored.has(field.valid, field.underscore)).count();
+        let left_out = unseen.iter().filter(|field| self.ignored.has(field)).count();
         self.seen = fields.len();
         self.most = (self.most + left_out).min(MOST_FIELDS);
         fields.len() > self.most

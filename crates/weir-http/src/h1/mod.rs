@@ -30,7 +30,7 @@ pub use body::{
     chunk_head, last_chunk,
 };
 pub(crate) use encode::hexadecimal;
-pub use encode::{content_length, end, field, known_field, number, status_line};
+pub use encode::{content_length, end, field, known_field, number, status_line, thousandths};
 pub use error::BadRequest;
 pub use fields::ConnectionTokens;
 pub use request::{AbsoluteTarget, KnownFieldSet, RequestHead};
@@ -51,9 +51,16 @@ pub struct HeadLimits {
     pub ignored: IgnoredFields,
 }
 
+impl HeadLimits {
+    /// These bounds, with all fields counted.
+    pub const fn new(max_line: usize, max_head: usize, max_fields: usize) -> HeadLimits {
+        HeadLimits { max_line, max_head, max_fields, ignored: IgnoredFields::None }
+    }
+}
+
 impl Default for HeadLimits {
     fn default() -> HeadLimits {
-        HeadLimits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000, ignored: IgnoredFields::None }
+        HeadLimits::new(8 * 1024, 32 * 1024, 1000)
     }
 }
 

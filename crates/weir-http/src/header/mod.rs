@@ -58,13 +58,6 @@ pub struct Field {
     pub value: Span,
 }
 
-impl Field {
-    /// Whether `ignore_invalid_headers on` drops this field, given `underscores_in_headers`.
-    pub const fn is_invalid(&self, underscores_in_headers: bool) -> bool {
-        !(self.valid || self.underscore && underscores_in_headers)
-    }
-}
-
 /// The fields that a receiver leaves out for their names, which no limit counts (as in nginx).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IgnoredFields {
@@ -78,8 +71,13 @@ pub enum IgnoredFields {
 }
 
 impl IgnoredFields {
+    /// Whether a field is left out.
+    pub const fn has(self, field: &Field) -> bool {
+        self.has_name(field.valid, field.underscore)
+    }
+
     /// Whether a field is left out whose name is `valid` or would be but for underscores, as [`Field`] has it.
-    pub const fn has(self, valid: bool, underscore: bool) -> bool {
+    pub(crate) const fn has_name(self, valid: bool, underscore: bool) -> bool {
         match self {
             IgnoredFields::None => false,
             IgnoredFields::Invalid => !valid && !underscore,
@@ -110,9 +108,11 @@ mod tests {
             name: Span::default(),
             value: Span::default(),
         };
-        assert!(!field(true, false).is_invalid(false));
-        assert!(field(false, true).is_invalid(false));
-        assert!(!field(false, true).is_invalid(true));
-        assert!(field(false, false).is_invalid(true));
+        use IgnoredFields::{Invalid, InvalidOrUnderscored};
+        assert!(!InvalidOrUnderscored.has(&field(true, false)));
+        assert!(InvalidOrUnderscored.has(&field(false, true)));
+        assert!(!Invalid.has(&field(false, true)));
+        assert!(Invalid.has(&field(false, false)));
+        assert!(!IgnoredFields::None.has(&field(false, false)));
     }
 }

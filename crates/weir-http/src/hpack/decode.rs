@@ -68,8 +68,8 @@ impl SectionLimits {
 
     const fn leaves_out(self, name: FieldName) -> bool {
         match name.kind {
-            NameKind::Underscore => self.ignored.has(false, true),
-            NameKind::Unusual => self.ignored.has(false, false),
+            NameKind::Underscore => self.ignored.has_name(false, true),
+            NameKind::Unusual => self.ignored.has_name(false, false),
             _ => false,
         }
     }

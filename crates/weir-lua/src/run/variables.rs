@@ -2,6 +2,7 @@
 
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text};
+use weir_http::h1;
 use weir_trace::SiteKind;
 
 pub(crate) const VARIABLES: &[Variable] = &[
@@ -17,8 +18,7 @@ pub(crate) struct AllocatedBytes(pub(crate) u64);
 /// where boundaries are not recorded.
 fn cpu_time(x: &mut Exchange) -> Option<Text> {
     let us = x.ran_in(|site| site.kind == SiteKind::LuaResume || site.name.ends_with("_by_lua"))? / 1_000;
-    let text = format!("{}.{:03}", us / 1_000, us % 1_000);
-    Some(Text::Span(x.arena.push(text.as_bytes())))
+    Some(Text::Span(x.arena.write(|out| h1::thousandths(out, us))))
 }
 
 fn alloc(x: &mut Exchange) -> Option<Text> {

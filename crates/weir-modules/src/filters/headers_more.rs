@@ -199,11 +199,16 @@ fn install(commands: &[MoreCommand]) -> Rc<[InstalledCommand]> {
 }
 
 impl InstalledCommand {
-    fn is_meant(&self, status: u16, kind: &[u8]) -> bool {
+    /// `kind`: the message's type, which is looked for only where types are named.
+    fn is_meant<'k>(&self, status: u16, kind: impl FnOnce() -> &'k [u8]) -> bool {
+        (self.statuses.is_empty() || self.statuses.contains(&status))
+            && (self.types.is_empty() || self.has_type(kind()))
+    }
+
+    fn has_type(&self, kind: &[u8]) -> bool {
         let end = kind.iter().position(|byte| *byte == b';').unwrap_or(kind.len());
         let kind = kind[..end].trim_ascii();
-        (self.statuses.is_empty() || self.statuses.contains(&status))
-            && (self.types.is_empty() || self.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind)))
+        self.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind))
     }
 }
 
@@ -238,7 +243,7 @@ impl HeaderFilter for MoreOutput {
 
     fn filter(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.commands {
-            let kind = x.response.content_type.as_ref().map(|kind| x.text(kind)).unwrap_or_default();
+            let kind = || x.response.content_type.as_ref().map(|kind| x.text(kind)).unwrap_or_default();
             if !command.is_meant(x.response.status, kind) {
                 continue;
             }
@@ -269,9 +274,7 @@ impl Handler for MoreInput {
 
     fn handle(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.0 {
-            if !command.types.is_empty()
-                && !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default())
-            {
+            if !command.is_meant(0, || x.request_field(b"Content-Type").unwrap_or_default()) {
                 continue;
             }
             for MoreField { name, known, value } in &command.fields {

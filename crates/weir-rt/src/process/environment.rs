@@ -1,13 +1,12 @@
 //! The environment of the process, cut down to what is wanted.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-use super::thread_count;
+use super::{memory_file_with, thread_count};
 
 /// Takes every variable out of the environment that `wanted` does not name, and sets those that it gives a value.
 ///
@@ -62,13 +61,8 @@ pub fn removed_for_shell() -> io::Result<Option<OwnedFd>> {
     if text.is_empty() {
         return Ok(None);
     }
-    // SAFETY: the name is a C string; the result is checked.
-    let fd = unsafe { libc::memfd_create(c"environment".as_ptr(), 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it has just been made, and nothing else owns it.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // Not closed by exec(2).
+    let mut file = memory_file_with("environment", 0)?;
     file.write_all(&text)?;
     Ok(Some(file.into()))
 }

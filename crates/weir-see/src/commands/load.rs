@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use weir_http::Method;
 use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
 };
-use weir_http::{IgnoredFields, Method};
 
 use crate::interrupted::uninterrupted;
 
@@ -150,8 +150,7 @@ fn skip_chunks(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-const LIMITS: HeadLimits =
-    HeadLimits { max_line: 16 * 1024, max_head: 256 * 1024, max_fields: 1000, ignored: IgnoredFields::None };
+const LIMITS: HeadLimits = HeadLimits::new(16 * 1024, 256 * 1024, 1000);
 /// How long a response may pause.
 const PATIENCE: Duration = Duration::from_secs(30);
 

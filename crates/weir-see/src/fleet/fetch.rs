@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use weir_engine::trace::HostAddress;
+use weir_http::Method;
 use weir_http::h1::{BodyLength, HeadLimits, HeadParse, ResponseHead};
-use weir_http::{IgnoredFields, Method};
 
 use crate::interrupted::uninterrupted;
 
@@ -156,8 +156,7 @@ impl Write for AdminStream {
     }
 }
 
-const LIMITS: HeadLimits =
-    HeadLimits { max_line: 16 * 1024, max_head: 64 * 1024, max_fields: 100, ignored: IgnoredFields::None };
+const LIMITS: HeadLimits = HeadLimits::new(16 * 1024, 64 * 1024, 100);
 /// How long a server may take for all of its response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use weir_http::h1::{self, HeadLimits, HeadParse, RequestHead};
-use weir_http::{IgnoredFields, KnownField, Method, Version};
+use weir_http::{KnownField, Method, Version};
 
 use super::listener::{AdminPermit, AdminStream, ListenerState};
 use super::route;
@@ -322,8 +322,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-const LIMITS: HeadLimits =
-    HeadLimits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100, ignored: IgnoredFields::None };
+const LIMITS: HeadLimits = HeadLimits::new(8 * 1024, 16 * 1024, 100);
 /// Bytes of a body at most: addresses to be named, lists of servers.
 const BODY: u64 = 256 * 1024;
 /// Bytes a client may send ahead while its response is made.

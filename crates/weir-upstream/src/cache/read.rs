@@ -119,12 +119,7 @@ pub(super) fn parse(raw: &RawCacheFile) -> Result<ParsedCacheFile, BadCacheHead>
         return Err(BadCacheHead::Damaged);
     }
     let line = memchr::memmem::find(head.head, b"\r\n").ok_or(BadCacheHead::Damaged)?;
-    let limits = HeadLimits {
-        max_line: head::MOST,
-        max_head: head::MOST,
-        max_fields: FIELDS,
-        ..HeadLimits::default()
-    };
+    let limits = HeadLimits::new(head::MOST, head::MOST, FIELDS);
     let mut fields = ResponseHead::default();
     let rest = &head.head[line + 2..];
     if fields.parse_fields(rest, &limits) != Ok(HeadParse::Complete) || fields.len != rest.len() {

@@ -379,10 +379,10 @@ fn optional(out: &mut Vec<u8>, number: Option<u64>) {
 
 /// `milliseconds` as seconds with three decimals, or `-`.
 fn seconds(out: &mut Vec<u8>, milliseconds: Option<u64>) {
-    let Some(milliseconds) = milliseconds else { return out.push(b'-') };
-    h1::number(out, milliseconds / 1000);
-    let digit = |value: u64| b'0' + (value % 10) as u8;
-    out.extend_from_slice(&[b'.', digit(milliseconds / 100), digit(milliseconds / 10), digit(milliseconds)]);
+    match milliseconds {
+        Some(milliseconds) => h1::thousandths(out, milliseconds),
+        None => out.push(b'-'),
+    }
 }
 
 /// The moments at which something happened to each try, in seconds since 1970 with six decimals: the time that the worker's clock

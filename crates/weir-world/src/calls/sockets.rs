@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::addresses::SocketName;
+use crate::addresses::{SocketAddresses, SocketName};
 use crate::kernel::{self, KernelResult, returned, unix};
 use crate::threads::{self, is_simulated};
 
@@ -162,6 +162,28 @@ pub unsafe extern "C" fn accept4(
     accepted
 }
 
+/// The address of one end of a socket, as `find` has it of ours and `number` of the kernel's.
+///
+/// # Safety
+/// `length` is valid for reads and writes, `address` for writes of as many bytes as it says.
+unsafe fn named(
+    number: libc::c_long,
+    fd: i32,
+    address: *mut libc::sockaddr,
+    length: *mut libc::socklen_t,
+    find: impl FnOnce(&SocketAddresses) -> Option<SocketName>,
+) -> i32 {
+    if !is_ours(fd) {
+        return direct(number, [fd as usize, address as usize, length as usize, 0, 0, 0]) as i32;
+    }
+    let Some(name) = threads::with(|simulation| find(&simulation.addresses)) else {
+        return outcome(Err(libc::ENOTCONN));
+    };
+    // SAFETY: by the caller's word.
+    unsafe { give(name, address, length) };
+    0
+}
+
 /// getsockname(2).
 ///
 /// # Safety
@@ -172,14 +194,9 @@ pub unsafe extern "C" fn getsockname(
     address: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> i32 {
-    if !is_ours(fd) {
-        return direct(libc::SYS_getsockname, [fd as usize, address as usize, length as usize, 0, 0, 0])
-            as i32;
-    }
-    let name = threads::with(|simulation| simulation.addresses.local(fd)).unwrap_or(([0; 4], 0));
+    let local = |addresses: &SocketAddresses| Some(addresses.local(fd).unwrap_or(([0; 4], 0)));
     // SAFETY: by the caller's word.
-    unsafe { give(name, address, length) };
-    0
+    unsafe { named(libc::SYS_getsockname, fd, address, length, local) }
 }
 
 /// getpeername(2).
@@ -192,18 +209,8 @@ pub unsafe extern "C" fn getpeername(
     address: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> i32 {
-    if !is_ours(fd) {
-        return direct(libc::SYS_getpeername, [fd as usize, address as usize, length as usize, 0, 0, 0])
-            as i32;
-    }
-    match threads::with(|simulation| simulation.addresses.peer(fd)) {
-        Some(name) => {
-            // SAFETY: by the caller's word.
-            unsafe { give(name, address, length) };
-            0
-        }
-        None => outcome(Err(libc::ENOTCONN)),
-    }
+    // SAFETY: by the caller's word.
+    unsafe { named(libc::SYS_getpeername, fd, address, length, |addresses| addresses.peer(fd)) }
 }
 
 /// setsockopt(2): options of TCP and IP are taken, and have no effect.

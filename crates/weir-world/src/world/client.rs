@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_sim::plan::{ClientEnd, ClientPlan, RequestPlan, SERVER_PORT};
+use weir_sim::plan::{ClientEnd, RequestPlan, SERVER_PORT};
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 
 use crate::addresses::SocketAddresses;
@@ -36,7 +36,7 @@ pub(super) struct SimClient {
 }
 
 impl SimClient {
-    pub(super) fn new(_: &ClientPlan) -> SimClient {
+    pub(super) fn new() -> SimClient {
         SimClient {
             fd: -1,
             next: 0,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_sim::plan::{MANNERS, UPSTREAM_PORTS, UpstreamManner, content};
-use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
+use weir_sim::wire::{MessageKind, MessageReader, WireMessage, in_chunks};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
@@ -186,16 +186,7 @@ fn response(manner: UpstreamManner, number: u64, size: u64) -> Vec<u8> {
     let head = |fields: &str| format!("HTTP/1.1 {status}\r\n{fields}\r\n").into_bytes();
     match manner {
         UpstreamManner::ToClose => [head("Connection: close\r\n"), body].concat(),
-        UpstreamManner::Chunked => {
-            let mut bytes = head("Transfer-Encoding: chunked\r\n");
-            for chunk in body.chunks(7000) {
-                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-                bytes.extend_from_slice(chunk);
-                bytes.extend_from_slice(b"\r\n");
-            }
-            bytes.extend_from_slice(b"0\r\n\r\n");
-            bytes
-        }
+        UpstreamManner::Chunked => [head("Transfer-Encoding: chunked\r\n"), in_chunks(&body, 7000)].concat(),
         UpstreamManner::CutShort => {
             let half = body.get(..body.len() / 2).unwrap_or_default();
             [head(&format!("Content-Length: {size}\r\n")).as_slice(), half].concat()

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use weir_engine::exchange::FieldPattern;
 use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Text};
+use weir_http::header::is_token_byte;
 use weir_http::{KnownField, classify};
 
 use crate::api::{control, encode};
@@ -257,29 +258,12 @@ pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
 /// A field's name with the bytes that are not allowed in one escaped.
 pub(crate) fn safe_name(name: &[u8]) -> Cow<'_, [u8]> {
     // Nearly all are without.
-    if name.iter().all(|byte| TOKEN[usize::from(*byte)]) {
+    if name.iter().copied().all(is_token_byte) {
         return Cow::Borrowed(name);
     }
     let mut safe = Vec::with_capacity(name.len());
-    encode::escape(name, is_of_token, &mut safe);
+    encode::escape(name, is_token_byte, &mut safe);
     Cow::Owned(safe)
-}
-
-/// The bytes for which [`is_of_token`] holds.
-const TOKEN: [bool; 256] = {
-    let mut token = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        token[byte] = is_of_token(byte as u8);
-        byte += 1;
-    }
-    token
-};
-
-/// `tchar` of RFC 9110 section 5.6.2.
-const fn is_of_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// A field's value with the bytes that are not allowed in one escaped.

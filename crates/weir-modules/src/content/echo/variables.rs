@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text};
-use weir_http::{Span, Version};
+use weir_http::{Span, Version, h1};
 
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("echo_timer_elapsed", elapsed).volatile(),
@@ -35,8 +35,7 @@ struct EchoCount(Cell<u64>);
 fn elapsed(x: &mut Exchange) -> Option<Text> {
     let since = x.state_if::<EchoTimer>().and_then(|timer| timer.0).unwrap_or(x.start_ms);
     let ms = weir_rt::now_ms().saturating_sub(since);
-    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
-    Some(Text::Span(x.arena.push(text.as_bytes())))
+    Some(Text::Span(x.arena.write(|out| h1::thousandths(out, ms))))
 }
 
 /// The method that the client sent, whatever a subrequest's is: the beginning of its request line.
