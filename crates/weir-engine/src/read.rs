@@ -64,6 +64,16 @@ impl Exchange {
         self.read_traced(BodyEnd::Settled).await
     }
 
+    /// As [`Exchange::read_body`]. If the body goes to a file, the file has its name until the request ends: scripts ask
+    /// for it and open it.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn read_body_for_script(&mut self) -> Result<(), EngineError> {
+        self.body.keeps_name = true;
+        self.read_body().await
+    }
+
     async fn read_traced(&mut self, end: BodyEnd) -> Result<(), EngineError> {
         self.trace().enter(Site::BODY_READ);
         let result = self.read_all(end).await;

@@ -2,7 +2,7 @@
 //!
 //! Files are named by a counter, `0000000001` and on, inside as many levels of directories as configured, each named by
 //! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
-//! it. Calls that touch the disk are made on a thread of the pool, and for small bodies on the loop
+//! it or a script reads the body. Calls that touch the disk are made on a thread of the pool, and for small bodies on the loop
 //! ([`weir_rt::small_write::FileWrite`]).
 
 use std::future::poll_fn;
@@ -120,9 +120,9 @@ fn begin(x: &mut Exchange) -> Result<Box<BodyFileWriter>, EngineError> {
     }
     let (directory, levels) = x.plan.core.client_body_temp_path.clone();
     let only = x.plan.core.client_body_in_file_only;
-    let named = x.body.named || only != InFileOnly::Off;
+    let named = x.body.named || x.body.keeps_name || only != InFileOnly::Off;
     let name = if named { TempFileName::Kept } else { TempFileName::Removed };
-    let remove = x.body.named || only == InFileOnly::Clean;
+    let remove = x.body.named || only != InFileOnly::On;
     let file = BodyFile::new(directory.to_path_buf(), levels, name, remove);
     let mut writer = Box::new(BodyFileWriter::new(file, buffer_size, 0, policy));
     writer.push(std::mem::take(&mut x.body.memory));

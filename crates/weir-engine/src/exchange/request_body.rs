@@ -26,6 +26,8 @@ pub struct RequestBody {
     pub(crate) gone: bool,
     /// It is wanted in a file that keeps its name.
     pub(crate) named: bool,
+    /// If it goes to a file, that keeps its name until the request ends.
+    pub(crate) keeps_name: bool,
     pub(crate) memory: Vec<u8>,
     pub(crate) file: Option<TempFile>,
     /// What is on its way into the file.
@@ -94,7 +96,7 @@ impl BodyFraming {
 
 /// A body that did not fit in memory.
 pub struct TempFile {
-    /// The file. Its name is gone already unless `client_body_in_file_only` keeps it.
+    /// The file. Its name is gone already unless `client_body_in_file_only` keeps it, or a script has read the body.
     pub handle: Rc<FileHandle>,
     /// Its name (`$request_body_file`); `None` for a file without a name.
     pub path: Option<std::path::PathBuf>,
@@ -133,6 +135,7 @@ impl RequestBody {
             || self.broken
             || self.gone
             || self.named
+            || self.keeps_name
             || self.memory.capacity() > 0
             || self.file.is_some()
     }

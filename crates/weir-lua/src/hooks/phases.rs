@@ -218,7 +218,7 @@ impl PhaseScript {
             Some(run) => run,
             None => {
                 // In a box, as what is sent below: few waits come here, and every one has room for it otherwise.
-                if let Err(error) = Box::pin(x.read_body()).await {
+                if let Err(error) = Box::pin(x.read_body_for_script()).await {
                     return Verdict::Status(error.status());
                 }
                 match self.begin(x) {

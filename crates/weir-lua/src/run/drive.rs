@@ -143,7 +143,7 @@ async fn of_request(
                 run.asked.push_back(at);
             }
         },
-        ThreadWait::Body => match x.read_body().await {
+        ThreadWait::Body => match x.read_body_for_script().await {
             Ok(()) => run.go_on(at, |_| 0),
             // As in OpenResty the script does not go on, the request ends with the status.
             Err(error) => return Some(ScriptEnd::Exit(i64::from(error.status()))),

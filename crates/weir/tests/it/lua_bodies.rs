@@ -9,6 +9,11 @@ fn serve(http: &str, locations: &str) -> Server {
     Server::builder(&conf).file("html/a.txt", "a file").allow("hurt performance").start()
 }
 
+/// Whether a directory has no files, or is not there.
+fn is_empty(directory: &std::path::Path) -> bool {
+    std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
+}
+
 /// What a content script says to a request with the body "hello".
 fn post(script: &str) -> String {
     let server = serve(
@@ -33,6 +38,36 @@ both_drivers! {
         let server = serve("", "location / { content_by_lua_block { ngx.say(pcall(ngx.req.init_body)) } }");
         let answer = server.client().request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").text();
         assert_eq!(answer, "falserequest body not read yet\n");
+    }
+
+    /// As in OpenResty: whoever reads large bodies in a script opens the file by its name, in any phase up to the log.
+    fn files_of_bodies_have_their_names_until_the_request_ends(driver) {
+        let read = "local name = ngx.req.get_body_file() local f = name and io.open(name) local size = f and f:seek('end')";
+        let server = serve(
+            "lua_shared_dict d 1m; client_body_buffer_size 1k;",
+            &format!(
+                "client_body_temp_path temp 1; client_max_body_size 10m;
+                 location /read {{ content_by_lua_block {{ ngx.req.read_body() {read} ngx.say(name and size) }} log_by_lua_block {{ {read} ngx.shared.d:set('log', size) }} }}
+                 location /need {{ lua_need_request_body on; content_by_lua_block {{ {read} ngx.say(size) }} }}
+                 location /proxied {{ access_by_lua_block {{ ngx.req.read_body() {read} ngx.req.set_header('X-Size', size) }}
+                    proxy_pass http://$http_host/sizes; }}
+                 location /sizes {{ content_by_lua_block {{ ngx.req.read_body() {read} ngx.say(ngx.var.http_x_size == tostring(size) and size) }} }}
+                 location /log {{ content_by_lua_block {{ ngx.say(ngx.shared.d:get('log')) }} }}"
+            ),
+        );
+        for path in ["/read", "/need", "/proxied"] {
+            for (framing, body) in [
+                ("Content-Length: 30000", "x".repeat(30_000)),
+                ("Transfer-Encoding: chunked", format!("7530\r\n{}\r\n0\r\n\r\n", "x".repeat(30_000))),
+            ] {
+                let host = server.addr(0);
+                let request = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\n{framing}\r\n\r\n{body}");
+                assert_eq!(server.client().request(&request).text(), "30000\n", "{path} {framing}");
+            }
+        }
+        wait_for("the size in the log phase", || (server.get("/log").text() == "30000\n").then_some(()));
+        let temp = server.dir().path().join("temp");
+        wait_for("files without names", || (0..10).all(|level| is_empty(&temp.join(level.to_string()))).then_some(()));
     }
 
     /// What is said to HEAD after the head goes nowhere, but counts for its length.
