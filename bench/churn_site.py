@@ -38,7 +38,8 @@ SERVER = """
 user root; daemon off; master_process on; worker_processes 2; pid {folder}/weir.pid; error_log {folder}/error.log info;
 events {{ use {driver}; worker_connections 2048; }}
 http {{
-    access_log {folder}/access.log;
+    log_format wear '$connection "$request" $status $body_bytes_sent $upstream_addr $upstream_status $cause';
+    access_log {folder}/access.log wear;
     admin unix:{folder}/admin.sock;
     lua_shared_dict churn 2m;
     proxy_cache_path {folder}/cache levels=1:2 keys_zone=kept:1m max_size=4m inactive=20s;
@@ -67,7 +68,7 @@ http {{
         client_body_buffer_size 16k;
         gzip {gzip}; gzip_types *;
         limit_req zone=rate burst=100000 nodelay;
-        location /file/ {{ alias {folder}/www/; }}
+        location /file/ {{ alias {folder}/www/; access_log off; }}
         location /up/ {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ''; }}
         location /upload {{
             proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection '';
@@ -255,10 +256,11 @@ class Site:
     def rename_logs(self):
         self.logs += 1
         for name in ("access.log", "error.log"):
-            (self.folder / name).rename(self.folder / f"{name}.1")
+            (self.folder / name).rename(self.folder / f"{name}.{self.logs}")
+            (self.folder / f"{name}.{self.logs - 5}").unlink(missing_ok=True)
         os.kill(self.master_pid(), signal.SIGUSR1)
         awaited(lambda: (self.folder / "access.log").exists() and (self.folder / "error.log").exists(), "logs after USR1")
-        self.failures += self.bad_lines(self.folder / "error.log.1")
+        self.failures += self.bad_lines(self.folder / f"error.log.{self.logs}")
 
     def upgrade(self):
         """The same binary again, as docs/reference/process.md has it."""

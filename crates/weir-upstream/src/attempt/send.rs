@@ -38,7 +38,8 @@ impl Attempt {
         if let Some(body) = &self.out.body {
             connection.stream.queue(OutputChunk::Bytes(body.clone()));
         } else if self.out.framing != RequestFraming::None {
-            if !x.body.is_read() {
+            // Of a body without content (Content-Length: 0) nothing is read, and nothing is pending.
+            if x.body.is_pending() {
                 return Box::pin(self.stream_body(x, connection, received)).await;
             }
             request_body::queue_body(x, &*self.up.protocol, self.out.framing, connection);

@@ -38,7 +38,7 @@ pub(crate) fn is_awaited(x: &Exchange, settings: &UpstreamSettings, protocol: &d
     settings.pass_request_body && buffered && !none
 }
 
-/// Queues a body that was read. The file is shared with the exchange, memory is copied: it may be sent again.
+/// Queues a body that was read, or that has no content. The file is shared with the exchange, memory is copied: it may be sent again.
 pub(crate) fn queue_body(
     x: &Exchange,
     protocol: &dyn UpstreamProtocol,
@@ -60,7 +60,7 @@ pub(crate) fn queue_body(
                 connection.stream.queue(OutputChunk::File { file: file.handle.clone(), offset, len });
             }
         }
-        _ if x.body.memory().is_empty() => {}
+        _ if !x.body.is_read() || x.body.memory().is_empty() => {}
         _ => connection.stream.queue(OutputChunk::Bytes(protocol.body(x.body.memory().to_vec(), framing))),
     }
     let end = protocol.body_end(framing);

@@ -202,6 +202,41 @@ both_drivers! {
 
     /// A cached connection that the server closes under the request: asked again on a fresh one, unless that might be
     /// done twice.
+    /// A request that may be sent again goes to the next server, however its body is framed.
+    fn requests_without_content_go_to_the_next_server(driver) {
+        for method in ["GET", "DELETE", "PUT"] {
+            for framing in ["", "Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\n"] {
+                for buffering in ["on", "off"] {
+                    let bad = Backend::start(|visit| if visit.head().is_some() { visit.reset() });
+                    let good = Backend::answering("good");
+                    let server = proxy(&[bad.port(), good.port()], &format!("proxy_request_buffering {buffering};"));
+                    let end = if framing.starts_with('T') { "0\r\n\r\n" } else { "" };
+                    let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n{framing}\r\n{end}");
+                    let said: Vec<String> = (0..2).map(|_| server.client().request(&request).text()).collect();
+                    let begun = framing.starts_with('T') && buffering == "off";
+                    // A body that has begun to be passed on can't be sent again, as in nginx.
+                    let wanted = |text: &String| text == "good" || begun && text.contains("502");
+                    assert!(said.iter().all(wanted), "{method} {framing:?} {buffering}: {said:?}");
+                    assert!(bad.visits() > 0 && good.visits() > 0);
+                }
+            }
+        }
+    }
+
+    /// The same over a connection that was kept alive, and that the server closes while the request is on its way.
+    fn requests_without_content_win_the_keep_alive_race(driver) {
+        let backend = Backend::start(|visit| {
+            if visit.head().is_some() && visit.answer("good") && visit.head().is_some() {
+                visit.reset();
+            }
+        });
+        let server = proxy(&[backend.port()], "");
+        for at in 0..4 {
+            let request = "DELETE / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+            assert_eq!(server.client().request(request).text(), "good", "{at}");
+        }
+    }
+
     fn the_keep_alive_race_is_lost_by_nobody(driver) {
         let backend = Backend::start(|visit| {
             visit.head();
