@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use weir_sim::cut::PlanCut;
+
 /// What the command line says.
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
@@ -14,6 +16,12 @@ pub(crate) struct Arguments {
     pub(crate) jobs: usize,
     /// Each seed is run twice, and must do the same.
     pub(crate) is_twice: bool,
+    /// The second time in another environment and working directory, while other programs compute.
+    pub(crate) is_disturbed: bool,
+    /// The first seed is made smaller.
+    pub(crate) is_minimised: bool,
+    /// What is taken away from each plan.
+    pub(crate) cut: PlanCut,
     /// The directories of runs are kept.
     pub(crate) keeps: bool,
     /// The program that is simulated.
@@ -23,8 +31,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) const USAGE: &str =
-    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--twice] [--keep]
-                [--weir PROGRAM] [--world LIBRARY]";
+    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--twice [--disturbed]] [--keep]
+                [--minimise] [--cut \"clients=0,3 ...\"] [--weir PROGRAM] [--world LIBRARY]";
 
 impl Arguments {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -33,6 +41,9 @@ impl Arguments {
             minutes: None,
             jobs: 2,
             is_twice: false,
+            is_disturbed: false,
+            is_minimised: false,
+            cut: PlanCut::default(),
             keeps: false,
             weir: None,
             world: None,
@@ -53,6 +64,12 @@ impl Arguments {
                 "--weir" => arguments.weir = Some(value()?.into()),
                 "--world" => arguments.world = Some(value()?.into()),
                 "--twice" => arguments.is_twice = true,
+                "--disturbed" => arguments.is_disturbed = true,
+                "--minimise" => arguments.is_minimised = true,
+                "--cut" => {
+                    let text = value()?;
+                    arguments.cut = PlanCut::parse(&text).ok_or_else(|| format!("{text:?} is no cut"))?;
+                }
                 "--keep" => arguments.keeps = true,
                 _ => return Err(format!("{word:?} is no option")),
             }

@@ -5,6 +5,7 @@
 //! docs/explanation/simulation.md says how it works, how a seed is played again and how an oracle is written.
 #![forbid(unsafe_code)]
 
+pub mod cut;
 pub mod draw;
 pub mod oracle;
 pub mod plan;

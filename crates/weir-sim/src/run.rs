@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use weir_sim::cut::PlanCut;
 use weir_sim::oracle::{self, Remains};
 use weir_sim::plan::{FILES, Plan, content};
 
@@ -47,12 +48,14 @@ pub(crate) struct SimulatedRun {
 impl SimulatedRun {
     /// Runs a seed, twice if that is wanted.
     pub(crate) fn of(seed: u64, programs: &Programs, arguments: &Arguments) -> SimulatedRun {
-        let plan = Plan::new(seed);
+        let plan = Plan::new(seed).without(&arguments.cut);
         let directory =
             |which: &str| std::env::temp_dir().join(format!("weir-sim-{}-{seed}{which}", std::process::id()));
         let run = |which: &str| {
             let directory = directory(which);
-            let remains = simulated(&plan, programs, &directory);
+            let is_disturbed = arguments.is_disturbed && !which.is_empty();
+            let started = SimulatedStart { plan: &plan, cut: &arguments.cut, is_disturbed };
+            let remains = simulated(&started, programs, &directory);
             if arguments.keeps {
                 println!("seed {seed}: {}", directory.display());
             } else if let Err(error) = fs::remove_dir_all(&directory) {
@@ -90,20 +93,35 @@ fn difference(one: &str, other: &str) -> String {
     }
 }
 
+/// How the program is started.
+struct SimulatedStart<'a> {
+    plan: &'a Plan,
+    cut: &'a PlanCut,
+    /// In another environment and working directory: neither may matter.
+    is_disturbed: bool,
+}
+
 /// Runs the program in the world of a plan.
-fn simulated(plan: &Plan, programs: &Programs, directory: &Path) -> io::Result<Remains> {
+fn simulated(start: &SimulatedStart<'_>, programs: &Programs, directory: &Path) -> io::Result<Remains> {
+    let plan = start.plan;
     prepare(plan, directory)?;
     let configuration = directory.join("weir.conf");
     let errors = directory.join("stderr");
-    let child = Command::new(&programs.weir)
+    let mut command = Command::new(&programs.weir);
+    if start.is_disturbed {
+        let burned = format!("{:x<1$}", "", 100 + plan.seed as usize % 3000);
+        command.env_clear().env("LANG", "C.UTF-8").env("DISTURBED", burned).current_dir("/");
+    } else {
+        command.env_clear().current_dir(directory);
+    }
+    let child = command
         .args(["-e".as_ref(), directory.join("error.log").as_os_str()])
         .args(["-c".as_ref(), configuration.as_os_str()])
         .arg("-p")
         .arg(directory)
-        .current_dir(directory)
-        .env_clear()
         .env("LD_PRELOAD", &programs.world)
         .env("WEIR_SIM_SEED", plan.seed.to_string())
+        .env("WEIR_SIM_CUT", start.cut.text())
         .env("WEIR_SIM_DIRECTORY", directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -6,6 +6,7 @@ mod upstream;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use weir_sim::cut::PlanCut;
 use weir_sim::draw::{Draw, TraceHash};
 use weir_sim::plan::{Plan, SERVER_PORT, UPSTREAM_PORTS};
 
@@ -68,7 +69,8 @@ const OF_CONNECTION: u64 = 3 << 32;
 impl World {
     /// The world of a seed, whose journal goes into `directory`.
     pub(crate) fn new(seed: u64, directory: &str) -> World {
-        let plan = Plan::new(seed);
+        let cut = std::env::var("WEIR_SIM_CUT").ok().and_then(|text| PlanCut::parse(&text));
+        let plan = Plan::new(seed).without(&cut.unwrap_or_default());
         // SAFETY: no pointers.
         let epoll =
             unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
