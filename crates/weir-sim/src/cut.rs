@@ -6,7 +6,7 @@ use crate::plan::{ClientEnd, Plan};
 /// words that are not there leave all as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanCut {
-    /// The clients that stay, by their places.
+    /// The clients that stay, by their places; those of HTTP/2 come after the others.
     pub clients: Option<Vec<usize>>,
     /// Each client asks at most so often.
     pub requests: Option<usize>,
@@ -40,6 +40,11 @@ pub const SETTINGS: [(&str, SettingDefault); 9] = [
             if matches!(client.end, ClientEnd::Asks | ClientEnd::Stays) {
                 client.end = ClientEnd::Closes;
             }
+        }
+        for client in &mut plan.http2.clients {
+            let pace = &mut client.pace;
+            (pace.piece, pace.gap, pace.read_gap, pace.read) = (1 << 20, 0, 0, 1 << 16);
+            pace.is_narrow = false;
         }
     }),
 ];
@@ -105,7 +110,14 @@ fn keep<T>(entries: &mut Vec<T>, places: Option<&Vec<usize>>) {
 impl Plan {
     /// The plan without what is cut. Requests keep their numbers.
     pub fn without(mut self, cut: &PlanCut) -> Plan {
+        let first = self.clients.len();
         keep(&mut self.clients, cut.clients.as_ref());
+        let later =
+            |places: &Vec<usize>| places.iter().filter_map(|place| place.checked_sub(first)).collect();
+        keep(&mut self.http2.clients, cut.clients.as_ref().map(later).as_ref());
+        for client in &mut self.http2.clients {
+            client.requests.truncate(cut.requests.unwrap_or(usize::MAX).max(1));
+        }
         keep(&mut self.reloads, cut.reloads.as_ref());
         keep(&mut self.downs, cut.downs.as_ref());
         for client in &mut self.clients {

@@ -7,6 +7,10 @@
 
 pub mod cut;
 pub mod draw;
+pub mod http2;
+mod http2_oracle;
 pub mod oracle;
+mod outcome;
 pub mod plan;
+mod request;
 pub mod wire;

@@ -18,7 +18,7 @@ pub(crate) fn minimised(seed: u64, mut has_fault: impl FnMut(&PlanCut) -> bool) 
     };
     let mut best = PlanCut::default();
     let lists: [(usize, PlacesOf); 3] = [
-        (plan.clients.len(), |cut| &mut cut.clients),
+        (plan.clients.len() + plan.http2.clients.len(), |cut| &mut cut.clients),
         (plan.reloads.len(), |cut| &mut cut.reloads),
         (plan.downs.len(), |cut| &mut cut.downs),
     ];

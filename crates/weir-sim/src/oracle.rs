@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target, UPSTREAM_PORTS, UpstreamManner};
+use crate::http2_oracle as http2;
+use crate::outcome::{Outcome, is_hit, whole_is_due};
+use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target};
 
 /// What a simulation has left.
 #[derive(Clone, Debug, Default)]
@@ -18,34 +20,6 @@ pub struct Remains {
     pub error_log: String,
     /// The program's exit status; `None`: it was killed, for it did not end.
     pub status: Option<i32>,
-}
-
-/// A request's line in the journal.
-#[derive(Clone, Debug)]
-struct Outcome<'j> {
-    number: u64,
-    /// The which one of its connection, from 1.
-    at: u64,
-    status: u16,
-    end: &'j str,
-    body: &'j str,
-    why: &'j str,
-}
-
-impl<'j> Outcome<'j> {
-    fn parse(line: &'j str) -> Option<Outcome<'j>> {
-        let words: BTreeMap<&str, &str> =
-            line.strip_prefix("r ")?.split(' ').filter_map(|w| w.split_once('=')).collect();
-        let number = |name: &str| words.get(name).and_then(|word| word.parse::<u64>().ok());
-        Some(Outcome {
-            number: number("n")?,
-            at: number("at")?,
-            status: number("status")? as u16,
-            end: words.get("end")?,
-            body: words.get("body")?,
-            why: words.get("why")?,
-        })
-    }
 }
 
 /// What is wrong, a sentence each; empty: nothing is.
@@ -81,7 +55,8 @@ pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
         faults.extend(fault_of(plan, outcome).map(|fault| format!("{fault}: {outcome:?}")));
     }
     faults.extend(remains.journal.lines().find_map(|line| connections_fault(plan, line)));
-    faults.extend(log_faults(&outcomes, &remains.access_log));
+    faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
+    faults.extend(log_faults(plan, &outcomes, &remains.access_log));
     faults
 }
 
@@ -95,6 +70,9 @@ fn follows_one_of(cut: &BTreeSet<u64>, plan: &Plan, number: u64) -> bool {
 
 /// What is wrong with what became of a request.
 fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
+    if let Some((client, stream)) = plan.http2.find(outcome.number) {
+        return http2::fault_of(plan, client, stream, outcome);
+    }
     let Some((client, request)) = find(plan, outcome.number) else {
         return Some("nobody has asked this".to_owned());
     };
@@ -102,31 +80,12 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
         return Some("no response within 100 s".to_owned());
     }
     match outcome.end {
-        "whole" if outcome.status == 502 && may_be_refused(plan, request) => None,
-        // Where a body goes to the end of the connection, nobody knows that it was to go on.
-        "whole"
-            if is_hit(plan, request)
-                && matches!(request.target, Target::Proxied(UpstreamManner::ToClose, _)) =>
-        {
-            None
-        }
-        "whole" => whole_fault(request.target, outcome),
+        "whole" => whole_is_due(plan, request, outcome),
         "cut" if is_hit(plan, request) => None,
         "cut" if may_be_cut(client, request, outcome) => None,
         "none" if may_be_dropped(plan, client, request, outcome) => None,
         end => Some(format!("a response that must be whole is {end} ({:?})", request.target)),
     }
-}
-
-/// Whether a request may meet upstream servers that are not there.
-fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
-    matches!(request.target, Target::Proxied(..)) && !plan.downs.is_empty()
-}
-
-/// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
-fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
-    let fall = |server| plan.downs.iter().any(|down| down.server == server);
-    is_hit(plan, request) && (request.body.is_some() || (0..UPSTREAM_PORTS.len()).all(fall))
 }
 
 /// Connections that are left when all clients have been gone for long: those that are kept to upstream servers, by each
@@ -136,19 +95,6 @@ fn connections_fault(plan: &Plan, line: &str) -> Option<String> {
     let kept = plan.settings.workers * plan.settings.upstream_keepalive;
     let is_good = accepted == "0" && connected.parse().is_ok_and(|connected: u64| connected <= kept);
     (!is_good).then(|| format!("connections are left, at most {kept} to upstream servers should: {line}"))
-}
-
-fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
-    let statuses = target.statuses();
-    if !statuses.contains(&outcome.status) {
-        return Some(format!("status {} of {target:?}", outcome.status));
-    }
-    if target.is_cut() && outcome.status == 200 {
-        return Some(format!("a response that was cut short seems whole ({target:?})"));
-    }
-    let is_own_page = outcome.status >= 500;
-    let wanted = if is_own_page { "page" } else { "right" };
-    (outcome.body != wanted).then(|| format!("the body of {target:?}"))
 }
 
 /// Whether a response may end before its end.
@@ -183,7 +129,7 @@ fn find(plan: &Plan, number: u64) -> Option<(&ClientPlan, &RequestPlan)> {
 }
 
 /// Every request that was responded to has one line, with its status, and none has two.
-fn log_faults(outcomes: &[Outcome<'_>], access_log: &str) -> Vec<String> {
+fn log_faults(plan: &Plan, outcomes: &[Outcome<'_>], access_log: &str) -> Vec<String> {
     let mut lines: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for line in access_log.lines() {
         let number = line.split(' ').next().and_then(|word| word.parse().ok());
@@ -194,10 +140,17 @@ fn log_faults(outcomes: &[Outcome<'_>], access_log: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for outcome in outcomes {
         let logged = lines.remove(&outcome.number).unwrap_or_default();
+        // The head of a request that is refused for its length is not read: its line has no number.
+        if logged.is_empty() && plan.http2.find(outcome.number).is_some_and(|(_, one)| one.is_large()) {
+            continue;
+        }
         match (&logged[..], outcome.end) {
             ([line], "whole") => {
                 let words: Vec<&str> = line.split(' ').collect();
-                if words.get(1) != Some(&outcome.status.to_string().as_str()) || words.get(2) != Some(&"OK") {
+                // The connection may end in the same breath as the response.
+                let may_break = plan.http2.find(outcome.number).is_some_and(|(client, _)| client.is_rough());
+                let is_complete = words.get(2) == Some(&"OK") || may_break;
+                if words.get(1) != Some(&outcome.status.to_string().as_str()) || !is_complete {
                     faults.push(format!("logged as {line:?}: {outcome:?}"));
                 }
             }
@@ -238,7 +191,8 @@ fn without_processes(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{BodyPlan, Settings};
+    use crate::http2::plan::Http2Plan;
+    use crate::plan::{BodyPlan, Settings, UpstreamManner};
 
     fn plan(target: Target) -> Plan {
         let settings = Settings {
@@ -265,6 +219,7 @@ mod tests {
             reloads: Vec::new(),
             downs: Vec::new(),
             accept_faults: 0,
+            http2: Http2Plan::default(),
         }
     }
 

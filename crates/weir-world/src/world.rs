@@ -1,6 +1,7 @@
 //! What is around the server: clients, upstream servers, signals. Each does what the plan says, when its time has come.
 
 mod client;
+mod http2;
 mod upstream;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use crate::addresses::SocketAddresses;
 use crate::kernel;
 
 use client::SimClient;
+use http2::{Http2Connection, Http2Event};
 use upstream::UpstreamConnection;
 
 /// All that is around the server.
@@ -24,6 +26,7 @@ pub(crate) struct World {
     events: BTreeSet<(u64, u64, WorldEvent)>,
     numbers: u64,
     clients: Vec<SimClient>,
+    http2: Vec<Http2Connection>,
     upstreams: Vec<i32>,
     connections: Vec<UpstreamConnection>,
     epoll: i32,
@@ -45,6 +48,7 @@ enum WorldEvent {
     Reads(usize),
     Leaves(usize),
     GivesUp(usize),
+    Http2(usize, Http2Event),
     UpstreamReads(usize),
     UpstreamSends(usize),
     Reload,
@@ -65,6 +69,7 @@ const REST: u64 = 10_000_000;
 const OF_CLIENT: u64 = 1 << 32;
 const OF_UPSTREAM: u64 = 2 << 32;
 const OF_CONNECTION: u64 = 3 << 32;
+const OF_HTTP2: u64 = 4 << 32;
 
 impl World {
     /// The world of a seed, whose journal goes into `directory`.
@@ -75,12 +80,14 @@ impl World {
         let epoll =
             unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
         let clients = plan.clients.iter().map(|_| SimClient::new()).collect();
+        let http2 = plan.http2.clients.iter().map(|_| Http2Connection::new()).collect();
         World {
             draw: Draw::new(seed).apart(20),
             plan,
             events: BTreeSet::new(),
             numbers: 0,
             clients,
+            http2,
             upstreams: Vec::new(),
             connections: Vec::new(),
             epoll: epoll as i32,
@@ -134,6 +141,10 @@ impl World {
             let at = BEGIN + self.plan.clients[which].at * MICROSECOND;
             self.at(at, WorldEvent::Connects(which));
         }
+        for which in 0..self.plan.http2.clients.len() {
+            let at = BEGIN + self.plan.http2.clients[which].at * MICROSECOND;
+            self.at(at, WorldEvent::Http2(which, Http2Event::Connects));
+        }
         for at in self.plan.reloads.clone() {
             self.at(BEGIN + at * MICROSECOND, WorldEvent::Reload);
         }
@@ -167,6 +178,7 @@ impl World {
                     let delay = if self.clients[which].is_hasty() { 0 } else { self.draw.below(gap + 1) };
                     self.at(now + delay * MICROSECOND, WorldEvent::Reads(which));
                 }
+                OF_HTTP2 => self.http2_notices(now, which),
                 OF_UPSTREAM => self.accept(which),
                 _ => {
                     let delay = self.draw.below(200);
@@ -184,6 +196,7 @@ impl World {
             WorldEvent::Reads(which) => self.reads(now, which),
             WorldEvent::Leaves(which) => self.leaves(now, which, "left"),
             WorldEvent::GivesUp(which) => self.leaves(now, which, "waited"),
+            WorldEvent::Http2(which, event) => self.http2_happens(now, which, event, addresses),
             WorldEvent::UpstreamReads(which) => self.upstream_reads(now, which),
             WorldEvent::UpstreamSends(which) => self.upstream_sends(now, which),
             WorldEvent::Reload => self.signal(libc::SIGHUP),
@@ -207,7 +220,8 @@ impl World {
 
     /// Ends the server when all clients are gone.
     fn maybe_quit(&mut self, now: u64) {
-        if self.clients.iter().all(SimClient::is_gone) {
+        let all_gone = self.clients.iter().all(SimClient::is_gone);
+        if all_gone && self.http2.iter().all(Http2Connection::is_gone) {
             self.at(now + REST * MICROSECOND, WorldEvent::Quit);
         }
     }

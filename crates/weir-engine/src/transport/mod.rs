@@ -89,6 +89,10 @@ pub struct ClientConnection {
 pub(crate) trait ProtocolState {
     /// Bytes of memory that it takes, itself among it.
     fn held_bytes(&self) -> usize;
+
+    /// Has the connection's task look whether it is to end. Its timer goes on: a client that is slow, or whose request has come in
+    /// part, has the time that it had.
+    fn look(&self);
 }
 
 /// Modules' states, by their types.

@@ -39,9 +39,7 @@ impl WorkerPart for WorkerConnections {
         for (wire, connection) in self.open() {
             if !wire.idle.get() {
                 connection.foresee(worker);
-                if wire.multiplexed.get() {
-                    wire.timer.arm(0);
-                }
+                connection.look();
                 continue;
             }
             if connection.adopt(worker) && wire.multiplexed.get() && connection.requests.get() > 0 {
@@ -58,8 +56,8 @@ impl WorkerPart for WorkerConnections {
         for (wire, connection) in self.open() {
             if wire.idle.get() && connection.requests.get() > 0 {
                 wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
-            } else if wire.multiplexed.get() {
-                wire.timer.arm(0);
+            } else {
+                connection.look();
             }
         }
     }
@@ -116,6 +114,15 @@ impl WorkerPart for WorkerConnections {
         let closed = quiet.map(|(wire, connection)| retire(wire, connection, CloseReason::Room));
         let closed = closed.count();
         (!idle.is_empty()).then_some(closed)
+    }
+}
+
+impl ClientConnection {
+    /// Has the task of an HTTP/2 connection look whether it is to end; one of HTTP/1 does so after its request.
+    pub fn look(&self) {
+        if let Some(state) = self.protocol.get().and_then(Weak::upgrade) {
+            state.look();
+        }
     }
 }
 

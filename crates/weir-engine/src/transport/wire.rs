@@ -33,7 +33,7 @@ pub struct ClientWire {
     pub kept_until: Cell<u64>,
     /// True when it goes to another worker, if possible, as soon as it is idle.
     pub moves: Cell<bool>,
-    /// True for an HTTP/2 connection: its task checks what it has to do when the timer expires.
+    /// True for an HTTP/2 connection.
     pub multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
     pub delays: Cell<bool>,

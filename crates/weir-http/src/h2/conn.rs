@@ -65,6 +65,8 @@ pub struct H2Connection {
     pub(super) guard: AbuseGuard,
     /// The peer's settings have come.
     pub(super) settled: bool,
+    /// The peer has acknowledged ours. Until then it may send as much as their defaults allow (section 6.9.3).
+    pub(super) is_acknowledged: bool,
     /// Bytes of the preface that are still to come.
     pub(super) preface: usize,
     /// A header block that goes on in CONTINUATION frames.
@@ -164,6 +166,7 @@ impl H2Connection {
             recv,
             guard: AbuseGuard::default(),
             settled: false,
+            is_acknowledged: false,
             preface: if role == H2Role::Server { PREFACE.len() } else { 0 },
             block: None,
             data: None,
@@ -263,7 +266,10 @@ impl H2Connection {
             state,
             priority: Priority::default(),
             send: SendWindow::new(self.remote.window),
-            recv: RecvWindow::new(self.config.stream_window),
+            recv: match self.is_acknowledged {
+                true => RecvWindow::new(self.config.stream_window),
+                false => RecvWindow::early(self.config.stream_window, H2Settings::default().window),
+            },
             pending: 0,
             last: false,
             queued: false,

@@ -6,6 +6,7 @@ use super::guard::H2Abuse;
 use super::heads::depends_on;
 use super::priority::Priority;
 use super::recv::{FrameOutcome, H2Event, protocol, size};
+use super::settings::H2Settings;
 use super::state::StreamState;
 use super::{ErrorCode, H2Failure};
 
@@ -67,7 +68,10 @@ impl H2Connection {
         if head.has(ACK) {
             self.guard.count(H2Abuse::Settings)?;
             return match payload {
-                [] => Ok(None),
+                [] => {
+                    self.acknowledged();
+                    Ok(None)
+                }
                 _ => Err(size("sent SETTINGS frame with the ACK flag and nonzero length")),
             };
         }
@@ -87,6 +91,15 @@ impl H2Connection {
         }
         frame::write(out, kind::SETTINGS, ACK, 0, &[]);
         Ok(None)
+    }
+
+    /// The peer knows our settings: windows that were opened before are as small as these say.
+    fn acknowledged(&mut self) {
+        if std::mem::replace(&mut self.is_acknowledged, true) {
+            return;
+        }
+        let (size, known) = (self.config.stream_window, H2Settings::default().window);
+        self.store.streams_mut().for_each(|(_, stream)| stream.recv.narrow(size, known));
     }
 
     pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {

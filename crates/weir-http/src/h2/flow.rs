@@ -33,8 +33,8 @@ impl SendWindow {
 /// What the peer may send, and how much of it was used up and is not reported to it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecvWindow {
-    /// Bytes that the peer may still send.
-    room: u32,
+    /// Bytes that the peer may still send; negative after [`RecvWindow::narrow`].
+    room: i64,
     /// What it shall be able to send at once.
     size: u32,
     /// Bytes that were used, and that it may send again once it gets a WINDOW_UPDATE frame.
@@ -44,15 +44,28 @@ pub(super) struct RecvWindow {
 impl RecvWindow {
     /// A window of which the peer knows `known` bytes.
     pub(super) fn new(known: u32) -> RecvWindow {
-        RecvWindow { room: known, size: known, used: 0 }
+        RecvWindow { room: known.into(), size: known, used: 0 }
+    }
+
+    /// A window of `size` bytes while the peer may still take it for one of `known` bytes, if that is more.
+    pub(super) fn early(size: u32, known: u32) -> RecvWindow {
+        RecvWindow { room: size.max(known).into(), size, used: 0 }
+    }
+
+    /// The peer knows from here on that the window is not of `known` bytes, if that was more ([`RecvWindow::early`]).
+    pub(super) fn narrow(&mut self, size: u32, known: u32) {
+        self.room -= i64::from(known.saturating_sub(size));
     }
 
     /// The peer sent `bytes`; `false`: it was not allowed to.
     #[must_use]
     pub(super) fn take(&mut self, bytes: u32) -> bool {
-        let Some(room) = self.room.checked_sub(bytes) else { return false };
-        self.room = room;
-        true
+        // An end without content needs no room.
+        let is_allowed = bytes == 0 || i64::from(bytes) <= self.room;
+        if is_allowed {
+            self.room -= i64::from(bytes);
+        }
+        is_allowed
     }
 
     /// `bytes` of what was received were used. Returns the WINDOW_UPDATE increment in bytes, if that is worth a frame:
@@ -62,7 +75,7 @@ impl RecvWindow {
         if self.used < self.size / 2 {
             return None;
         }
-        self.room += self.used;
+        self.room += i64::from(self.used);
         Some(std::mem::take(&mut self.used))
     }
 
@@ -70,7 +83,7 @@ impl RecvWindow {
     pub(super) fn widen(&mut self, size: u32) -> Option<u32> {
         let by = size.checked_sub(self.size).filter(|by| *by > 0)? + std::mem::take(&mut self.used);
         self.size = size;
-        self.room += by;
+        self.room += i64::from(by);
         Some(by)
     }
 }
@@ -89,6 +102,20 @@ mod tests {
         assert_eq!(window.release(10), None);
         assert_eq!(window.widen(1000), Some(910));
         assert_eq!(window.widen(500), None);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_know_of_a_small_window_may_fill_the_usual_one() {
+        let mut window = RecvWindow::early(10, 100);
+        assert!(window.take(90) && !window.take(11));
+        window.narrow(10, 100);
+        assert!(!window.take(1) && window.take(0));
+        // Of its view: 100 - 90 - 90, and what is given back.
+        assert_eq!(window.release(81), Some(81));
+        assert!(window.take(1) && !window.take(1));
+        let mut wide = RecvWindow::early(1000, 100);
+        wide.narrow(1000, 100);
+        assert!(wide.take(1000) && !wide.take(1));
     }
 
     #[test]

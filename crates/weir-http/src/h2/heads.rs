@@ -67,18 +67,26 @@ impl H2Connection {
         (!input.is_empty()).then(|| FrameHead::read(input).map_or(1 << 62, frame))
     }
 
-    /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
-    /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
-    pub fn expire_head(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
+    /// Whether what has come in part is the head of a request. `input` is what was not taken.
+    pub fn is_head(&self, input: &[u8]) -> bool {
+        self.begun_head(input).is_some()
+    }
+
+    /// The stream that the head opens that has come in part.
+    fn begun_head(&self, input: &[u8]) -> Option<u32> {
         let id = match (&self.block, FrameHead::read(input)) {
             (Some(block), _) => block.stream,
             (None, Some(head)) if head.kind == kind::HEADERS && self.data.is_none() => head.stream,
-            _ => return false,
+            _ => return None,
         };
         let taken = self.ending == ConnectionEnding::No && self.role == H2Role::Server;
-        if id <= self.last || id.is_multiple_of(2) || !taken {
-            return false;
-        }
+        (id > self.last && !id.is_multiple_of(2) && taken).then_some(id)
+    }
+
+    /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
+    /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
+    pub fn expire_head(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(id) = self.begun_head(input) else { return false };
         self.last = id;
         remember(&mut self.reset, id, RESET);
         frame::reset(out, id, ErrorCode::Protocol);

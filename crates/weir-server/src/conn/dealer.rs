@@ -73,8 +73,9 @@ pub(crate) fn even_out(worker: &Worker, count: u64) {
             connection.retire(CloseReason::EvenedOut);
             worker.counters.dealing.evened_out.add(1);
         }
-        if wire.multiplexed.get() || (stays_open && wire.idle.get()) {
+        if stays_open && wire.idle.get() {
             wire.timer.arm(0);
         }
+        connection.look();
     }
 }

@@ -16,11 +16,12 @@ impl H2Mux {
         }
         self.full_ms.set(0);
         let server = self.connection.server();
+        let patience = server.settings.client_header_timeout;
         let partial = self.h2.borrow().partial_frame(self.wire.input.borrow().bytes());
         if partial.is_none() {
             self.partial.set(None);
         }
-        let left = partial.map(|frame| self.time_left(frame, server.settings.client_header_timeout));
+        let left = partial.map(|frame| self.time_left(frame, patience));
         if self.streams() > 0 {
             match left {
                 Some(left) => timer.arm(left),
@@ -32,8 +33,19 @@ impl H2Mux {
         }
         self.ledger.borrow_mut().clear();
         self.end_uploads();
-        let idle = self.idle_time_left(server.plan.core.keepalive_timeout);
-        timer.arm(left.map_or(idle, |left| left.min(idle)));
+        // Without keepalive there is one request, which has as long as one of HTTP/1: its head may come after the preface.
+        let is_first = self.connection.requests.get() == 0;
+        let kept = match server.plan.core.keepalive_timeout {
+            0 if is_first => patience,
+            timeout => timeout,
+        };
+        let idle = self.idle_time_left(kept);
+        timer.arm(match left {
+            // A head that has begun in time has its own time, too.
+            Some(left) if self.h2.borrow().is_head(self.wire.input.borrow().bytes()) => left,
+            Some(left) => left.min(idle),
+            None => idle,
+        });
         true
     }
 

@@ -17,4 +17,8 @@ impl ProtocolState for H2Mux {
         let protocol = self.h2.borrow().held_bytes() + self.ledger.borrow().held_bytes();
         COUNTED + size_of::<H2Mux>() + protocol + slots + held + keys
     }
+
+    fn look(&self) {
+        self.wake();
+    }
 }

@@ -421,10 +421,15 @@ impl H2Mux {
 
     /// Ends the connection where the worker stops, or its address is gone.
     pub(super) fn look(&self) {
-        if self.worker.is_stopping() || self.connection.takes_no_more() {
+        if self.is_to_end() {
             self.connection.ends_in_order();
             self.go_away(CloseReason::Shutdown);
         }
+    }
+
+    /// Whether the worker or the connection takes no more requests.
+    pub fn is_to_end(&self) -> bool {
+        self.worker.is_stopping() || self.connection.takes_no_more()
     }
 
     fn has_other_servers(&self) -> bool {

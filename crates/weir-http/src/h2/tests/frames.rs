@@ -126,6 +126,27 @@ fn a_block_that_comes_again_says_what_it_said() {
     assert!(text(&peer).ends_with("n2"), "{}", text(&peer));
 }
 
+/// RFC 9113 section 6.9.3.
+#[test]
+fn a_small_window_holds_once_it_is_acknowledged() {
+    let mut peer = Peer::with(&H2Config { stream_window: 10, ..CONFIG });
+    peer.open(1, 0, &[]);
+    assert!(matches!(
+        peer.send(&frame(kind::DATA, 0, 1, &[0; 15_000])).as_deref(),
+        Ok([H2Event::Data { .. }])
+    ));
+    assert_eq!(peer.send(&frame(kind::SETTINGS, 1, 0, &[])), Ok(vec![]));
+    peer.open(3, 0, &[]);
+    assert!(matches!(peer.send(&frame(kind::DATA, 0, 3, &[0; 10])).as_deref(), Ok([H2Event::Data { .. }])));
+    for stream in [1, 3] {
+        let events = peer.send(&frame(kind::DATA, 0, stream, &[0; 1]));
+        let [H2Event::Reset { code, .. }] = events.as_deref().expect("no error of the connection") else {
+            panic!("{events:?}")
+        };
+        assert_eq!(*code, ErrorCode::FlowControl);
+    }
+}
+
 #[test]
 fn frames_that_end_a_connection() {
     let settings = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();

@@ -134,8 +134,13 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
 }
 
 /// The timer expired: a stream has lingered, the head of a request does not come, the connection was idle for long enough,
-/// or the worker wants it to look whether it is to end.
+/// or it is to end while it is idle.
 fn expired(mux: &Rc<H2Mux>) {
+    // A head that has begun to come is not late because of that: the next turn's GOAWAY says that nothing was done with it.
+    let ends = mux.streams() == 0 && (mux.is_to_end() || mux.connection.is_retired());
+    if ends {
+        return mux.go_away(closing::while_idle(&mux.connection, &mux.worker, &RecvOutcome::TimedOut));
+    }
     if mux.unlinger() || mux.expire_head() || mux.streams() > 0 {
         return;
     }

@@ -166,6 +166,41 @@ both_drivers! {
         assert_eq!(client.goaway, Some((1, ErrorCode::No)));
     }
 
+    /// The first request has the time that one of HTTP/1 has, whether its head comes late or in pieces.
+    fn without_keepalive_there_is_one_request_however_late_it_comes(driver) {
+        let server = Server::builder(
+            "http { keepalive_timeout 0; server { listen 127.0.0.1:%%PORT%%; http2 on; return 200 ok; } }",
+        ).driver(driver).start();
+        for cut in [0, 4, 12] {
+            let mut link = super::counts::Link::open(&server, 1 << 20);
+            let head = super::attacks::frame(1, 5, 1, b"\x82\x86\x84\x41\x01a");
+            link.send(&head[..cut]);
+            // Nothing is to happen in this time.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            link.send(&head[cut..]);
+            link.read_to_end();
+            assert_eq!((link.body(1), link.over(1)), (2, true), "{cut}");
+        }
+    }
+
+    /// RFC 9113 section 6.9.3: what is sent before the settings are known may fill the usual window.
+    fn content_that_comes_before_the_settings_are_known_is_taken(driver) {
+        let server = Server::builder(
+            "http { http2_recv_buffer_size 33; client_body_buffer_size 100k;
+                server { listen 127.0.0.1:%%PORT%%; http2 on; http2_body_preread_size 10;
+                    location / { content_by_lua_block { ngx.req.read_body() ngx.print(#ngx.req.get_body_data()) } } } }",
+        ).driver(driver).start();
+        let mut client = Client::connect(server.addr(0));
+        let keys = [65_000, 1, 500].map(|length| (length, client.open("POST", "/", &[], Some(&vec![b'x'; length]))));
+        for (length, key) in keys {
+            let answer = client.answer(key);
+            assert_eq!((answer.status, answer.reset, answer.text()), (200, None, length.to_string()));
+        }
+        // By now they are.
+        let key = client.open("POST", "/", &[], Some(&[b'x'; 2000]));
+        assert_eq!(client.answer(key).text(), "2000");
+    }
+
     /// What runs goes on, and the client is told (GOAWAY) to open a new connection for new requests.
     fn a_graceful_end_lets_streams_finish(driver) {
         let body = pattern(300_000);

@@ -1,0 +1,68 @@
+//! What became of a request, as the journal has it, and what is due.
+
+use std::collections::BTreeMap;
+
+use crate::plan::{Plan, UPSTREAM_PORTS};
+use crate::request::{RequestPlan, Target, UpstreamManner};
+
+/// A request's line in the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome<'j> {
+    pub(crate) number: u64,
+    /// The which one of its connection, from 1.
+    pub(crate) at: u64,
+    pub(crate) status: u16,
+    pub(crate) end: &'j str,
+    pub(crate) body: &'j str,
+    pub(crate) why: &'j str,
+}
+
+impl<'j> Outcome<'j> {
+    pub(crate) fn parse(line: &'j str) -> Option<Outcome<'j>> {
+        let words: BTreeMap<&str, &str> =
+            line.strip_prefix("r ")?.split(' ').filter_map(|w| w.split_once('=')).collect();
+        let number = |name: &str| words.get(name).and_then(|word| word.parse::<u64>().ok());
+        Some(Outcome {
+            number: number("n")?,
+            at: number("at")?,
+            status: number("status")? as u16,
+            end: words.get("end")?,
+            body: words.get("body")?,
+            why: words.get("why")?,
+        })
+    }
+}
+
+/// What is wrong with a response that has come whole.
+pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome<'_>) -> Option<String> {
+    if outcome.status == 502 && may_be_refused(plan, request) {
+        return None;
+    }
+    // Where a body goes to the end of the connection, nobody knows that it was to go on.
+    let goes_to_end = matches!(request.target, Target::Proxied(UpstreamManner::ToClose, _));
+    if is_hit(plan, request) && goes_to_end { None } else { whole_fault(request.target, outcome) }
+}
+
+/// Whether a request may meet upstream servers that are not there.
+pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
+    matches!(request.target, Target::Proxied(..)) && !plan.downs.is_empty()
+}
+
+/// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
+fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
+    let fall = |server| plan.downs.iter().any(|down| down.server == server);
+    is_hit(plan, request) && (request.body.is_some() || (0..UPSTREAM_PORTS.len()).all(fall))
+}
+
+fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
+    let statuses = target.statuses();
+    if !statuses.contains(&outcome.status) {
+        return Some(format!("status {} of {target:?}", outcome.status));
+    }
+    if target.is_cut() && outcome.status == 200 {
+        return Some(format!("a response that was cut short seems whole ({target:?})"));
+    }
+    let is_own_page = outcome.status >= 500;
+    let wanted = if is_own_page { "page" } else { "right" };
+    (outcome.body != wanted).then(|| format!("the body of {target:?}"))
+}

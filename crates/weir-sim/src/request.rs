@@ -1,0 +1,206 @@
+//! A request: what is asked for, how it is sent, and what is due.
+
+use std::fmt::Write;
+
+use crate::draw::Draw;
+use crate::wire::in_chunks;
+
+/// A request of a client.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    /// Its number, which the response must have.
+    pub number: u64,
+    /// What it asks for.
+    pub target: Target,
+    /// Its body.
+    pub body: Option<BodyPlan>,
+    /// Whether it is sent with the one before, whose response has not come.
+    pub is_pipelined: bool,
+    /// How long the client waits before it.
+    pub pause: u64,
+}
+
+/// A body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyPlan {
+    /// Bytes.
+    pub length: u64,
+    /// In chunks, in place of Content-Length.
+    pub is_chunked: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A text of the configuration.
+    Return,
+    /// A file of so many bytes, one of [`FILES`].
+    File(u64),
+    /// A script that sleeps so many milliseconds.
+    Lua(u64),
+    /// What an upstream server says, and how.
+    Proxied(UpstreamManner, u64),
+}
+
+/// Sizes of the files that are served.
+pub const FILES: [u64; 4] = [0, 300, 20_000, 400_000];
+
+/// How an upstream server responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamManner {
+    /// With Content-Length.
+    Length,
+    /// In chunks.
+    Chunked,
+    /// To the end of the connection.
+    ToClose,
+    /// As `Length`, in pieces with pauses.
+    Slow,
+    /// A status of its own.
+    NotFound,
+    /// It closes instead.
+    Closes,
+    /// It closes in the middle of the body.
+    CutShort,
+    /// It never says anything.
+    Silent,
+}
+
+/// All manners, with the word of the request's path.
+pub const MANNERS: [(UpstreamManner, &str); 8] = [
+    (UpstreamManner::Length, "length"),
+    (UpstreamManner::Chunked, "chunked"),
+    (UpstreamManner::ToClose, "toclose"),
+    (UpstreamManner::Slow, "slow"),
+    (UpstreamManner::NotFound, "notfound"),
+    (UpstreamManner::Closes, "closes"),
+    (UpstreamManner::CutShort, "cutshort"),
+    (UpstreamManner::Silent, "silent"),
+];
+
+impl RequestPlan {
+    pub(crate) fn drawn(draw: &mut Draw, may_follow: bool, number: &mut u64) -> RequestPlan {
+        *number += 1;
+        let target = Target::drawn(draw);
+        let takes_body = matches!(target, Target::Proxied(..));
+        let body = (takes_body && draw.chance(1, 3)).then(|| BodyPlan {
+            length: *draw.one_of(&[0, 1, 1000, 9000, 100_000]),
+            is_chunked: draw.chance(1, 3),
+        });
+        RequestPlan {
+            number: *number,
+            target,
+            body,
+            is_pipelined: may_follow && draw.chance(1, 4),
+            pause: *draw.one_of(&[0, 0, 100, 20_000, 1_200_000]),
+        }
+    }
+
+    /// The request's bytes; `close`: it is the connection's last one.
+    pub fn bytes(&self, close: bool) -> Vec<u8> {
+        let method = if self.body.is_some() { "POST" } else { "GET" };
+        let mut text = format!("{method} {} HTTP/1.1\r\nHost: sim\r\n", self.target.path(self.number));
+        if close {
+            text.push_str("Connection: close\r\n");
+        }
+        let Some(body) = self.body else { return [text.as_bytes(), b"\r\n"].concat() };
+        let content = content(self.number, body.length);
+        if !body.is_chunked {
+            let _ = write!(text, "Content-Length: {}\r\n\r\n", body.length);
+            return [text.as_bytes(), &content].concat();
+        }
+        text.push_str("Transfer-Encoding: chunked\r\n\r\n");
+        [text.into_bytes(), in_chunks(&content, 3000)].concat()
+    }
+}
+
+impl Target {
+    fn drawn(draw: &mut Draw) -> Target {
+        match draw.below(10) {
+            0 | 1 => Target::Return,
+            2 | 3 => Target::File(*draw.one_of(&FILES)),
+            4 => Target::Lua(*draw.one_of(&[0, 1, 20, 300])),
+            _ => {
+                let manner = match draw.below(12) {
+                    0..4 => UpstreamManner::Length,
+                    4 | 5 => UpstreamManner::Chunked,
+                    6 => UpstreamManner::ToClose,
+                    7 => UpstreamManner::Slow,
+                    8 => UpstreamManner::NotFound,
+                    9 => UpstreamManner::Closes,
+                    10 => UpstreamManner::CutShort,
+                    _ => UpstreamManner::Silent,
+                };
+                Target::Proxied(manner, *draw.one_of(&[0, 10, 2000, 50_000, 300_000]))
+            }
+        }
+    }
+
+    /// The path and arguments, with the request's number.
+    pub fn path(self, number: u64) -> String {
+        match self {
+            Target::Return => format!("/return?n={number}"),
+            Target::File(size) => format!("/file/{size}?n={number}"),
+            Target::Lua(ms) => format!("/lua?n={number}&ms={ms}"),
+            Target::Proxied(manner, size) => {
+                let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
+                format!("/up/{word}?n={number}&size={size}")
+            }
+        }
+    }
+
+    /// The statuses that may come; the first one is of a body that is checked.
+    pub fn statuses(self) -> &'static [u16] {
+        match self {
+            Target::Proxied(UpstreamManner::NotFound, _) => &[404],
+            Target::Proxied(UpstreamManner::Closes, _) => &[502],
+            Target::Proxied(UpstreamManner::CutShort, _) => &[200, 502],
+            Target::Proxied(UpstreamManner::Silent, _) => &[504],
+            _ => &[200],
+        }
+    }
+
+    /// The body of the response with the first status, if it is not a page of the server's own.
+    pub fn body(self, number: u64) -> Option<Vec<u8>> {
+        match self {
+            Target::Return => Some(format!("n={number}\n").into_bytes()),
+            Target::Lua(_) => Some(format!("n={number}\n").into_bytes()),
+            Target::File(size) => Some(content(size, size)),
+            Target::Proxied(manner, size) => match manner {
+                UpstreamManner::Closes | UpstreamManner::Silent => None,
+                _ => Some(content(number, size)),
+            },
+        }
+    }
+
+    /// Whether the response ends before its end.
+    pub fn is_cut(self) -> bool {
+        matches!(self, Target::Proxied(UpstreamManner::CutShort, size) if size > 0)
+    }
+}
+
+/// `length` bytes that only `number` has: lines with the number, over and over.
+pub fn content(number: u64, length: u64) -> Vec<u8> {
+    let line = format!("n={number};");
+    line.bytes().cycle().take(length as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunked_body_is_its_content_in_chunks() {
+        let body = Some(BodyPlan { length: 3001, is_chunked: true });
+        let target = Target::Proxied(UpstreamManner::Length, 0);
+        let request = RequestPlan { number: 5, target, body, is_pipelined: false, pause: 0 };
+        let text = String::from_utf8(request.bytes(true)).expect("ours");
+        assert!(
+            text.starts_with("POST /up/length?n=5&size=0 HTTP/1.1\r\nHost: sim\r\nConnection: close\r\n")
+        );
+        assert!(
+            text.contains("\r\n\r\nbb8\r\nn=5;n=5;") && text.ends_with("\r\n1\r\nn\r\n0\r\n\r\n"),
+            "{text}"
+        );
+    }
+}
