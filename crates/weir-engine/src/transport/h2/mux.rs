@@ -334,6 +334,11 @@ impl H2Mux {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
         match state {
+            // Nothing leaves any more, and no turn comes that would forget it: the connection's task waits for its last stream.
+            _ if self.closed.get() => {
+                drop(slots);
+                self.release(key);
+            }
             (true, true, _) => self.wait_until(slot, send_timeout),
             (true, _, true) if slot.fault.is_none() => {
                 // More of the request may be under way, and a client that is reset at once may take that for a failure.

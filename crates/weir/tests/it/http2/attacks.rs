@@ -131,4 +131,21 @@ both_drivers! {
         }
         assert_eq!(socket.bytes(9)[3], 4, "SETTINGS");
     }
+
+    /// The response to a request with a body that is refused while its connection fails is nobody's: nothing waits for it.
+    fn a_connection_that_fails_beside_a_refused_request_ends(driver) {
+        let mut server = Server::builder(CONF).driver(driver).start();
+        // `x`, of 40,000 bytes: more than a head may have, and no bomb.
+        let head = [&b"\x83\x86\x84\x01\x01a\x00\x01x\x7f\xc1\xb7\x02"[..], &[b'f'; 40_000]].concat();
+        let pieces: Vec<&[u8]> = head.chunks(16_000).collect();
+        let [first, second, third] = pieces[..] else { panic!("{} pieces", pieces.len()) };
+        let request = [frame(1, 0, 1, first), frame(9, 0, 1, second), frame(9, 4, 1, third)].concat();
+        let flood = frame(8, 0, 0, &[0, 0, 0, 1]).repeat(6000);
+        let mut socket = server.client();
+        socket.send(&[&weir_http::h2::PREFACE[..], &frame(4, 0, 0, &[]), &request, &flood].concat());
+        server.error_log_line("WINDOW_UPDATE flood");
+        drop(socket);
+        server.signal(weir_test::ServerSignal::Quit);
+        assert!(server.wait_exit().status.success());
+    }
 }
