@@ -53,6 +53,8 @@ pub enum MalformedMessage {
     Scheme(Span),
     /// `:path` is missing or empty.
     NoPath,
+    /// `:protocol` in a request other than CONNECT (RFC 8441 section 4).
+    Protocol(Span),
     /// `:authority` is missing in a CONNECT request.
     NoAuthority,
     /// A field about one connection of HTTP/1 (section 8.2.2).
@@ -76,6 +78,7 @@ impl fmt::Display for MalformedMessage {
             MalformedMessage::NoScheme => "sent no :scheme header",
             MalformedMessage::Scheme(_) => "sent invalid \":scheme\" header",
             MalformedMessage::NoPath => "sent no :path header",
+            MalformedMessage::Protocol(_) => "sent \":protocol\" header in a request other than CONNECT",
             MalformedMessage::NoAuthority => "sent no :authority header",
             MalformedMessage::ConnectionField(_) => "sent connection-specific header",
             MalformedMessage::ContentLength => "sent invalid \"Content-Length\" header",
@@ -96,6 +99,7 @@ impl MalformedMessage {
             | MalformedMessage::RepeatedPseudo(span)
             | MalformedMessage::Method(span)
             | MalformedMessage::Scheme(span)
+            | MalformedMessage::Protocol(span)
             | MalformedMessage::ConnectionField(span) => Some(*span),
             _ => None,
         }
@@ -222,7 +226,13 @@ impl H2Message {
         if !method.of(&section.text).iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_' | b'-')) {
             return Err(MalformedMessage::Method(method));
         }
-        if method.of(&section.text) == b"CONNECT" && self.protocol.is_none() {
+        let connects = method.of(&section.text) == b"CONNECT";
+        if let Some(protocol) = self.protocol
+            && !connects
+        {
+            return Err(MalformedMessage::Protocol(protocol));
+        }
+        if connects && self.protocol.is_none() {
             // Section 8.5: a tunnel has neither scheme nor path. One that has is no other request for it: nginx refuses
             // both by their method.
             return given(self.authority).map(|_| ()).ok_or(MalformedMessage::NoAuthority);
@@ -307,6 +317,11 @@ mod tests {
         assert_eq!(read(&connect[..1], MessagePart::Request), Err(MalformedMessage::NoAuthority));
         let extended = [&[("x", "x"); 0], &connect[..1], &GET[1..], &[(":protocol", "websocket")]].concat();
         assert!(read(&extended, MessagePart::Request).expect("a good request").protocol.is_some());
+        for protocol in ["websocket", ""] {
+            let fields = [&GET[..], &[(":protocol", protocol)]].concat();
+            let other = read(&fields, MessagePart::Request);
+            assert!(matches!(other, Err(MalformedMessage::Protocol(_))), "{other:?}");
+        }
         assert_eq!(
             read(&[(":status", "204")], MessagePart::Response).map(|message| message.status),
             Ok(Some(204))
