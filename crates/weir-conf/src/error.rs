@@ -36,6 +36,11 @@ impl Error {
         Self { level: LevelName::Warn, ..Self::new(message) }
     }
 
+    /// As [`Error::warning`], of a setting that nginx accepts silently and that is without effect here.
+    pub fn notice(message: impl Into<String>) -> Self {
+        Self { level: LevelName::Notice, ..Self::new(message) }
+    }
+
     /// As [`Error::warning`], of what should not be in production.
     pub fn alert(message: impl Into<String>) -> Self {
         Self { level: LevelName::Alert, ..Self::new(message) }
@@ -121,15 +126,18 @@ pub enum LevelName {
     Alert,
     /// It can be used, and is probably not what was meant.
     Warn,
+    /// It can be used, and part of it is without effect.
+    Notice,
 }
 
 impl LevelName {
-    /// As nginx writes it: `emerg`, `alert`, `warn`.
+    /// As nginx writes it: `emerg`, `alert`, `warn`, `notice`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Emerg => "emerg",
             Self::Alert => "alert",
             Self::Warn => "warn",
+            Self::Notice => "notice",
         }
     }
 }

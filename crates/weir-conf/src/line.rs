@@ -158,6 +158,12 @@ impl<'a> LineCx<'a> {
         self.warnings.push(Error::warning(message).at(self.line.name.span));
     }
 
+    /// As [`LineCx::warn`], of a setting that nginx accepts silently and that is without effect here: programs that
+    /// start servers look for warnings in their logs.
+    pub fn note(&mut self, message: impl Into<String>) {
+        self.warnings.push(Error::notice(message).at(self.line.name.span));
+    }
+
     /// As [`LineCx::warn`], of what should not be in production.
     pub fn alert(&mut self, message: impl Into<String>) {
         self.warnings.push(Error::alert(message).at(self.line.name.span));

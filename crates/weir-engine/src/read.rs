@@ -51,7 +51,7 @@ enum BodyEnd {
 }
 
 impl Exchange {
-    /// Reads the whole body, into memory up to `client_body_buffer_size`, else into a file under
+    /// Reads the whole body, into memory up to `client_body_buffer_size` (or a quarter more), else into a file under
     /// `client_body_temp_path`. Does nothing the second time.
     ///
     /// # Errors
@@ -136,16 +136,31 @@ impl Exchange {
     }
 
     async fn read_all(&mut self, end: BodyEnd) -> Result<(), EngineError> {
+        let room = self.body_room();
         if let BodyFraming::Length(length) = self.body.framing
-            && length <= self.plan.core.client_body_buffer_size
+            && length <= room
             && !self.goes_to_file()
         {
             self.body.memory.reserve_exact(length as usize);
         }
         while let Some(piece) = self.body_piece().await? {
-            self.keep_piece(piece).await?;
+            self.keep_piece(piece, room).await?;
         }
         self.end_reading(end).await
+    }
+
+    /// Bytes of the body that stay in memory: `client_body_buffer_size`, and as in nginx up to a quarter more where that is known to be
+    /// all of it. Scripts rely on it that find nothing in memory of a body in a file.
+    fn body_room(&self) -> u64 {
+        let size = self.plan.core.client_body_buffer_size;
+        match self.body.framing {
+            BodyFraming::Length(length)
+                if self.transport.h2().is_none() && length < size.saturating_add(size / 4) =>
+            {
+                length.max(size)
+            }
+            _ => size,
+        }
     }
 
     /// Whether even a short body is wanted as a file.
@@ -154,12 +169,9 @@ impl Exchange {
     }
 
     /// In memory as long as there is room, else in a file.
-    async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), EngineError> {
+    async fn keep_piece(&mut self, piece: Vec<u8>, room: u64) -> Result<(), EngineError> {
         let length = (self.body.memory.len() + piece.len()) as u64;
-        if self.body.writer.is_none()
-            && !self.goes_to_file()
-            && length <= self.plan.core.client_body_buffer_size
-        {
+        if self.body.writer.is_none() && !self.goes_to_file() && length <= room {
             self.body.memory.extend_from_slice(&piece);
             return Ok(());
         }

@@ -18,7 +18,7 @@ pub mod watch;
 
 pub use channel::{ChannelMessage, ProcessChannel};
 pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
-pub use environment::{removed_for_shell, removed_variable, set_environment};
+pub use environment::{removed_for_shell, removed_variable, removed_variables, set_environment};
 pub use poll::readable;
 pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
 pub use title::ProcessTitle;

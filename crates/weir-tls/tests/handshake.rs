@@ -348,7 +348,13 @@ fn verdicts_are_openssls() {
         chain::check(&[der(&root)], &by_root, 1, CertificatePurpose::Client, 5),
         Err(VerifyProblem::NOT_YET_VALID)
     );
-    // Of a stranger's, too: the verdict on a client is the last that is found, on a server the first.
+    // Of a stranger's, too: the verdict is the last that is found, on a server the first where nobody is trusted.
+    let server = |it: &Authority, trust: &TrustStore| {
+        chain::check(&[der(it)], trust, 1, CertificatePurpose::Server, NOW)
+    };
+    assert_eq!(server(&leaf, &by_root), Err(VerifyProblem::UNVERIFIED_LEAF));
+    assert_eq!(server(&leaf, &trust(&[])), Err(VerifyProblem::NO_LOCAL_ISSUER));
+    assert_eq!(server(&lone, &by_root), Err(VerifyProblem::SELF_SIGNED));
     let old = |it: &Authority, purpose| chain::check(&[der(it)], &trust(&[]), 1, purpose, 100_000_000_000);
     assert_eq!(old(&leaf, CertificatePurpose::Client), Err(VerifyProblem::EXPIRED));
     assert_eq!(old(&leaf, CertificatePurpose::Server), Err(VerifyProblem::NO_LOCAL_ISSUER));

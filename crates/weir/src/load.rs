@@ -44,6 +44,7 @@ impl ConfRemark {
     fn of(error: &weir_conf::Error, source: &ConfSource) -> ConfRemark {
         let level = match error.level {
             LevelName::Alert => LogLevel::Alert,
+            LevelName::Notice => LogLevel::Notice,
             LevelName::Warn | LevelName::Emerg => LogLevel::Warn,
         };
         ConfRemark { level, text: error.render(source) }
@@ -268,7 +269,12 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = ConfLocation::of(line);
     let loaded = paths.examine(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
-            warning.log();
+            // The log has the level of a start, and hears no notes; who tests a configuration does.
+            match warning.level {
+                LogLevel::Notice if line.quiet => {}
+                LogLevel::Notice => say!("weir: [notice] {}", warning.text),
+                _ => warning.log(),
+            }
         }
         if !line.quiet {
             say!("weir: the configuration file {} syntax is ok", paths.name());

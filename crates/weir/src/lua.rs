@@ -54,8 +54,14 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     let status = CliProgram::wait();
-    server.quit();
-    server.join(None);
+    // After an error `resty` ends at once, as `os.exit` does: a thread that a module in C has started, and which the end of the Lua
+    // state would wait for, may never end.
+    if status == 0 {
+        server.quit();
+        server.join(None);
+    } else {
+        std::mem::forget(server);
+    }
     log::flush();
     ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX))
 }

@@ -53,8 +53,8 @@ pub fn build_with(
     let (addresses, problems) = listen::collect(&servers, &tree.source, &modules);
     for problem in problems {
         match problem.level {
-            weir_conf::LevelName::Warn | weir_conf::LevelName::Alert => builder.warnings.push(problem),
             weir_conf::LevelName::Emerg => builder.errors.push(problem),
+            _ => builder.warnings.push(problem),
         }
     }
     let ConfigurationBuilder { mut registry, mut errors, mut warnings, .. } = builder;

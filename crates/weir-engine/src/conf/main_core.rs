@@ -168,16 +168,16 @@ const TABLE: &[MainRow] = &[
         .default("on")
         .doc(
             "Accepted for compatibility with nginx; it is always on: a worker accepts all \
-             waiting connections, a bounded number at a time. `off` is warned about.",
+             waiting connections, a bounded number at a time. `off` is noted in the log.",
         ),
     MainRow::new("accept_mutex", EVENTS, FLAG, set::accept_mutex)
         .syntax("accept_mutex on | off")
         .default("off")
-        .doc("Accepted for compatibility with nginx; it is always off. `on` is warned about."),
+        .doc("Accepted for compatibility with nginx; it is always off. `on` is noted in the log."),
     MainRow::new("accept_mutex_delay", EVENTS, ONE, set::accept_mutex_delay)
         .syntax("accept_mutex_delay time")
         .default("500ms")
-        .doc("Accepted for compatibility with nginx, with a warning: there is no accept mutex."),
+        .doc("Accepted for compatibility with nginx, with a note in the log: there is no accept mutex."),
     MainRow::new("debug_connection", EVENTS, ONE, set::debug_connection)
         .syntax("debug_connection address | CIDR | unix:")
         .doc("Logs connections from this address or network at all levels, to all error logs."),

@@ -87,6 +87,9 @@ pub struct Response {
     /// True when the handler has not said the length, which is known only since its whole body came at once: a filter
     /// that may change the body takes the length away.
     pub open_length: bool,
+    /// True when a filter that runs scripts sees the end of the body after its last bytes, as with nginx's modules whose bodies come a
+    /// piece at a time: upstreams, and scripts. Of a file or a page it sees both at once.
+    pub end_apart: bool,
     /// `Last-Modified`, in seconds since 1970; also what conditional requests compare. `None`: not known.
     pub last_modified: Option<i64>,
     /// `Location`; made absolute by `absolute_redirect`. `None`: no such field.
@@ -95,7 +98,7 @@ pub struct Response {
     pub headers: Vec<ResponseHeader>,
     /// Trailer fields, in the order in which they are sent.
     pub trailers: Vec<ResponseHeader>,
-    /// True when trailer fields will follow: the length is not sent even if it is known, the body is chunked.
+    /// True when trailer fields will follow, or a script wants chunks: the length is not sent even if it is known, the body is chunked.
     pub expect_trailers: bool,
     /// True when the response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
@@ -236,7 +239,7 @@ impl Response {
     pub fn clear_entity(&mut self) {
         (self.ready, self.memo) = (ReadyHead::Open, None);
         self.content_length = None;
-        self.open_length = false;
+        (self.open_length, self.end_apart) = (false, false);
         self.last_modified = None;
         self.not_modified = false;
         self.allow_ranges = false;
@@ -304,6 +307,7 @@ impl Response {
             override_charset,
             content_length,
             open_length,
+            end_apart,
             last_modified,
             location,
             headers,
@@ -350,6 +354,6 @@ impl Response {
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
         (*header_only, *chunked, *unframed, *error_page_done) = (false, false, false, false);
-        (*vary_encoding, *open_length, *gzip_ok) = (false, false, None);
+        (*vary_encoding, *open_length, *end_apart, *gzip_ok) = (false, false, false, None);
     }
 }

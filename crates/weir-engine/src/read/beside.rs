@@ -38,9 +38,10 @@ impl Exchange {
         &mut self,
         mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Option<Result<(), EngineError>> {
+        let room = self.body_room();
         loop {
             let kept = match self.body_piece_beside(&mut others).await? {
-                Ok(Some(piece)) => self.keep_piece(piece).await,
+                Ok(Some(piece)) => self.keep_piece(piece, room).await,
                 Ok(None) => return Some(self.end_reading(BodyEnd::Settled).await),
                 Err(error) => Err(error),
             };

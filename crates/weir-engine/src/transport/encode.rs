@@ -154,7 +154,11 @@ fn connection(x: &Exchange, out: &mut Vec<u8>) {
     if x.response.status == 101 {
         return out.extend_from_slice(b"Connection: upgrade\r\n");
     }
-    if x.response.header(KnownField::Connection).is_some() {
+    // A field of a script's or of `add_header` that names something else than what lasts (`Upgrade` with a 426) goes out after ours, as in
+    // nginx.
+    let lasts =
+        |own: &[u8]| [&b"close"[..], b"keep-alive"].iter().any(|known| own.eq_ignore_ascii_case(known));
+    if x.response.header(KnownField::Connection).is_some_and(|own| lasts(x.text(own))) {
         return;
     }
     if !x.keep_alive {

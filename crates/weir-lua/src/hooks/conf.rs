@@ -117,7 +117,7 @@ impl LuaConf {
     pub(crate) fn sa_restart(&mut self, line: &mut LineCx<'_>) -> Result {
         line.flag(&mut self.sa_restart)?;
         if self.sa_restart == Some(false) {
-            line.warn("lua_sa_restart off has no effect, signals never interrupt system calls of scripts");
+            line.note("lua_sa_restart off has no effect, signals never interrupt system calls of scripts");
         }
         Ok(())
     }

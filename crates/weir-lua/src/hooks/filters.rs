@@ -86,7 +86,9 @@ impl HeaderFilter for BodyScript {
             if std::mem::take(&mut x.response.open_length) {
                 x.response.content_length = None;
             }
-            let filter = BodyPieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
+            let end_apart = x.response.end_apart;
+            let filter =
+                BodyPieces { home: self.home.clone(), chunk: self.chunk.clone(), end_apart, ended: false };
             x.body_filter(FilterSlot::Aux, self.site, filter);
         }
         Verdict::Ok
@@ -97,6 +99,8 @@ impl HeaderFilter for BodyScript {
 struct BodyPieces {
     home: ScriptHome,
     chunk: Rc<ScriptChunk>,
+    /// [`Response::end_apart`](weir_engine::exchange::Response::end_apart)
+    end_apart: bool,
     /// The script has set `ngx.arg[2]`: what comes after is dropped.
     ended: bool,
 }
@@ -112,6 +116,25 @@ impl BodyPieces {
         }
         let arg = std::mem::take(x.state::<FilterArg>());
         Ok((arg.bytes, arg.last))
+    }
+}
+
+impl BodyPieces {
+    /// Has the script change a piece.
+    fn piece(
+        &mut self,
+        x: &mut Exchange,
+        bytes: Vec<u8>,
+        last: bool,
+        output: &mut BodyChain,
+    ) -> Result<(), EngineError> {
+        let (bytes, ends) = self.run(x, bytes, last)?;
+        if !bytes.is_empty() {
+            output.push(BodyBuf::Bytes(bytes));
+        }
+        self.ended = ends;
+        output.last |= ends;
+        Ok(())
     }
 }
 
@@ -137,12 +160,12 @@ impl BodyFilter for BodyPieces {
         if bytes.is_empty() && !last {
             return Ok(FilterStep::More);
         }
-        let (bytes, ends) = self.run(x, bytes, last)?;
-        if !bytes.is_empty() {
-            output.push(BodyBuf::Bytes(bytes));
+        let comes_apart = self.end_apart && last && !bytes.is_empty();
+        self.piece(x, bytes, last && !comes_apart, output)?;
+        if comes_apart && !self.ended {
+            self.piece(x, Vec::new(), true, output)?;
         }
-        self.ended = ends;
-        output.last |= ends || last;
+        output.last |= last;
         Ok(FilterStep::More)
     }
 }

@@ -217,6 +217,12 @@ pub(crate) fn hears(level: LogLevel) -> bool {
 /// Lines of scripts may be as long as OpenResty's nginx has them.
 const LONGEST: usize = 4096;
 
+/// As [`log_plain`], with what the server is doing.
+pub(crate) fn log_doing(level: LogLevel, message: &dyn std::fmt::Display) {
+    let doing = if level == LogLevel::Debug { "" } else { doing(phase()) };
+    log_plain(level, &format_args!("{message}{doing}"));
+}
+
 /// Logs a message as it is, with what nginx says about the request, if there is one.
 pub(crate) fn log_plain(level: LogLevel, message: &dyn std::fmt::Display) {
     if level == LogLevel::Debug && !hears_debug() {

@@ -29,6 +29,12 @@ pub(crate) struct VmSchedule {
     /// Each by the first of its coroutines.
     runs: RefCell<BTreeMap<DueKey, Rc<SleepingRun>>>,
     made: Cell<u64>,
+    /// The number of the timer that fires.
+    firing: Cell<u64>,
+    /// Timers that have fired and whose functions have not begun.
+    starting: RefCell<VecDeque<u64>>,
+    /// Waiters of semaphores that have a unit and have not gone on.
+    given: Rc<Cell<usize>>,
     /// Timers wait, whatever their time, until the configuration is in force.
     held: Cell<bool>,
     /// Something is due before all others, or was taken out.
@@ -137,6 +143,42 @@ impl VmSchedule {
         }
     }
 
+    /// The number of a coroutine that lets others go first (`ngx.sleep(0)`).
+    pub(crate) fn add_brief(&self) -> u64 {
+        self.next_number()
+    }
+
+    /// Whether a timer for 0 seconds goes before the coroutine with this number, which was made later.
+    pub(crate) fn is_after_timer(&self, number: u64) -> bool {
+        let is_due = |(due, made)| !self.held.get() && made < number && due <= weir_rt::now_ms();
+        self.starting.borrow().iter().any(|made| *made < number)
+            || self.timers.borrow().first_key_value().is_some_and(|(key, _)| is_due(*key))
+    }
+
+    /// Whether coroutines whose semaphores were posted have not gone on.
+    pub(crate) fn has_given_units(&self) -> bool {
+        self.given.get() > 0
+    }
+
+    /// Counts the waiters of semaphores that have a unit and have not gone on.
+    pub(crate) fn units_given(&self) -> Rc<Cell<usize>> {
+        self.given.clone()
+    }
+
+    /// A timer has fired, and its function will begin with the task that was made for it: its number.
+    pub(crate) fn timer_fired(&self) -> u64 {
+        self.starting.borrow_mut().push_back(self.firing.get());
+        self.firing.get()
+    }
+
+    /// The function of a timer that has fired begins.
+    pub(crate) fn timer_begins(&self, number: u64) {
+        let mut starting = self.starting.borrow_mut();
+        if let Some(at) = starting.iter().position(|made| *made == number) {
+            starting.remove(at);
+        }
+    }
+
     /// Lets the coroutine `at` of a run of `vm` sleep for `ms` milliseconds; when it is due.
     pub(crate) fn add_sleeper(&self, vm: &Rc<LuaVm>, run: &Rc<SleepingRun>, at: u32, ms: u64) -> u64 {
         // Not the loop's time, which does not advance while a script computes: `ngx.now` goes on, too.
@@ -208,6 +250,7 @@ impl VmSchedule {
             let timer = self.timers.borrow_mut().remove(&key);
             if let (Some(timer), Some(fire)) = (timer, self.fire.get()) {
                 last = std::ptr::null();
+                self.firing.set(key.1);
                 fire(vm, timer);
                 continue;
             }

@@ -52,6 +52,7 @@ pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
     if x.response.status == 0 {
         x.response.status = exited(x).unwrap_or(200);
     }
+    x.response.end_apart = true;
     let typed = !matches!(x.response.status, 204 | 304)
         && x.state_if::<TypeRemoved>().is_none_or(|untyped| !untyped.0);
     if default_type && typed && !x.response.header_sent {

@@ -46,6 +46,12 @@ pub fn removed_variable(name: &OsStr) -> Option<&'static OsStr> {
     removed.iter().find_map(|(known, value)| (known == name).then_some(value.as_os_str()))
 }
 
+/// What [`set_environment`] has taken out and nothing has set since: names and values.
+pub fn removed_variables() -> impl Iterator<Item = (&'static OsStr, &'static OsStr)> {
+    let all = REMOVED.get().into_iter().flatten();
+    all.filter(|(name, _)| std::env::var_os(name).is_none()).map(|(name, value)| (&**name, &**value))
+}
+
 /// A file in memory with commands of a shell that export what [`set_environment`] has taken out and nothing has set since.
 /// Programs that are started while it is open inherit it, and find it as `/dev/fd/NUMBER`. `None`: there is nothing.
 ///
@@ -53,8 +59,8 @@ pub fn removed_variable(name: &OsStr) -> Option<&'static OsStr> {
 /// The file can't be made or written.
 pub fn removed_for_shell() -> io::Result<Option<OwnedFd>> {
     let mut text = Vec::new();
-    for (name, value) in REMOVED.get().into_iter().flatten() {
-        if is_exported(name.as_encoded_bytes()) && std::env::var_os(name).is_none() {
+    for (name, value) in removed_variables() {
+        if is_exported(name.as_encoded_bytes()) {
             export(&mut text, name.as_encoded_bytes(), value.as_encoded_bytes());
         }
     }

@@ -75,6 +75,7 @@ impl UpstreamBody {
         keep: Option<ResponseFile>,
         unfinished: Option<RequestFraming>,
     ) -> Verdict {
+        x.response.end_apart = true;
         if keep.is_none()
             && let (BodyDecoder::Length(length), UpstreamLink::Own(_)) =
                 (&answered.incoming.decoder, &answered.link)

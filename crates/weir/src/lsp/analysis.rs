@@ -85,6 +85,7 @@ impl Finding {
         let severity = match self.level {
             LevelName::Emerg => 1,
             LevelName::Alert | LevelName::Warn => 2,
+            LevelName::Notice => 3,
         };
         JsonWriter::object(|json| {
             json.key("range");

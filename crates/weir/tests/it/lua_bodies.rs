@@ -70,6 +70,68 @@ both_drivers! {
         wait_for("files without names", || (0..10).all(|level| is_empty(&temp.join(level.to_string()))).then_some(()));
     }
 
+    /// As nginx: a body whose length is known may be a quarter larger than `client_body_buffer_size`, less one byte, and stay in memory. The
+    /// mock servers of Kong's tests find nothing in memory of one in a file.
+    fn a_body_of_known_length_may_be_a_quarter_larger_than_the_buffer(driver) {
+        let conf = "events {}\nhttp { server { listen 127.0.0.1:%%PORT%%; client_body_temp_path temp; client_body_buffer_size 2000;
+            location / { content_by_lua_block { ngx.req.read_body() local data = ngx.req.get_body_data()
+                ngx.print(data and #data or 'file ' .. tostring(ngx.req.get_body_file() ~= nil)) } } } }\n";
+        let server = Server::builder(conf).driver(driver).allow("buffered to a temporary file").start();
+        for (length, wanted) in [(2000, "2000"), (2001, "2001"), (2499, "2499"), (2500, "file true"), (9000, "file true")] {
+            let body = "x".repeat(length);
+            let known = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}");
+            assert_eq!(server.client().request(known).text(), wanted, "{length}");
+            let chunked = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n");
+            let wanted = if length > 2000 { "file true" } else { wanted };
+            assert_eq!(server.client().request(chunked).text(), wanted, "{length} in chunks");
+        }
+        let mut client = server.client();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2400\r\n\r\n{}", "x".repeat(100)));
+        client.send("x".repeat(2300));
+        assert_eq!(client.response().text(), "2400", "in two pieces");
+    }
+
+    /// A script that names chunks gets them, once; a length that is known goes to others.
+    fn scripts_may_want_chunks(driver) {
+        let conf = "events {}\nhttp { server { listen 127.0.0.1:%%PORT%%;
+            location / { content_by_lua_block { ngx.header['Transfer-Encoding'] = ngx.var.arg_v ngx.print('hello') } }
+            location /filter { return 200 hello; header_filter_by_lua_block { ngx.header.transfer_encoding = 'Chunked' } } } }\n";
+        let server = Server::builder(conf).driver(driver).start();
+        for (path, chunked) in [("/?v=chunked", true), ("/?v=identity", false), ("/", false), ("/filter", true)] {
+            let answer = server.client().get(path);
+            assert_eq!(answer.text(), "hello", "{path}");
+            let head = (answer.field("transfer-encoding"), answer.field("content-length"));
+            assert_eq!(head, if chunked { (Some("chunked"), None) } else { (None, Some("5")) }, "{path}");
+            assert_eq!(answer.to_string().to_lowercase().matches("transfer-encoding").count(), usize::from(chunked), "{path}");
+        }
+        let old = server.client().request("GET /?v=chunked HTTP/1.0\r\n\r\n");
+        assert_eq!((old.text().as_str(), old.field("transfer-encoding")), ("hello", None));
+    }
+
+    /// As nginx, which writes its own field first; Kong's tests look for both in a 426.
+    fn a_connection_field_of_a_script_comes_after_the_servers_own(driver) {
+        let conf = "events {}\nhttp { server { listen 127.0.0.1:%%PORT%%;
+            location / { content_by_lua_block { ngx.status = 426 ngx.header.connection = ngx.var.arg_v ngx.print('hello') } }
+            location /twice { content_by_lua_block { ngx.header.connection = { 'Upgrade', 'x' } ngx.print('hello') } }
+            location /added { add_header Connection Upgrade; return 200 hello; } } }\n";
+        let server = Server::builder(conf).driver(driver).start();
+        let table: [(&str, &[&str]); 6] = [
+            ("/?v=Upgrade", &["keep-alive", "Upgrade"]),
+            ("/?v=close", &["close"]),
+            ("/?v=Keep-Alive", &["Keep-Alive"]),
+            ("/", &["keep-alive"]),
+            ("/twice", &["keep-alive", "Upgrade", "x"]),
+            ("/added", &["keep-alive", "Upgrade"]),
+        ];
+        for (path, wanted) in table {
+            let text = server.client().get(path).to_string();
+            let fields: Vec<_> = text.lines().filter_map(|line| line.split_once(": ")).filter(|(name, _)| name.eq_ignore_ascii_case("connection")).map(|(_, value)| value.trim()).collect();
+            assert_eq!(fields, wanted, "{path}");
+        }
+        let leaving = server.client().request("GET /?v=Upgrade HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").to_string();
+        assert!(leaving.contains("Connection: close") && leaving.contains("onnection: Upgrade"), "{leaving}");
+    }
+
     /// What is said to HEAD after the head goes nowhere, but counts for its length.
     fn head_has_no_body(driver) {
         let server = serve("", "location / { content_by_lua_block { ngx.say('a') local ok, err = ngx.say('b') ngx.log(ngx.WARN, 'second: ', err) } }");

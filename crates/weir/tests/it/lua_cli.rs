@@ -156,3 +156,20 @@ fn the_compiler_is_heard_and_the_configuration_shown() {
     let (status, _, err) = texts(&lua(&directory, &["-V"], ""));
     assert!(status == Some(0) && err.contains("configure arguments:"), "{err}");
 }
+
+/// As `resty`: what a Lua state's end does comes after a program that has ended well only. A module's thread in C, whose object waits for
+/// it when it is collected, would keep a failed one running.
+#[test]
+fn after_an_error_nothing_more_runs() {
+    let directory = TempDir::new();
+    let program = "local object = newproxy(true)
+         getmetatable(object).__gc = function() io.stdout:write('collected\\n') io.stdout:flush() end
+         held = object
+         ngx.timer.at(3600, function() io.stdout:write('premature\\n') io.stdout:flush() end)
+         ngx.sleep(0.001)
+         ";
+    let (status, out, err) = texts(&lua(&directory, &["-e", &format!("{program} error('wrong')")], ""));
+    assert_eq!((status, &*out), (Some(1), ""), "{err}");
+    let (status, out, err) = texts(&lua(&directory, &["-e", program], ""));
+    assert_eq!((status, &*out), (Some(0), "premature\ncollected\n"), "{err}");
+}

@@ -245,6 +245,38 @@ fn tags_and_foreign_files() {
     let server = start("");
     let _ = server.error_log_line("LMDB database is corrupted or incompatible, removing");
     assert_eq!(server.get("/get").text(), "false");
+    drop(server);
+    // A file in place of the directory, as `os.tmpname` makes it.
+    std::fs::remove_dir_all(&path).expect("removed");
+    std::fs::write(&path, "").expect("written");
+    let server = start("");
+    let _ = server.error_log_line("LMDB database is corrupted or incompatible, removing");
+    assert_eq!(server.get("/set?v=1").text(), "true");
+    assert_eq!(server.get("/get").text(), "1");
+}
+
+/// Kong's `bin/busted` names a file that `os.tmpname` has made; what can't be replaced is reported.
+#[test]
+fn a_file_in_place_of_the_directory() {
+    let place = weir_test::TempDir::new();
+    let run = |path: &std::path::Path| {
+        let main = format!("lmdb_environment_path {};", path.display());
+        std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["lua", "--main-conf", &main, "-e", "print('ran')"])
+            .output()
+            .expect("weir lua runs")
+    };
+    let file = place.path().join("file");
+    std::fs::write(&file, "foreign").expect("written");
+    let done = run(&file);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "ran\n", "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(file.join("data.mdb").exists());
+    let target = place.path().join("target");
+    std::fs::create_dir(&target).expect("made");
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(&target, &link).expect("linked");
+    assert_eq!(String::from_utf8_lossy(&run(&link).stdout), "ran\n", "a link to a directory is one");
+    assert!(link.is_symlink() && target.join("data.mdb").exists());
 }
 
 both_drivers! {

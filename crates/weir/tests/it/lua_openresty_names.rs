@@ -305,6 +305,19 @@ both_drivers! {
                 local ffi = require 'ffi'
                 ffi.cdef 'int setenv(const char *name, const char *value, int overwrite);'
                 ffi.C.setenv('WEIR_TEST_SET', 'by a script', 1)
+                ffi.cdef 'extern char **environ;'
+                function variables()
+                    local found, environ, at = {}, ffi.C.environ, 0
+                    assert(environ == ffi.C.environ, 'the same pointer')
+                    while environ[at] ~= nil do
+                        local variable = ffi.string(environ[at])
+                        if variable:find '^WEIR_TEST' and not variable:find 'QUOTED' then found[#found + 1] = variable end
+                        at = at + 1
+                    end
+                    table.sort(found)
+                    return table.concat(found, ' ')
+                end
+                environ = variables()
                 local program = io.popen [[printf '%s, %s, %s' "$WEIR_TEST_GIVEN" "$WEIR_TEST_QUOTED" "$WEIR_TEST_SET"; exit 3]]
                 said = program:read '*a' .. ' ' .. select(3, program:close())
                 ended = table.concat({ select(2, os.execute [[test "$WEIR_TEST_GIVEN" = x && exit 4]]) }, ' ') .. tostring(os.execute())
@@ -312,7 +325,7 @@ both_drivers! {
             init_worker_by_lua_block { later = select(3, os.execute [[test -z "$WEIR_TEST_GIVEN" && exit 5]]) }
             server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
                 ngx.say(seen, ' ', none, ' ', os.getenv 'WEIR_TEST_GIVEN')
-                ngx.say(package.path) ngx.say(package.cpath) ngx.say(said) ngx.say(ended, ' ', later)
+                ngx.say(environ, ', ', variables()) ngx.say(package.path) ngx.say(package.cpath) ngx.say(said) ngx.say(ended, ' ', later)
             } } } }"#;
         let quoted = "it's \"$HOME\" `x`";
         let given = [("WEIR_TEST_GIVEN", "x"), ("WEIR_TEST_QUOTED", quoted), ("WEIR_TEST_SET", "before"), ("LUA_PATH", "/given/?.lua;;"), ("LUA_CPATH", "/given/?.so")];
@@ -320,6 +333,7 @@ both_drivers! {
         let said = builder.start().client().get("/").text();
         let mut lines = said.lines();
         assert_eq!(lines.next(), Some("x nil nil"));
+        assert_eq!(lines.next(), Some("WEIR_TEST_GIVEN=x WEIR_TEST_SET=by a script, WEIR_TEST_SET=by a script"));
         let path = lines.next().expect("the path");
         assert!(path.starts_with("/own/?.lua;/given/?.lua;") && path.contains("./?.lua"), "{path}");
         assert_eq!(lines.next(), Some("/own/?.so;/given/?.so;"));

@@ -150,7 +150,7 @@ both_drivers! {
 
     fn filters_and_logs(driver) {
         let server = serve_with(
-            "log_by_lua_block { ngx.log(ngx.WARN, 'over: ', ngx.status, ' ', ngx.ctx.seen) }",
+            "log_by_lua_block { ngx.log(ngx.WARN, 'over: ', ngx.status, ' ', ngx.ctx.seen) require('ngx.errlog').raw_log(ngx.WARN, 'as it is') }",
             "location / { echo abc; header_filter_by_lua_block { ngx.header.x_f = '1' ngx.header.content_length = nil ngx.ctx.seen = 'yes' }
              body_filter_by_lua_block { ngx.arg[1] = ngx.arg[1]:upper() } }
              location /refuse { return 200 abc; header_filter_by_lua_block { error('no') } }",
@@ -158,8 +158,54 @@ both_drivers! {
         let response = server.client().get("/");
         assert_eq!((response.text().as_str(), response.field("X-F")), ("ABC\n", Some("1")), "{response}");
         let _ = server.error_log_line("[lua] log_by_lua(nginx.conf:2):1: over: 200 yes while logging request, client: 127.0.0.1");
+        let _ = server.error_log_line(" as it is while logging request, client: 127.0.0.1");
         assert_eq!(server.client().get("/refuse").status, 500);
         let _ = server.error_log_line("failed to run header_filter_by_lua*: header_filter_by_lua(nginx.conf:");
+    }
+
+    /// As OpenResty: of what scripts say and of what upstreams send the end comes by itself after the last bytes, of files and pages with
+    /// them. Scripts that change `ngx.arg[1]` only `if not ngx.arg[2]` rely on it, as Kong's plugins do.
+    fn the_end_of_a_body_comes_alone_where_its_pieces_do(driver) {
+        let up = Server::builder("events {}\nhttp { server { listen 127.0.0.1:%%PORT%%; location / { return 200 upstream; } } }\n").start();
+        let conf = "events {}\nhttp { error_page 418 /page; body_filter_by_lua_block { ngx.arg[1] = '[' .. #ngx.arg[1] .. ',' .. tostring(ngx.arg[2]) .. ']' }
+            header_filter_by_lua_block { ngx.header.content_length = nil }
+            upstream kept { server UP; keepalive 4; }
+            server { listen 127.0.0.1:%%PORT%%; root html; proxy_http_version 1.1;
+            location /kept { proxy_set_header Connection ''; proxy_pass http://kept/; }
+            location /say { content_by_lua_block { ngx.say('hello') } }
+            location /exit { content_by_lua_block { ngx.print('hello') ngx.exit(200) } }
+            location /eof { content_by_lua_block { ngx.print('hello') ngx.eof() } }
+            location /access { access_by_lua_block { ngx.status = 401 ngx.header.content_length = 5 ngx.print('hello') ngx.exit(401) } }
+            location /nothing { content_by_lua_block { ngx.exit(200) } }
+            location /return { return 200 hello; }
+            location /page { internal; content_by_lua_block { ngx.print('page') } }
+            location /418 { return 418; }
+            location /capture { content_by_lua_block { ngx.print(ngx.location.capture('/say').body) } }
+            location /a.txt { }
+            location /proxy { proxy_pass http://UP/; } location /unbuffered { proxy_buffering off; proxy_pass http://UP/; }
+            location /mended { proxy_intercept_errors on; error_page 404 =200 /say; proxy_pass http://127.0.0.1:%%PORT%%/no; } } }\n"
+            .replace("UP", &up.addr(0).to_string());
+        let server = Server::builder(&conf).driver(driver).file("html/a.txt", "a file").allow("No such file").start();
+        for (path, wanted) in [
+            ("/say", "[6,false][0,true]"),
+            ("/exit", "[5,false][0,true]"),
+            ("/eof", "[5,false][0,true]"),
+            ("/access", "[5,false][0,true]"),
+            ("/nothing", "[0,true]"),
+            ("/return", "[5,true]"),
+            ("/418", "[4,false][0,true]"),
+            ("/capture", "[17,false][0,true]"),
+            ("/a.txt", "[6,true]"),
+            ("/proxy", "[8,false][0,true]"),
+            ("/unbuffered", "[8,false][0,true]"),
+            ("/mended", "[6,false][0,true]"),
+            ("/kept", "[8,false][0,true]"),
+        ] {
+            // What is known of a response from earlier ones changes nothing.
+            for _ in 0..3 {
+                assert_eq!(server.client().get(path).text(), wanted, "{path}");
+            }
+        }
     }
 
     /// Each failed request is its own; the next one gets its response.

@@ -496,7 +496,7 @@ both_drivers! {
         ], "{said}");
         assert!(lines[4].contains("socket is never created nor connected"), "{said}");
         let distrusted = server.get("/distrust").text();
-        assert!(distrusted.contains("unable to get local issuer certificate\nnilclosed\n"), "{distrusted}");
+        assert!(distrusted.contains("unable to verify the first certificate\nnilclosed\n"), "{distrusted}");
         let _ = server.error_log_line("lua ssl certificate verify error: (");
         let _ = server.error_log_line("lua ssl certificate does not match host \"b.example.com\"");
         assert_eq!(server.get("/client").text(), "CN=client\n");

@@ -252,3 +252,57 @@ both_drivers! {
         assert_eq!(server.client().get("/lock").text(), "0 locked timeout\n1 unlocked 0\ntrue true dictionary not found\n");
     }
 }
+
+both_drivers! {
+    /// OpenResty handles what was posted before what is delayed, and what is delayed in the order in which it was made: a script that
+    /// lets others go first (`ngx.sleep(0)`) finds done what its timers for 0 seconds and its semaphores were to do. Kong's tests rely on it.
+    fn a_sleep_of_no_time_comes_after_timers_and_semaphores_before_it(driver) {
+        let script = "local semaphore, seen = require 'ngx.semaphore', {}
+            local function say(text) return function() seen[#seen + 1] = text end end
+            -- Semaphores, of which each wakes the next.
+            local chain = {}
+            for i = 1, 4 do chain[i] = semaphore.new(0) end
+            for i = 1, 4 do
+                ngx.thread.spawn(function()
+                    for round = 1, 2 do
+                        assert(chain[i]:wait(10))
+                        if i < 4 then chain[i + 1]:post() else say('chain' .. round)() end
+                    end
+                end)
+            end
+            chain[1]:post() ngx.sleep(0) say('slept')()
+            chain[1]:post() ngx.sleep(0) say('slept')()
+            ngx.timer.at(0, say 'timer') ngx.timer.at(0, say 'second') ngx.sleep(0) say('slept')()
+            -- What a timer makes comes after those that waited already.
+            ngx.timer.at(0, function() ngx.timer.at(0, say 'inner') end) ngx.sleep(0) say('slept')()
+            ngx.sleep(0) ngx.sleep(0) say('slept')()
+            ngx.timer.at(0, function() seen[#seen + 1] = 'begun' ngx.sleep(0) seen[#seen + 1] = 'ended' end)
+            ngx.sleep(0) say('slept')() ngx.sleep(0) ngx.sleep(0)
+            local thread = ngx.thread.spawn(function() ngx.sleep(0) say('thread')() end)
+            ngx.timer.at(0, say 'timer') ngx.sleep(0) say('slept')()
+            ngx.thread.wait(thread)
+            ngx.say(table.concat(seen, ' '))";
+        let server = serve(driver, "", &content("/order", script));
+        let wanted = "chain1 slept chain2 slept timer second slept slept inner slept begun slept ended thread timer slept\n";
+        for _ in 0..3 {
+            assert_eq!(server.client().get("/order").text(), wanted);
+        }
+    }
+
+    /// Timers and semaphores that go on for ever don't keep a script from going on.
+    fn a_sleep_of_no_time_ends_beside_endless_timers(driver) {
+        let script = "local semaphore = require 'ngx.semaphore'
+            local left, right, ended = semaphore.new(0), semaphore.new(0), false
+            local function pass(from, to)
+                return function() while not ended do from:wait(10) to:post() end end
+            end
+            local function again() if not ended then ngx.timer.at(0, again) end end
+            for _ = 1, 4 do ngx.timer.at(0, again) end
+            ngx.timer.at(0, pass(left, right)) ngx.timer.at(0, pass(right, left)) left:post()
+            for _ = 1, 20 do ngx.sleep(0) end
+            ended = true left:post() right:post()
+            ngx.say 'done'";
+        let server = serve(driver, "", &content("/ends", script));
+        assert_eq!(server.client().get("/ends").text(), "done\n");
+    }
+}

@@ -479,7 +479,7 @@ fn parameters_of_dhe_are_told_to_have_no_effect() {
         .run(&["-t"]);
     assert!(exit.status.success(), "{}", exit.stderr);
     assert!(
-        exit.stderr.contains("\"ssl_dhparam\" has no effect: there are no ciphers with DHE"),
+        exit.stderr.contains("[notice] \"ssl_dhparam\" has no effect: there are no ciphers with DHE"),
         "{}",
         exit.stderr
     );

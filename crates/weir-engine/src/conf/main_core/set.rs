@@ -259,7 +259,7 @@ const MOST_CPUS: usize = 1024;
 pub(super) fn multi_accept(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     line.flag(&mut conf.multi_accept)?;
     if conf.multi_accept == Some(false) {
-        line.warn("\"multi_accept off\" is ignored: all connections that wait are accepted");
+        line.note("\"multi_accept off\" is ignored: all connections that wait are accepted");
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ pub(super) fn multi_accept(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result
 pub(super) fn accept_mutex(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     line.flag(&mut conf.accept_mutex)?;
     if conf.accept_mutex == Some(true) {
-        line.warn("\"accept_mutex on\" is ignored: one thread accepts for all workers and deals connections to them");
+        line.note("\"accept_mutex on\" is ignored: one thread accepts for all workers and deals connections to them");
     }
     Ok(())
 }
@@ -276,7 +276,7 @@ pub(super) fn accept_mutex(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result
 /// `accept_mutex_delay time`
 pub(super) fn accept_mutex_delay(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     line.time_ms(&mut conf.accept_mutex_delay)?;
-    line.warn(
+    line.note(
         "\"accept_mutex_delay\" is ignored: one thread accepts for all workers, none waits for a mutex",
     );
     Ok(())

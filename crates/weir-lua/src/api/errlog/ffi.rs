@@ -12,7 +12,7 @@ pub(crate) unsafe extern "C" fn raw_log(level: f64, text: *const u8, len: usize)
     let text = unsafe { slice(text, len) };
     guarded(|| {
         let Some(level) = log_level(level) else { return NOTHING };
-        lend::log_plain(level, &String::from_utf8_lossy(text));
+        lend::log_doing(level, &String::from_utf8_lossy(text));
         FOUND
     })
 }

@@ -220,7 +220,10 @@ fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
     let safe = safe_name(name);
     let known = classify(&safe);
     if !is_written(&safe, known) {
-        return Ok(());
+        return match known {
+            KnownField::TransferEncoding => want_chunks(&list),
+            _ => Ok(()),
+        };
     }
     list.retain(|value| !value.is_empty());
     if list.len() > 1 && has_one_value(&safe) {
@@ -246,6 +249,14 @@ fn set_response(name: &[u8], mut list: Vec<Vec<u8>>) -> Result<(), LuaRaise> {
             many.iter().for_each(|value| add_response(x, &safe, value));
         }
     })
+}
+
+/// `Transfer-Encoding: chunked` has the body sent in chunks although its length may be known before the head is sent; OpenResty, where it
+/// is not, has the field twice then. Other values are not taken: what is sent is what the server does.
+fn want_chunks(list: &[Vec<u8>]) -> Result<(), LuaRaise> {
+    let wanted = matches!(list, [value] if value.eq_ignore_ascii_case(b"chunked"));
+    let is_open = !control::is_sent() || lend::phase() == ScriptPhase::HeaderFilter;
+    lend::exchange(|x| x.response.expect_trailers |= wanted && is_open)
 }
 
 /// A location of this server, which goes out as it is: `absolute_redirect` has no say.

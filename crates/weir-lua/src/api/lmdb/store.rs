@@ -175,8 +175,17 @@ fn write_tag(environment: &LmdbEnvironment, tag: &str) -> Result<(), String> {
     written.map_err(|error| format!("unable to set LMDB validation tag: {}", text(error)))
 }
 
-/// Removes the files of an environment that is not open.
+/// Removes the files of an environment that is not open. Its path is made a directory if it is a file, which Kong's tests name that
+/// `os.tmpname` has made.
 fn remove_files(path: &Path) {
+    if fs::metadata(path).is_ok_and(|known| !known.is_dir()) {
+        let made = fs::remove_file(path).and_then(|()| fs::DirBuilder::new().mode(0o700).create(path));
+        if let Err(error) = made {
+            let message = format_args!("mkdir() \"{}\" failed ({error})", path.display());
+            log::cycle(LogLevel::Warn, &message);
+        }
+        return;
+    }
     for name in FILES {
         let file = path.join(name);
         if let Err(error) = fs::remove_file(&file)

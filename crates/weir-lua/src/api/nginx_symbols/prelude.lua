@@ -5,7 +5,7 @@ local ssl, balancer = ngx._ssl, ngx._balancer
 local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string, ffi.typeof
 local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type, rawset
 local pcall, error, load_openssl, require = pcall, error, ngx._openssl.load, require
-local OK, ERROR = 0, -1
+local concat, ipairs, OK, ERROR = table.concat, ipairs, 0, -1
 -- Types of lua-resty-core, which is loaded from the start as far as libraries can see.
 ffi.cdef [[
     typedef struct { size_t len; const unsigned char *data; } ngx_str_t;
@@ -214,10 +214,35 @@ local function of_module(name)
     return nil
 end
 
+-- The environment: in `init_by_lua` the one that the server was started with, as `os.getenv` has it there. Kong reads it for its vault.
+local removed, environments = ngx._environment_list, {}
+ngx._environment_list = nil
+local function environment()
+    local left, list = found "environ", removed()
+    if not list then return left end
+    local at = 0
+    while left ~= nil and left[at] ~= nil do
+        list[#list + 1] = text_of(left[at])
+        at = at + 1
+    end
+    local text = concat(list, "\0")
+    local known = environments[text]
+    if known then return known.pointer end
+    -- Callers keep the pointer.
+    known = { array = new("char *[?]", #list + 1) }
+    for i, variable in ipairs(list) do
+        known[i] = new("char[?]", #variable + 1, variable)
+        known.array[i - 1] = known[i]
+    end
+    known.pointer = cast(typeof(left), known.array)
+    environments[text] = known
+    return known.pointer
+end
+
 local names = setmetatable({}, {
     __index = function(names, name)
         local value = type(name) == "string" and (of_ngx_lua(name) or of_module(name) or openssl[name])
-        value = value or counted(name) or found(name)
+        value = value or counted(name) or name == "environ" and environment() or found(name)
         -- Functions are looked up once, as LuaJIT does it; variables have new values, and constants are numbers as they are.
         local kind = type(value)
         if kind == "function" or kind == "cdata" and tostring(typeof(value)):find("(", 1, true) then

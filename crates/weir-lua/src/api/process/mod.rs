@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use weir_engine::worker::WorkerCounts;
-use weir_rt::process::{parent, removed_for_shell, removed_variable};
+use weir_rt::process::{parent, removed_for_shell, removed_variable, removed_variables};
 use weir_rt::signal;
 use weir_server::with_worker;
 
@@ -31,6 +31,19 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         {
             Some(value) => l.push_bytes(value.as_bytes()),
             None => l.push_nil(),
+        }
+        Ok(CallDone::Results(1))
+    }),
+    // What `ffi.C.environ` has there beside what is left: `NAME=value` of each; nil otherwise.
+    function("_environment_list", 0, |l| {
+        if lend::phase() != ScriptPhase::Init {
+            l.push_nil();
+            return Ok(CallDone::Results(1));
+        }
+        l.new_table(0, 0);
+        for (at, (name, value)) in removed_variables().enumerate() {
+            l.push_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat());
+            l.raw_set_index(-2, at + 1);
         }
         Ok(CallDone::Results(1))
     }),

@@ -16,6 +16,7 @@ use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
 use crate::run::op::{PushResults, ThreadOp};
+use crate::run::schedule::VmSchedule;
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -39,6 +40,8 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 #[derive(Default)]
 pub(crate) struct Semaphore {
     free: Cell<u64>,
+    /// Those of the VM's waiters that have a unit and have not gone on ([`VmSchedule::units_given`]).
+    given: Rc<Cell<usize>>,
     waiting: RefCell<VecDeque<Rc<SemaphoreWaiter>>>,
 }
 
@@ -72,10 +75,18 @@ impl Semaphore {
             self.free.set(self.free.get() - 1);
             waiter.taken.set(true);
             waiter.given.set(true);
+            self.given.set(self.given.get() + 1);
             if let Some(waker) = waiter.waker.take() {
                 waker.wake();
             }
         }
+    }
+
+    /// Whether `waiter` was given a unit, which it takes now.
+    fn gave(&self, waiter: &SemaphoreWaiter) -> bool {
+        let gave = waiter.given.take();
+        self.given.set(self.given.get() - usize::from(gave));
+        gave
     }
 
     /// Takes a unit that is free.
@@ -105,7 +116,7 @@ impl Drop for SemaphorePlace {
         if !self.1.taken.get() {
             self.0.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.1));
         }
-        if self.1.given.take() {
+        if self.0.gave(&self.1) {
             self.0.post(1);
         }
     }
@@ -113,7 +124,8 @@ impl Drop for SemaphorePlace {
 
 fn new(l: LuaState) -> CallOutcome {
     let units = expect_number(l, 1, "new")?;
-    let semaphore = Rc::<Semaphore>::default();
+    let given = lend::vm(|vm| vm.part::<VmSchedule>().units_given());
+    let semaphore = Rc::new(Semaphore { given, ..Semaphore::default() });
     semaphore.post(units as u64);
     semaphore.log("new", &format_args!("resources: {}", semaphore.free.get()));
     l.push_owned(semaphore, c"weir.semaphore");
@@ -156,7 +168,7 @@ fn wait(l: LuaState) -> CallOutcome {
 async fn waited(place: SemaphorePlace, limit: Duration) -> PushResults {
     let mut late = pin!(weir_rt::sleep(limit));
     let given = poll_fn(|cx| {
-        if place.1.given.take() {
+        if place.0.gave(&place.1) {
             return Poll::Ready(true);
         }
         place.1.wait(cx.waker());

@@ -89,7 +89,9 @@ impl LuaVm {
         let place = place.trim_start_matches(['=', '@']).to_owned();
         let run = ScriptRun::with_arguments(self, ScriptPhase::Timer, timer.args + 1);
         let running = RunningTimer::new(self, place.clone(), timer.every.is_some());
+        let number = self.part::<VmSchedule>().timer_fired();
         weir_rt::spawn(async move {
+            running.vm.part::<VmSchedule>().timer_begins(number);
             drive_alone(run, &origin, &place).await;
             drop(running);
         });

@@ -47,14 +47,14 @@ impl Module for Ssi {
             .doc("Maximum length of parameter values in SSI commands, in bytes."),
         SsiRow::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
             line.size(&mut conf.min_file_chunk)?;
-            line.warn(
+            line.note(
                 "\"ssi_min_file_chunk\" is ignored, text between commands never leaves as a part of a file",
             );
             Ok(())
         })
         .syntax("ssi_min_file_chunk size")
         .default("1k")
-        .doc("Ignored with a warning: the text between commands is in memory already."),
+        .doc("Ignored, with a note in the log: the text between commands is in memory already."),
         SsiRow::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
             .syntax("ssi_silent_errors on | off")
             .default("off")
@@ -64,12 +64,12 @@ impl Module for Ssi {
             ),
         SsiRow::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
             line.flag(&mut conf.recycled)?;
-            line.warn("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
+            line.note("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
             Ok(())
         })
         .syntax("ssi_ignore_recycled_buffers on | off")
         .default("off")
-        .doc("Ignored with a warning: buffers are not recycled here."),
+        .doc("Ignored, with a note in the log: buffers are not recycled here."),
         SsiRow::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
             .syntax("ssi_last_modified on | off")
             .default("off")

@@ -86,7 +86,7 @@ fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
         let why = files::cannot_open(path, &error);
         return Err(line.fail(format!("BIO_new_file(\"{}\") failed {why}", path.display())));
     }
-    line.warn("\"ssl_dhparam\" has no effect: there are no ciphers with DHE");
+    line.note("\"ssl_dhparam\" has no effect: there are no ciphers with DHE");
     Ok(())
 }
 
@@ -195,7 +195,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
     ),
     SslRow::new("ssl_dhparam", HERE, ONE, dhparam)
         .syntax("ssl_dhparam file")
-        .doc("Accepted with a warning, without effect: there are no DHE ciphers."),
+        .doc("Accepted without effect, with a note in the log: there are no DHE ciphers."),
     SslRow::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| {
         line.flag(&mut c.set().prefer_server_ciphers)
     })
