@@ -1,7 +1,7 @@
 //! What a request's head says, checked: target, host, the virtual server, and what no request may have.
 
 use weir_http::h1::BadRequest;
-use weir_http::{IgnoredFields, KnownField, Method, Span, Version, host, uri};
+use weir_http::{Field, KnownField, Method, Span, Version, host, resembles_framing, uri};
 
 use crate::exchange::Exchange;
 use crate::exchange::known_heads;
@@ -295,21 +295,24 @@ fn bad_host(x: &mut Exchange, place: Span) -> HeadFailure {
 }
 
 /// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
-/// it; nothing after this sees them.
+/// it, nor are those that a server may take for a length, whatever these say (nginx passes them); nothing after this
+/// sees them.
 fn drop_invalid(x: &mut Exchange) {
-    let ignored = x.server.settings.ignored_fields();
-    if ignored == IgnoredFields::None || x.request.head.fields.iter().all(|field| field.valid) {
+    if x.request.head.fields.iter().all(|field| field.valid) {
         return;
     }
-    for field in x.request.head.fields.iter().filter(|field| ignored.has(field)) {
+    let ignored = x.server.settings.ignored_fields();
+    let Exchange { arena, request, .. } = x;
+    let is_dropped =
+        |field: &Field| ignored.has(field) || (!field.valid && resembles_framing(arena.get(field.name)));
+    let dropped: Vec<Field> = request.head.fields.iter().filter(|field| is_dropped(field)).copied().collect();
+    for field in &dropped {
         let line = x.arena.get(Span { start: field.name.start, end: field.value.end });
         let line = String::from_utf8_lossy(line);
         let action = "while reading client request headers";
         x.log(LogLevel::Info, &format_args!("client sent invalid header line: \"{line}\" {action}"));
     }
-    let head = &mut x.request.head;
-    head.fields.retain(|field| !ignored.has(field));
-    head.host = head.fields.iter().position(|field| field.known == KnownField::Host).map(|at| at as u16);
+    x.request.head.retain_fields(|field| !dropped.contains(field));
 }
 
 /// `invalid_header_values` for what the client has sent.
@@ -319,7 +322,7 @@ fn judge_values(x: &mut Exchange) -> Result<(), HeadFailure> {
         return Ok(());
     }
     let Exchange { arena, request, .. } = x;
-    let bad = |field: &weir_http::Field| has_control(arena.get(field.value));
+    let bad = |field: &Field| has_control(arena.get(field.value));
     if !request.head.fields.iter().any(bad) {
         return Ok(());
     }

@@ -37,7 +37,7 @@ mod traceparent;
 pub mod uri;
 mod version;
 
-pub use header::{Field, IgnoredFields, KnownField, Span, classify};
+pub use header::{Field, IgnoredFields, KnownField, Span, classify, resembles_framing};
 pub use method::Method;
 pub use traceparent::TraceParent;
 pub use version::Version;

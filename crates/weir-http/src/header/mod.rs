@@ -58,6 +58,13 @@ pub struct Field {
     pub value: Span,
 }
 
+/// Whether a field with an unusual name may be taken for one that says where a body ends: servers that write names with
+/// underscores (CGI's way) or trim what they do not know take `Transfer_Encoding` for `Transfer-Encoding`.
+pub fn resembles_framing(name: &[u8]) -> bool {
+    let letters = || name.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase);
+    letters().eq(b"contentlength".iter().copied()) || letters().eq(b"transferencoding".iter().copied())
+}
+
 /// The fields that a receiver leaves out for their names, which no limit counts (as in nginx).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IgnoredFields {
@@ -96,7 +103,23 @@ mod tests {
         assert_eq!(Span { start: 3, end: 9 }.of(b"abcd"), b"");
         assert_eq!(Span { start: 3, end: 1 }.of(b"abcd"), b"");
         assert_eq!(Span { start: 3, end: 1 }.len(), 0);
+        assert_eq!(Span { start: 1, end: 3 }.len(), 2);
         assert!(Span::default().is_empty());
+    }
+
+    #[test]
+    fn names_that_others_take_for_a_length_are_known() {
+        let names = [
+            &b"Content_Length"[..],
+            b"transfer_encoding",
+            b"TRANSFER-ENCODING\xa0",
+            b";Content-Length",
+            b"Content Length",
+        ];
+        assert!(names.iter().all(|name| resembles_framing(name)));
+        let others =
+            [&b"Content_Lengths"[..], b"X_Content_Length", b"Content_Type", b"Transfer_Encodin", b"", b"_"];
+        assert!(!others.iter().any(|name| resembles_framing(name)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | the program: options, commands, signals, start, `-t` | `program`, `commands`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
 //! | configuration files, their errors and tools | `config_tools`, `lsp`, `conf_errors`, `conf_yaml`, `explain_config`, `diff_config`, `directive_rows`, `module_docs`, `not_in_weir` |
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
-//! | clients: keep-alive, slow ones, wrong requests, bodies | `before_locations`, `client_*`, `request_malformed`, `request_bodies` |
+//! | clients: keep-alive, slow ones, wrong requests, bodies | `before_locations`, `client_*`, `request_malformed`, `request_bodies`; what RFCs demand and no other file has in `rfc_demands` |
 //! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `set_lines`, `post_action` |
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
@@ -119,6 +119,7 @@ mod request_bodies;
 mod request_malformed;
 mod resolver;
 mod response_broken_off;
+mod rfc_demands;
 mod scgi_uwsgi;
 mod security_absent_settings;
 mod security_fails_closed;
