@@ -453,6 +453,8 @@ mod tests {
             ("/a.tar.gz?x.y", Some("gz")),
             ("/a.b/c", None),
             ("/a.", None),
+            ("/a..", None),
+            ("/...", None),
             ("/.bashrc", None),
             ("/.a.b", Some("b")),
             ("/..a", None),

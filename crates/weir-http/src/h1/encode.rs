@@ -113,6 +113,16 @@ mod tests {
     }
 
     #[test]
+    fn fields_have_their_names_as_the_table_writes_them() {
+        assert_eq!(written(|out| known_field(out, KnownField::Host, b"a")), "Host: a\r\n");
+        assert_eq!(
+            written(|out| known_field(out, KnownField::TransferEncoding, b"")),
+            "Transfer-Encoding: \r\n"
+        );
+        assert_eq!(written(|out| content_length(out, 1234)), "Content-Length: 1234\r\n");
+    }
+
+    #[test]
     fn status_lines_are_nginxs() {
         for (status, line) in [
             (200, "HTTP/1.1 200 OK\r\n"),

@@ -285,6 +285,17 @@ mod tests {
         assert!(matches!(with(("te", "gzip")), Err(MalformedMessage::ConnectionField(_))));
         assert!(with(("te", "trailers")).is_ok());
         assert_eq!(with(("content-length", "5x")), Err(MalformedMessage::ContentLength));
+        // A request's length comes once, a response's once more if it is the same.
+        let lengths = |first, second, begin: &[(&'static str, &'static str)], part| {
+            read(&[begin, &[("content-length", first), ("content-length", second)]].concat(), part)
+        };
+        for second in ["5", "6"] {
+            let twice = lengths("5", second, &GET, MessagePart::Request);
+            assert_eq!(twice, Err(MalformedMessage::ContentLength), "{second}");
+        }
+        assert!(lengths("5", "5", &[(":status", "200")], MessagePart::Response).is_ok());
+        let differing = lengths("5", "6", &[(":status", "200")], MessagePart::Response);
+        assert_eq!(differing, Err(MalformedMessage::ContentLength));
         let late = [&[("a", "b")], &GET[..]].concat();
         assert!(matches!(read(&late, MessagePart::Request), Err(MalformedMessage::LatePseudo(_))));
         assert_eq!(read(&GET[1..], MessagePart::Request), Err(MalformedMessage::NoMethod));

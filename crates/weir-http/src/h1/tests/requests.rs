@@ -41,6 +41,16 @@ fn request_lines_that_are_taken() {
 }
 
 #[test]
+fn a_control_byte_in_a_value_is_found_wherever_the_next_lines_end() {
+    for padding in 0..200 {
+        for (byte, bad) in [('\r', BadRequest::BareCr), ('\0', BadRequest::InvalidValue)] {
+            let head = with_fields(&format!("X: a{byte}b\r\nY: {}\r\nZ: z\r\n", "y".repeat(padding)));
+            assert_eq!(parse(&head).map(|_| ()), Err(bad), "{padding}");
+        }
+    }
+}
+
+#[test]
 fn http09_is_a_line_alone_and_only_get() {
     for line in ["GET /\r\n", "GET /\n", "GET / \r\n", "GET /a?b\n"] {
         let buf = [line, "next"].concat().into_bytes();

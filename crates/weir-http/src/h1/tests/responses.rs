@@ -29,6 +29,15 @@ fn status_lines_that_are_taken() {
 }
 
 #[test]
+fn a_head_that_is_read_again_keeps_its_memory() {
+    let (_, mut head) = parse(b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n").expect("a good head");
+    let room = head.fields.capacity();
+    assert!(room >= 2);
+    head.clear();
+    assert_eq!((head.fields.len(), head.fields.capacity(), head.status), (0, room, 0));
+}
+
+#[test]
 fn heads_that_are_refused() {
     use BadResponse::*;
     for (head, bad) in [

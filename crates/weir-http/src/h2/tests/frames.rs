@@ -92,6 +92,40 @@ impl Peer {
 }
 
 #[test]
+fn both_sides_say_how_they_are_configured() {
+    let config =
+        H2Config { max_streams: 7, stream_window: 70_000, window: 80_000, max_frame: 20_000, ..CONFIG };
+    let said = |out: &[u8]| {
+        let head = FrameHead::read(out).expect("a frame");
+        let (settings, rest) = out[HEAD..].split_at(head.length as usize);
+        let mut read = H2Settings::default();
+        assert_eq!((head.kind, read.read(settings)), (kind::SETTINGS, Ok(())));
+        // The window of the connection is 65,535 bytes at first.
+        assert_eq!(rest, frame(kind::WINDOW_UPDATE, 0, 0, &(80_000u32 - 65_535).to_be_bytes()));
+        read
+    };
+    let mut out = Vec::new();
+    H2Connection::server(&config, &mut out);
+    let server = H2Settings {
+        max_streams: Some(7),
+        window: 70_000,
+        max_frame: 20_000,
+        connect_protocol: true,
+        no_tree: true,
+        ..H2Settings::default()
+    };
+    assert_eq!(said(&out), server);
+    out.clear();
+    H2Connection::server(&H2Config { connect_protocol: false, ..config }, &mut out);
+    assert_eq!(said(&out), H2Settings { connect_protocol: false, ..server });
+    out.clear();
+    H2Connection::client(&config, &mut out);
+    let client = out.strip_prefix(PREFACE).expect("the preface");
+    let expected = H2Settings { push: false, window: 70_000, max_frame: 20_000, ..H2Settings::default() };
+    assert_eq!(said(client), expected);
+}
+
+#[test]
 fn a_block_that_comes_again_says_what_it_said() {
     let mut peer = Peer::new();
     let text = |peer: &Peer| peer.server.section().text.escape_ascii().to_string();
