@@ -11,8 +11,9 @@ use weir_fuzz::mutate::{Mutator, Random};
 use weir_fuzz::{TARGETS, Target};
 
 const USAGE: &str = "\
-usage: weir-fuzz [--iterations N] [--seed N] [--target NAME]... [--file PATH] [--list]
+usage: weir-fuzz [--iterations N | --seconds N] [--seed N] [--target NAME]... [--file PATH] [--list]
   --iterations N  inputs per target (20000)
+  --seconds N     inputs for so long per target, in place of a number of them
   --seed N        start of the random numbers (1)
   --target NAME   only this target; may be repeated
   --file PATH     run the chosen targets on the bytes of this file only
@@ -21,6 +22,7 @@ usage: weir-fuzz [--iterations N] [--seed N] [--target NAME]... [--file PATH] [-
 /// The command line, read.
 struct Options {
     iterations: u64,
+    seconds: Option<u64>,
     seed: u64,
     targets: Vec<&'static Target>,
     file: Option<String>,
@@ -49,11 +51,13 @@ fn main() -> ExitCode {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { iterations: 20_000, seed: 1, targets: Vec::new(), file: None, list: false };
+    let mut options =
+        Options { iterations: 20_000, seconds: None, seed: 1, targets: Vec::new(), file: None, list: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--iterations" => options.iterations = number(&value()?)?,
+            "--seconds" => options.seconds = Some(number(&value()?)?),
             "--seed" => options.seed = number(&value()?)?,
             "--target" => options.targets.push(target(&value()?)?),
             "--file" => options.file = Some(value()?),
@@ -85,13 +89,20 @@ fn run_target(target: &Target, options: &Options) -> bool {
             return false;
         }
     }
-    for iteration in 0..options.iterations {
+    let budget = options.seconds.map(Duration::from_secs);
+    let goes_on = |done: u64| match budget {
+        Some(budget) => started.elapsed() < budget,
+        None => done < options.iterations,
+    };
+    let mut iteration = 0;
+    while goes_on(iteration) {
         if !passes(target, mutator.next_input(), &mut slowest) {
             eprintln!("iteration {iteration} of --target {} --seed {}", target.name, options.seed);
             return false;
         }
+        iteration += 1;
     }
-    let runs = options.iterations + target.seeds.len() as u64;
+    let runs = iteration + target.seeds.len() as u64;
     println!(
         "{:<16} {runs} inputs in {} ms, slowest {} us ({} bytes)",
         target.name,
@@ -157,6 +168,7 @@ mod tests {
         assert_eq!((options.seed, options.iterations), (7, 20_000));
         assert_eq!(options.targets.iter().map(|target| target.name).collect::<Vec<_>>(), ["range", "host"]);
         assert_eq!(read(&[]).map(|options| options.targets.len()), Ok(TARGETS.len()));
+        assert_eq!(read(&["--seconds", "0"]).map(|options| options.seconds), Ok(Some(0)));
         for wrong in [["--seed", "x"].as_slice(), &["--seed"], &["--target", "none"], &["--wrong"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
