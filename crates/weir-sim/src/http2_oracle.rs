@@ -1,7 +1,7 @@
 //! What must have become of a stream, and of a connection.
 
 use crate::http2::plan::{Http2ClientPlan, Http2End, Http2Noise, StreamPlan, WindowCredit};
-use crate::outcome::{Outcome, is_hit, whole_is_due};
+use crate::outcome::{Outcome, is_hit, secret_fault, whole_is_due};
 use crate::plan::Plan;
 
 /// What is wrong with what became of a stream's request.
@@ -12,6 +12,9 @@ pub(crate) fn fault_of(
     outcome: &Outcome<'_>,
 ) -> Option<String> {
     let target = stream.request.target;
+    if let Some(fault) = secret_fault(plan, client.tls.as_ref(), outcome) {
+        return fault;
+    }
     let is_good = match (outcome.end, outcome.why) {
         (_, "waited") => return Some("no response within its time".to_owned()),
         ("whole", _) if stream.is_large() && outcome.status == 400 => outcome.body != "wrong",
@@ -63,6 +66,8 @@ pub(crate) fn connection_fault(plan: &Plan, line: &str) -> Option<String> {
         Http2End::Floods(..) => goaway == "goaway=11",
         _ => true,
     };
+    let may_fail = client.tls.zip(plan.tls).is_some_and(|(client, server)| client.may_fail(&server));
+    let is_answered = is_answered || may_fail;
     let is_over = why != "why=waited";
     (!is_answered || !is_over).then(|| format!("{:?} has ended so: {line}", client.end))
 }

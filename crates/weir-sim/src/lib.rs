@@ -13,4 +13,5 @@ pub mod oracle;
 mod outcome;
 pub mod plan;
 mod request;
+pub mod tls;
 pub mod wire;

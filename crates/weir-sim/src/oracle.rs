@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::http2_oracle as http2;
-use crate::outcome::{Outcome, is_hit, whole_is_due};
+use crate::outcome::{Outcome, is_hit, secret_fault, whole_is_due};
 use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target};
 
 /// What a simulation has left.
@@ -76,6 +76,9 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
     let Some((client, request)) = find(plan, outcome.number) else {
         return Some("nobody has asked this".to_owned());
     };
+    if let Some(fault) = secret_fault(plan, client.tls.as_ref(), outcome) {
+        return fault;
+    }
     if outcome.why == "waited" {
         return Some("no response within 100 s".to_owned());
     }
@@ -210,8 +213,17 @@ mod tests {
         let body = Some(BodyPlan { length: 1, is_chunked: false });
         let requests = vec![RequestPlan { number: 1, target, body, is_pipelined: false, pause: 0 }];
         let end = ClientEnd::Closes;
-        let client =
-            ClientPlan { at: 0, requests, piece: 1, gap: 0, read_gap: 0, read: 1, is_narrow: false, end };
+        let client = ClientPlan {
+            at: 0,
+            requests,
+            piece: 1,
+            gap: 0,
+            read_gap: 0,
+            read: 1,
+            is_narrow: false,
+            end,
+            tls: None,
+        };
         Plan {
             seed: 0,
             settings,
@@ -220,6 +232,7 @@ mod tests {
             downs: Vec::new(),
             accept_faults: 0,
             http2: Http2Plan::default(),
+            tls: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::plan::{Plan, UPSTREAM_PORTS};
 use crate::request::{RequestPlan, Target, UpstreamManner};
+use crate::tls::TlsPlan;
 
 /// A request's line in the journal.
 #[derive(Clone, Debug)]
@@ -65,4 +66,23 @@ fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
     let is_own_page = outcome.status >= 500;
     let wanted = if is_own_page { "page" } else { "right" };
     (outcome.body != wanted).then(|| format!("the body of {target:?}"))
+}
+
+/// What is wrong, if anything is, with a request whose client can't be served, or whose connection may fail: nothing else is to
+/// be asked of it then. `None`: it is as others.
+pub(crate) fn secret_fault(
+    plan: &Plan,
+    client: Option<&TlsPlan>,
+    outcome: &Outcome<'_>,
+) -> Option<Option<String>> {
+    let (client, server) = (client?, plan.tls?);
+    let is_whole = outcome.end == "whole";
+    if is_whole && !client.fits(&server) {
+        return Some(Some("a response where there can be no connection".to_owned()));
+    }
+    if outcome.end != "none" && !client.is_let_in() && (outcome.status != 400 || outcome.body == "right") {
+        return Some(Some("a client without a good certificate was let in".to_owned()));
+    }
+    let is_excused = client.may_fail(&server) && (!is_whole || !client.is_let_in());
+    is_excused.then_some(None)
 }

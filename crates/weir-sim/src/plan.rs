@@ -7,6 +7,7 @@ use std::fmt::Write;
 use crate::draw::Draw;
 use crate::http2::plan::Http2Plan;
 pub use crate::request::{BodyPlan, FILES, MANNERS, RequestPlan, Target, UpstreamManner, content};
+use crate::tls::{TlsPlan, TlsSettings};
 
 /// Everything that one simulation does, drawn from its seed.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Plan {
     pub accept_faults: u64,
     /// Those who ask by HTTP/2, and the server's settings for them.
     pub http2: Http2Plan,
+    /// The server's settings of TLS, if it speaks it.
+    pub tls: Option<TlsSettings>,
 }
 
 /// An upstream server is not there: its connections end, and others are refused.
@@ -82,6 +85,8 @@ pub struct ClientPlan {
     pub is_narrow: bool,
     /// How it leaves.
     pub end: ClientEnd,
+    /// What it does of TLS, if it speaks it.
+    pub tls: Option<TlsPlan>,
 }
 
 /// How a client leaves.
@@ -123,7 +128,21 @@ impl Plan {
             .map(|which| ClientPlan::drawn(&mut draw.apart(100 + which), span, &mut number))
             .collect();
         let http2 = Http2Plan::drawn(&mut draw.apart(3), span, &mut number);
-        Plan { seed, settings, clients, reloads, downs, accept_faults, http2 }
+        let mut secrets = draw.apart(4);
+        let tls = TlsSettings::drawn(&mut secrets);
+        let mut plan = Plan { seed, settings, clients, reloads, downs, accept_faults, http2, tls };
+        if tls.is_some() {
+            plan.draw_secrets(&mut secrets);
+        }
+        plan
+    }
+
+    /// Who of the clients speaks TLS, and how.
+    fn draw_secrets(&mut self, draw: &mut Draw) {
+        let first = self.clients.iter_mut().map(|client| &mut client.tls);
+        for tls in first.chain(self.http2.clients.iter_mut().map(|client| &mut client.tls)) {
+            *tls = draw.chance(1, 2).then(|| TlsPlan::drawn(draw));
+        }
     }
 
     /// The configuration for a server in `directory`.
@@ -140,27 +159,9 @@ impl Plan {
         let reuseport = if s.reuseport { " reuseport" } else { "" };
         let close = if s.upstream_keepalive > 0 { "" } else { "close" };
         let (http2, http2_server) = self.http2.configuration();
-        format!(
-            "daemon off;
-master_process off;
-worker_processes {workers};
-pid {directory}/weir.pid;
-error_log {directory}/error.log info;
-events {{ use epoll; worker_connections 512; }}
-http {{
-    log_format sim '$arg_n $status $request_completion $body_bytes_sent';
-    access_log {directory}/access.log sim;
-    profile off;
-    keepalive_requests {requests};
-    keepalive_timeout {seconds}s;
-    sendfile {sendfile};
-    gzip {gzip};
-    gzip_types *;
-{http2}    upstream up {{
-{servers}    }}
-    server {{
-        listen 127.0.0.1:{SERVER_PORT}{reuseport};
-        client_max_body_size 10m;
+        let (ssl, ssl_listen, ssl_verified) = self.tls.map(|tls| tls.configuration()).unwrap_or_default();
+        let locations = format!(
+            "        client_max_body_size 10m;
         client_body_buffer_size 8k;
 {http2_server}        location /return {{ return 200 'n=$arg_n\\n'; }}
         location /file/ {{ root {directory}/www; }}
@@ -181,18 +182,44 @@ http {{
             proxy_read_timeout {UPSTREAM_PATIENCE}s;
             proxy_next_upstream_tries 2;
         }}
-    }}
-}}
+",
+            buffering = word(s.buffering),
+            request_buffering = word(s.request_buffering),
+            buffer = s.buffer,
+            busy = 2 * s.buffer,
+        );
+        let verified = match self.tls {
+            Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
+            None => String::new(),
+        };
+        format!(
+            "daemon off;
+master_process off;
+worker_processes {workers};
+pid {directory}/weir.pid;
+error_log {directory}/error.log info;
+events {{ use epoll; worker_connections 512; }}
+http {{
+    log_format sim '$arg_n $status $request_completion $body_bytes_sent';
+    access_log {directory}/access.log sim;
+    profile off;
+    keepalive_requests {requests};
+    keepalive_timeout {seconds}s;
+    sendfile {sendfile};
+    gzip {gzip};
+    gzip_types *;
+{http2}{ssl}    upstream up {{
+{servers}    }}
+    server {{
+        listen 127.0.0.1:{SERVER_PORT}{reuseport};
+{ssl_listen}{locations}    }}
+{verified}}}
 ",
             workers = s.workers,
             requests = s.keepalive_requests,
             seconds = s.keepalive_seconds,
             sendfile = word(s.sendfile),
             gzip = word(s.gzip),
-            buffering = word(s.buffering),
-            request_buffering = word(s.request_buffering),
-            buffer = s.buffer,
-            busy = 2 * s.buffer,
         )
     }
 }
@@ -241,6 +268,7 @@ impl ClientPlan {
                 5 => ClientEnd::HalfCloses,
                 _ => ClientEnd::Leaves(draw.below(400_000)),
             },
+            tls: None,
         }
     }
 }

@@ -141,10 +141,10 @@ impl SocketAddresses {
         caller
     }
 
-    /// Connections that the server has: of clients, and to upstream servers.
-    pub(crate) fn open_connections(&self, port: u16) -> (usize, usize) {
+    /// Connections that the server has: of clients, who come to one of `ports`, and to upstream servers.
+    pub(crate) fn open_connections(&self, ports: &[u16]) -> (usize, usize) {
         let with_peer = |ends: &&SocketEnds| ends.peer.is_some();
-        let is_clients = |ends: &&SocketEnds| ends.local.is_some_and(|local| local.1 == port);
+        let is_clients = |ends: &&SocketEnds| ends.local.is_some_and(|local| ports.contains(&local.1));
         let all = self.ends.values().filter(with_peer).count();
         let accepted = self.ends.values().filter(with_peer).filter(is_clients).count();
         (accepted, all - accepted)

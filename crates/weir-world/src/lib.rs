@@ -12,7 +12,9 @@
 mod addresses;
 mod calls;
 mod kernel;
+mod randomness;
 mod simulation;
+mod start;
 mod thread_state;
 mod threads;
 mod world;
@@ -33,6 +35,8 @@ unsafe extern "C" fn begin(_count: i32, arguments: *const *const u8, environment
     // What the program starts is not simulated.
     // SAFETY: no thread has been started yet.
     unsafe { std::env::remove_var("WEIR_SIM_SEED") };
+    // SAFETY: the same.
+    unsafe { randomness::take_over(seed) };
     threads::begin(Simulation::new(seed, World::new(seed, &directory)));
 }
 

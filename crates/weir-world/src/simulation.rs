@@ -6,6 +6,7 @@ use weir_sim::draw::{Draw, TraceHash};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel;
+pub(crate) use crate::start::{MONOTONIC_START, WALL_START};
 use crate::thread_state::{SimThread, ThreadWait, Woken};
 use crate::world::World;
 
@@ -24,10 +25,6 @@ pub(crate) struct Simulation {
     choices: u64,
 }
 
-/// What the monotonic clock says at the beginning, seconds.
-pub(crate) const MONOTONIC_START: u64 = 1000;
-/// What the wall clock says at the beginning, seconds since 1970.
-pub(crate) const WALL_START: u64 = 1_900_000_000;
 /// What a look at the clock takes, nanoseconds: what waits for time to pass sees it pass.
 const LOOK: u64 = 100;
 /// What a choice takes, nanoseconds.

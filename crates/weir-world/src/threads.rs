@@ -15,6 +15,7 @@ const MOST: usize = 512;
 /// By the thread's number: 1 when it may go on.
 static GO: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+static IS_INSIDE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static ME: Cell<usize> = const { Cell::new(NOBODY) };
@@ -38,18 +39,26 @@ pub(crate) fn begin(simulation: Simulation) {
     IS_ACTIVE.store(true, Ordering::Release);
 }
 
-/// Whether the calling thread is one of a simulation.
+/// Whether the calling thread is one of a simulation, and runs the program and not the world.
 pub(crate) fn is_simulated() -> bool {
-    IS_ACTIVE.load(Ordering::Relaxed) && ME.get() != NOBODY
+    IS_ACTIVE.load(Ordering::Relaxed) && ME.get() != NOBODY && !is_inside()
+}
+
+/// Whether the world itself runs, by the hand of whichever thread has the baton.
+pub(crate) fn is_inside() -> bool {
+    IS_INSIDE.load(Ordering::Relaxed)
 }
 
 /// Calls `f` with the simulation. `f` does not wait and calls nothing that does.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Simulation) -> R) -> R {
     debug_assert!(is_simulated());
-    // SAFETY: the caller runs, so it has the baton; `f` does not come back here (no interposed call waits inside).
+    // SAFETY: the caller runs, so it has the baton; `f` does not come back here (what it calls is not simulated).
     let simulation = unsafe { (*SIMULATION.0.get()).as_mut() };
     let Some(simulation) = simulation else { kernel::exit(70) };
-    f(simulation)
+    IS_INSIDE.store(true, Ordering::Relaxed);
+    let result = f(simulation);
+    IS_INSIDE.store(false, Ordering::Relaxed);
+    result
 }
 
 /// Waits for something, at most until `deadline`.

@@ -2,6 +2,7 @@
 
 mod client;
 mod http2;
+mod tls;
 mod upstream;
 
 use std::collections::BTreeSet;
@@ -10,12 +11,14 @@ use std::fmt::Write;
 use weir_sim::cut::PlanCut;
 use weir_sim::draw::{Draw, TraceHash};
 use weir_sim::plan::{Plan, SERVER_PORT, UPSTREAM_PORTS};
+use weir_sim::tls::{TLS_PORT, TlsPlan, VERIFIED_PORT};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel;
 
 use client::SimClient;
 use http2::{Http2Connection, Http2Event};
+use tls::TlsClients;
 use upstream::UpstreamConnection;
 
 /// All that is around the server.
@@ -27,6 +30,7 @@ pub(crate) struct World {
     numbers: u64,
     clients: Vec<SimClient>,
     http2: Vec<Http2Connection>,
+    tls: TlsClients,
     upstreams: Vec<i32>,
     connections: Vec<UpstreamConnection>,
     epoll: i32,
@@ -88,6 +92,7 @@ impl World {
             numbers: 0,
             clients,
             http2,
+            tls: TlsClients::default(),
             upstreams: Vec::new(),
             connections: Vec::new(),
             epoll: epoll as i32,
@@ -203,11 +208,20 @@ impl World {
             WorldEvent::UpstreamFalls(which) => self.upstream_falls(self.plan.downs[which].server, addresses),
             WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
             WorldEvent::Quit => {
-                let (accepted, connected) = addresses.open_connections(SERVER_PORT);
+                let (accepted, connected) =
+                    addresses.open_connections(&[SERVER_PORT, TLS_PORT, VERIFIED_PORT]);
                 self.note(format_args!("left accepted={accepted} connected={connected}"));
                 self.write_journal(now, self.order);
                 self.signal(libc::SIGQUIT);
             }
+        }
+    }
+
+    /// A client's TLS has failed: a fault, where it may not.
+    fn tls_fails(&mut self, why: &str, client: Option<TlsPlan>) {
+        let (Some(client), Some(server)) = (client, self.plan.tls) else { return };
+        if !client.may_fail(&server) {
+            self.note(format_args!("bad tls {why}: {client:?}"));
         }
     }
 

@@ -347,6 +347,7 @@ mod tests {
             most_streams: 1,
             noises: Vec::new(),
             end: Http2End::Closes,
+            tls: None,
         };
         let mut client = Http2Client::new(&plan, 0);
         client.step(0);

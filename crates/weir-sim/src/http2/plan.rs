@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::hpack::FieldForm;
 use crate::draw::Draw;
 use crate::request::{RequestPlan, Target};
+use crate::tls::TlsPlan;
 
 /// Everything about HTTP/2 that a seed draws.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,8 @@ pub struct Http2ClientPlan {
     pub noises: Vec<(u64, Http2Noise)>,
     /// How it leaves.
     pub end: Http2End,
+    /// What it does of TLS, if it speaks it.
+    pub tls: Option<TlsPlan>,
 }
 
 /// How fast a client is.
@@ -332,6 +335,7 @@ impl Http2ClientPlan {
             most_streams: *draw.one_of(&[1, 3, 100]),
             noises,
             end: Http2End::drawn(draw),
+            tls: None,
         }
     }
 

@@ -8,6 +8,7 @@ use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
+use super::tls::ClientChannel;
 use super::{MICROSECOND, OF_CLIENT, World, WorldEvent};
 
 /// After so many reads or pieces a client goes on as fast as it can: nothing takes for ever.
@@ -21,7 +22,7 @@ pub(super) struct SimClient {
     fd: i32,
     /// The next request of its plan.
     next: usize,
-    out: VecDeque<u8>,
+    channel: ClientChannel,
     /// Requests whose responses have not come: their places in the plan, and when they were begun.
     asked: VecDeque<(usize, u64)>,
     reader: MessageReader,
@@ -40,7 +41,7 @@ impl SimClient {
         SimClient {
             fd: -1,
             next: 0,
-            out: VecDeque::new(),
+            channel: ClientChannel::default(),
             asked: VecDeque::new(),
             reader: MessageReader::new(MessageKind::Response),
             got: 0,
@@ -66,7 +67,9 @@ impl World {
     pub(super) fn connects(&mut self, now: u64, which: usize, addresses: &mut SocketAddresses) {
         let plan = &self.plan.clients[which];
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
-        match addresses.connect(fd, ([127, 0, 0, 1], SERVER_PORT), plan.is_narrow) {
+        let tls = plan.tls;
+        let port = tls.map_or(SERVER_PORT, |tls| tls.port());
+        match addresses.connect(fd, ([127, 0, 0, 1], port), plan.is_narrow) {
             Ok(()) => (),
             Err(libc::EAGAIN) => {
                 kernel::close(fd);
@@ -82,6 +85,8 @@ impl World {
         // The world's descriptors are not the server's.
         addresses.remove(fd);
         self.clients[which].fd = fd;
+        self.clients[which].channel = ClientChannel::new(tls, false, &mut self.tls);
+        self.sends_later(now, which);
         self.watch(fd, OF_CLIENT | which as u64, libc::EPOLLONESHOT, libc::EPOLL_CTL_ADD);
         if let ClientEnd::Leaves(after) = self.plan.clients[which].end {
             self.at(now + after * MICROSECOND, WorldEvent::Leaves(which));
@@ -110,11 +115,17 @@ impl World {
             }
             is_first = false;
             let is_last = client.next + 1 == plan.requests.len();
-            client.out.extend(request.bytes(is_last && plan.end == ClientEnd::Asks));
+            client.channel.send(&request.bytes(is_last && plan.end == ClientEnd::Asks));
             client.asked.push_back((client.next, now));
             client.next += 1;
         }
-        if !client.is_sending {
+        self.sends_later(now, which);
+    }
+
+    /// What there is to send begins to go out.
+    fn sends_later(&mut self, now: u64, which: usize) {
+        let client = &mut self.clients[which];
+        if !client.is_sending && !client.channel.out.is_empty() {
             client.is_sending = true;
             self.at(now, WorldEvent::Sends(which));
         }
@@ -127,23 +138,30 @@ impl World {
         }
         client.pieces += 1;
         let is_hasty = client.pieces > PATIENT;
-        let most = if is_hasty { usize::MAX } else { 1 + self.draw.below(plan.piece) as usize };
+        let most = if is_hasty { u64::MAX } else { 1 + self.draw.below(plan.piece) };
         let gap = if is_hasty { 0 } else { self.draw.below(plan.gap + 1) };
-        let piece: Vec<u8> = client.out.iter().take(most).copied().collect();
-        let sent = unix::send(client.fd, &piece);
+        let piece = client.channel.piece(most);
+        let sent = if piece.is_empty() { 0 } else { unix::send(client.fd, &piece) };
         match sent {
-            0.. => drop(client.out.drain(..sent as usize)),
+            0.. => client.channel.took(sent as usize),
             // Who has closed will be seen by reading.
-            _ if -sent as i32 != libc::EAGAIN => client.out.clear(),
+            _ if -sent as i32 != libc::EAGAIN => client.channel.out.clear(),
             _ => return self.at(now + 1000 * MICROSECOND, WorldEvent::Sends(which)),
         }
-        if !client.out.is_empty() {
+        if client.channel.is_cut() {
+            return self.leaves(now, which, "left");
+        }
+        if !client.channel.out.is_empty() {
             return self.at(now + gap * MICROSECOND, WorldEvent::Sends(which));
         }
         client.is_sending = false;
         let is_last = client.next == plan.requests.len();
-        if is_last && plan.end == ClientEnd::HalfCloses && !client.has_ended {
+        if is_last && plan.end == ClientEnd::HalfCloses && !client.has_ended && client.channel.has_sent() {
             client.has_ended = true;
+            client.channel.notify_end();
+            let rest = client.channel.piece(u64::MAX);
+            // Where there is no room the end comes without a word.
+            unix::send(client.fd, &rest);
             unix::end(client.fd);
         }
     }
@@ -159,7 +177,9 @@ impl World {
         if got > 0 {
             bytes.truncate(got as usize);
             self.hash.add(&bytes);
-            client.reader.add(&bytes);
+            let plain = client.channel.receive(now, &bytes);
+            client.reader.add(&plain);
+            self.sends_later(now, which);
         }
         let is_end = got == 0 || got < 0 && -got as i32 != libc::EAGAIN;
         loop {
@@ -174,6 +194,10 @@ impl World {
             if self.clients[which].is_gone {
                 return;
             }
+        }
+        if let Some(failure) = self.clients[which].channel.failure.take() {
+            self.tls_fails(&failure, self.plan.clients[which].tls);
+            return self.leaves(now, which, "tls");
         }
         if is_end {
             return self.leaves(now, which, if got == 0 { "closed" } else { "reset" });
@@ -235,7 +259,8 @@ impl World {
                 "r n={number} at={place} status={status} end={end} body=- why={why} us={us}"
             ));
         }
-        self.note(format_args!("c client={which} why={why} us={}", now / MICROSECOND));
+        let agreed = self.clients[which].channel.agreed();
+        self.note(format_args!("c client={which} why={why} tls={agreed} us={}", now / MICROSECOND));
         kernel::close(self.clients[which].fd);
         self.maybe_quit(now);
     }

@@ -7,12 +7,13 @@ use weir_sim::plan::SERVER_PORT;
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
+use super::tls::ClientChannel;
 use super::{MICROSECOND, OF_HTTP2, World, WorldEvent};
 
 /// After so many reads or pieces a client goes on as fast as it can.
 const PATIENT: u32 = 300;
-/// How long a client stays at most, microseconds.
-const MOST_STAY: u64 = 400_000_000;
+/// How long a client stays at most, microseconds: bodies through windows of some bytes take their time.
+const MOST_STAY: u64 = 4_000_000_000;
 
 /// What happens to a client of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +31,7 @@ pub(super) enum Http2Event {
 pub(super) struct Http2Connection {
     fd: i32,
     client: Option<Http2Client>,
-    sent: u64,
+    channel: ClientChannel,
     /// When it steps next, as far as that is planned.
     step: Option<u64>,
     reads: u32,
@@ -45,7 +46,7 @@ impl Http2Connection {
         Http2Connection {
             fd: -1,
             client: None,
-            sent: 0,
+            channel: ClientChannel::default(),
             step: None,
             reads: 0,
             pieces: 0,
@@ -85,9 +86,10 @@ impl World {
 
     fn http2_connects(&mut self, now: u64, which: usize, addresses: &mut SocketAddresses) {
         let plan = &self.plan.http2.clients[which];
-        let end = plan.end;
+        let (end, tls) = (plan.end, plan.tls);
+        let port = tls.map_or(SERVER_PORT, |tls| tls.port());
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
-        let connected = addresses.connect(fd, ([127, 0, 0, 1], SERVER_PORT), plan.pace.is_narrow);
+        let connected = addresses.connect(fd, ([127, 0, 0, 1], port), plan.pace.is_narrow);
         if let Err(error) = connected {
             kernel::close(fd);
             if error == libc::EAGAIN {
@@ -101,6 +103,7 @@ impl World {
         addresses.remove(fd);
         let client = Http2Client::new(&self.plan.http2.clients[which], now / MICROSECOND);
         (self.http2[which].fd, self.http2[which].client) = (fd, Some(client));
+        self.http2[which].channel = ClientChannel::new(tls, true, &mut self.tls);
         self.watch(fd, OF_HTTP2 | which as u64, libc::EPOLLONESHOT, libc::EPOLL_CTL_ADD);
         if let Http2End::Leaves(after) = end {
             self.http2_at(now + after * MICROSECOND, which, Http2Event::Leaves);
@@ -123,7 +126,9 @@ impl World {
         client.step(now / MICROSECOND);
         let next = client.next_time();
         let lines = client.take_lines();
-        let sends = !client.output().is_empty() || client.wish() != ClientWish::Stay;
+        let output: Vec<u8> = client.output().drain(..).collect();
+        connection.channel.send(&output);
+        let sends = !connection.channel.out.is_empty() || client.wish() != ClientWish::Stay;
         let begins = sends && !connection.is_sending;
         connection.is_sending |= sends;
         for line in lines {
@@ -143,7 +148,7 @@ impl World {
     fn http2_sends(&mut self, now: u64, which: usize) {
         let plan = &self.plan.http2.clients[which];
         let connection = &mut self.http2[which];
-        let Some(client) = &mut connection.client else { return };
+        let Some(client) = &connection.client else { return };
         connection.is_sending = false;
         if let ClientWish::Cut(why) = client.wish() {
             return self.http2_leaves(now, which, why);
@@ -153,33 +158,33 @@ impl World {
         let mut most = if is_hasty { u64::MAX } else { 1 + self.draw.below(plan.pace.piece) };
         let gap = if is_hasty { 0 } else { self.draw.below(plan.pace.gap + 1) };
         if let Http2End::CutAt(end) = plan.end {
-            most = most.min(end.saturating_sub(connection.sent));
+            most = most.min(end.saturating_sub(connection.channel.sent));
         }
-        let piece: Vec<u8> = client.output().iter().take(most as usize).copied().collect();
+        let piece = connection.channel.piece(most);
         let sent = if piece.is_empty() { 0 } else { unix::send(connection.fd, &piece) };
         match sent {
-            0.. => {
-                connection.sent += sent as u64;
-                drop(client.output().drain(..sent as usize));
-            }
+            0.. => connection.channel.took(sent as usize),
             // Who has closed will be seen by reading.
-            _ if -sent as i32 != libc::EAGAIN => client.output().clear(),
+            _ if -sent as i32 != libc::EAGAIN => connection.channel.out.clear(),
             _ => {
                 connection.is_sending = true;
                 return self.http2_at(now + 1000 * MICROSECOND, which, Http2Event::Sends);
             }
         }
-        if plan.end == Http2End::CutAt(connection.sent) {
+        if plan.end == Http2End::CutAt(connection.channel.sent) || connection.channel.is_cut() {
             return self.http2_leaves(now, which, "left");
         }
-        if !client.output().is_empty() {
+        if !connection.channel.out.is_empty() {
             connection.is_sending = true;
             return self.http2_at(now + gap * MICROSECOND, which, Http2Event::Sends);
         }
         match client.wish() {
             ClientWish::Close(why) => self.http2_leaves(now, which, why),
-            ClientWish::End if !connection.has_ended => {
+            ClientWish::End if !connection.has_ended && connection.channel.has_sent() => {
                 connection.has_ended = true;
+                connection.channel.notify_end();
+                // Where there is no room the end comes without a word.
+                unix::send(connection.fd, &connection.channel.piece(u64::MAX));
                 unix::end(connection.fd);
             }
             _ => (),
@@ -197,7 +202,12 @@ impl World {
         if got > 0 {
             bytes.truncate(got as usize);
             self.hash.add(&bytes);
-            client.receive(now / MICROSECOND, &bytes);
+            let plain = connection.channel.receive(now, &bytes);
+            client.receive(now / MICROSECOND, &plain);
+        }
+        if let Some(failure) = connection.channel.failure.take() {
+            self.tls_fails(&failure, self.plan.http2.clients[which].tls);
+            return self.http2_leaves(now, which, "tls");
         }
         if got == 0 || got < 0 && -got as i32 != libc::EAGAIN {
             return self.http2_leaves(now, which, if got == 0 { "closed" } else { "reset" });
@@ -219,7 +229,10 @@ impl World {
         }
         let goaway = client.goaway().map_or("-".to_owned(), |code| code.to_string());
         let (broke, us) = (client.has_broken(), now / MICROSECOND);
-        self.note(format_args!("c http2={which} why={why} goaway={goaway} broke={broke} us={us}"));
+        let agreed = self.http2[which].channel.agreed();
+        self.note(format_args!(
+            "c http2={which} why={why} goaway={goaway} broke={broke} tls={agreed} us={us}"
+        ));
         self.maybe_quit(now);
     }
 }
