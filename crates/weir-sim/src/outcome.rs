@@ -52,7 +52,8 @@ pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
 /// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
 fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
     let fall = |server| plan.downs.iter().any(|down| down.server == server);
-    is_hit(plan, request) && (request.body.is_some() || (0..UPSTREAM_PORTS.len()).all(fall))
+    let is_repeated = request.may_be_repeated(&plan.settings);
+    is_hit(plan, request) && (!is_repeated || (0..UPSTREAM_PORTS.len()).all(fall))
 }
 
 fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {

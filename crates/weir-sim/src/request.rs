@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
+use crate::plan::Settings;
 use crate::wire::in_chunks;
 
 /// A request of a client.
@@ -96,10 +97,25 @@ impl RequestPlan {
         }
     }
 
+    /// Every other body is put: that may be done twice.
+    pub(crate) fn method(&self) -> &'static str {
+        match self.body {
+            None => "GET",
+            Some(_) if self.number.is_multiple_of(2) => "PUT",
+            Some(_) => "POST",
+        }
+    }
+
+    /// Whether another server may be asked when one has failed: nothing is done twice that must not be, and all of the
+    /// body is there.
+    pub(crate) fn may_be_repeated(&self, settings: &Settings) -> bool {
+        self.body.is_none() || self.method() == "PUT" && settings.request_buffering
+    }
+
     /// The request's bytes; `close`: it is the connection's last one.
     pub fn bytes(&self, close: bool) -> Vec<u8> {
-        let method = if self.body.is_some() { "POST" } else { "GET" };
-        let mut text = format!("{method} {} HTTP/1.1\r\nHost: sim\r\n", self.target.path(self.number));
+        let (method, path) = (self.method(), self.target.path(self.number));
+        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: sim\r\n");
         if close {
             text.push_str("Connection: close\r\n");
         }

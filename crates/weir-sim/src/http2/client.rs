@@ -552,7 +552,7 @@ fn plain_head(path: &str) -> Vec<u8> {
 fn fields(plan: &StreamPlan) -> Vec<FieldPair> {
     let request = &plan.request;
     let method = match request.body {
-        Some(_) => "POST",
+        Some(_) => request.method(),
         None if plan.is_head => "HEAD",
         None => "GET",
     };
