@@ -43,6 +43,7 @@ mod recv_buf;
 mod request_runs;
 mod runtime;
 pub mod sampler;
+mod shared_rings;
 pub mod signal;
 pub mod small_write;
 mod socket;
@@ -73,6 +74,7 @@ pub use runtime::{
     lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
+pub use shared_rings::{MappedRings, NOTES, RingPosition, SharedRingWriter, SharedRings, UnsettledRecord};
 pub use socket::SocketAccount;
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{PeerClosed, RecvOutcome, Stream};

@@ -54,7 +54,7 @@ pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
         }
         faults.extend(fault_of(plan, outcome).map(|fault| format!("{fault}: {outcome:?}")));
     }
-    faults.extend(remains.journal.lines().find_map(|line| connections_fault(plan, line)));
+    faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     faults.extend(log_faults(plan, &outcomes, &remains.access_log));
     faults
@@ -91,13 +91,20 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
     }
 }
 
-/// Connections that are left when all clients have been gone for long: those that are kept to upstream servers, by each
-/// worker.
-fn connections_fault(plan: &Plan, line: &str) -> Option<String> {
-    let (accepted, connected) = line.strip_prefix("left accepted=")?.split_once(" connected=")?;
+/// What is left when all clients have been gone for long: connections that are kept to upstream servers, by each worker,
+/// and the descriptors that were there before the first client.
+fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
+    let words = line.strip_prefix("left ")?;
+    let number = |name: &str| -> Option<u64> {
+        words.split(' ').filter_map(|word| word.split_once('=')).find(|pair| pair.0 == name)?.1.parse().ok()
+    };
+    let (accepted, connected) = (number("accepted")?, number("connected")?);
+    let (files, before) = (number("files")?, number("before")?);
     let kept = plan.settings.workers * plan.settings.upstream_keepalive;
-    let is_good = accepted == "0" && connected.parse().is_ok_and(|connected: u64| connected <= kept);
-    (!is_good).then(|| format!("connections are left, at most {kept} to upstream servers should: {line}"))
+    let is_good = accepted == 0 && connected <= kept && files <= before + connected;
+    (!is_good).then(|| {
+        format!("at most {kept} connections to upstream servers should be left, and no files: {line}")
+    })
 }
 
 /// Whether a response may end before its end.

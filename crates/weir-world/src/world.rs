@@ -37,6 +37,8 @@ pub(crate) struct World {
     journal: String,
     journal_path: String,
     is_open: bool,
+    /// Descriptors that the server has before its first client.
+    files: usize,
     /// What the server has sent.
     hash: TraceHash,
     /// Which threads have run, and when.
@@ -99,6 +101,7 @@ impl World {
             journal: String::new(),
             journal_path: format!("{directory}/journal"),
             is_open: false,
+            files: 0,
             hash: TraceHash::default(),
             order: TraceHash::default(),
         }
@@ -138,6 +141,7 @@ impl World {
             self.upstreams.push(-1);
             self.upstream_rises(server, addresses);
         }
+        self.files = self.files_of_server();
         for (which, down) in self.plan.downs.clone().into_iter().enumerate() {
             self.at(BEGIN + down.from * MICROSECOND, WorldEvent::UpstreamFalls(which));
             self.at(BEGIN + down.to * MICROSECOND, WorldEvent::UpstreamRises(which));
@@ -153,6 +157,13 @@ impl World {
         for at in self.plan.reloads.clone() {
             self.at(BEGIN + at * MICROSECOND, WorldEvent::Reload);
         }
+    }
+
+    /// Descriptors that are not the world's.
+    fn files_of_server(&self) -> usize {
+        let servers = self.upstreams.iter().filter(|fd| **fd >= 0).count();
+        let connections = self.connections.iter().filter(|connection| connection.is_open()).count();
+        kernel::open_files() - servers - connections
     }
 
     fn at(&mut self, time: u64, event: WorldEvent) {
@@ -210,7 +221,10 @@ impl World {
             WorldEvent::Quit => {
                 let (accepted, connected) =
                     addresses.open_connections(&[SERVER_PORT, TLS_PORT, VERIFIED_PORT]);
-                self.note(format_args!("left accepted={accepted} connected={connected}"));
+                let (before, files) = (self.files, self.files_of_server());
+                self.note(format_args!(
+                    "left accepted={accepted} connected={connected} files={files} before={before}"
+                ));
                 self.write_journal(now, self.order);
                 self.signal(libc::SIGQUIT);
             }

@@ -13,6 +13,7 @@ use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
 use weir_engine::settings::main::MasterGone;
 use weir_modules::otel::MetricsExporter;
+use weir_rt::SharedRings;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, CrashRemains};
@@ -41,6 +42,8 @@ pub(crate) struct ServerInheritance {
     pub paths: ConfLocation,
     /// Memory for the record of a crash; `None`: nothing is recorded.
     pub remains: Option<CrashRemains>,
+    /// Memory for lines of logs until they are written; `None`: those of a process that is killed are lost.
+    pub lines: Option<SharedRings>,
 }
 
 /// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
@@ -48,7 +51,13 @@ pub(crate) struct ServerInheritance {
 pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     log::threaded(true);
     run::log_panics();
-    let ServerInheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
+    let ServerInheritance { configuration, sockets, control, channel, paths, remains, lines } = inheritance;
+    if let Some(Err(error)) = lines.map(log::keep_lines) {
+        log::cycle(
+            LogLevel::Warn,
+            &format_args!("lines of logs are lost if this process is killed: {error}"),
+        );
+    }
     let built = configuration.built(&paths);
     let code = if built.is_ok() { FATAL } else { UNBUILT };
     let started = built.and_then(|configuration| start(configuration, sockets, control, remains, &channel));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -150,6 +150,8 @@ pub(super) struct SharedLogFile {
     /// Bytes handed over and not written; the queue's lock is held for additions.
     pub(super) queued: AtomicUsize,
     leads_stderr: AtomicBool,
+    /// By what number its lines are kept; 0: not known yet.
+    pub(super) number: AtomicU32,
     /// Held for a pointer's time, never while something is written.
     output: Mutex<LogOutput>,
 }
@@ -188,7 +190,14 @@ impl SharedLogFile {
 
     fn new(target: LogTarget, buffering: Option<LogBuffering>, output: LogOutput) -> SharedLogFile {
         let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
-        SharedLogFile { target, buffering, queued, leads_stderr, output: Mutex::new(output) }
+        SharedLogFile {
+            target,
+            buffering,
+            queued,
+            leads_stderr,
+            number: AtomicU32::new(0),
+            output: Mutex::new(output),
+        }
     }
 
     fn nowhere() -> SharedLogFile {

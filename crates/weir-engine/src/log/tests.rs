@@ -213,7 +213,8 @@ fn a_log_that_is_too_far_behind_loses_lines() {
     static WRITER: LogWriter = LogWriter::new();
     let (slow, other) = (Temporary::new(), Temporary::new());
     let (slow, other) = (slow.open(None), other.open(None));
-    let batch = |file: &LogFile, bytes: &[u8]| LineBatch { file: file.0.clone(), bytes: bytes.to_vec() };
+    let batch =
+        |file: &LogFile, bytes: &[u8]| LineBatch { file: file.0.clone(), bytes: bytes.to_vec(), kept: None };
     WriterQueue::with(&WRITER, |queue| {
         queue.push(batch(&slow, &vec![b'x'; MOST_QUEUED]));
         assert_eq!(queue.unclaimed(), 0);

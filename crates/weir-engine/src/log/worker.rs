@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_rt::HeldMemory;
 use weir_rt::notify::{Notify, either};
+use weir_rt::{HeldMemory, RingPosition, SharedRingWriter};
 
 use super::LogLevel;
 use super::file::LogFile;
+use super::kept_lines;
 use super::writer::{self, LineBatch};
 use crate::counters::WorkerCounters;
 
@@ -27,6 +28,8 @@ struct WorkerLogsInner {
     counters: OnceCell<Arc<WorkerCounters>>,
     /// Lines wait: wakes the task that hands them over.
     dirty: Notify,
+    /// Where lines are kept until they are written.
+    ring: RefCell<Option<SharedRingWriter>>,
     state: Cell<WorkerLogsState>,
 }
 
@@ -63,7 +66,12 @@ impl WorkerLogs {
         write(&mut out);
         file.end(&mut out, start);
         let len = out.len();
-        inner.put(file, out);
+        if inner.state.get() == WorkerLogsState::Fresh {
+            *inner.ring.borrow_mut() = kept_lines::writer();
+        }
+        let kept =
+            inner.ring.borrow_mut().as_mut().and_then(|ring| kept_lines::keep(ring, &file.0, &out[start..]));
+        inner.put(file, out, kept);
         match inner.state.get() {
             WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),
             WorkerLogsState::Fresh => {
@@ -128,21 +136,22 @@ impl WorkerLogsInner {
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => std::mem::take(&mut batch.bytes),
             None => {
-                pending.push(LineBatch { file: file.0.clone(), bytes: Vec::new() });
+                pending.push(LineBatch { file: file.0.clone(), bytes: Vec::new(), kept: None });
                 self.spare.borrow_mut().pop().unwrap_or_default()
             }
         }
     }
 
-    fn put(&self, file: &LogFile, mut bytes: Vec<u8>) {
+    fn put(&self, file: &LogFile, mut bytes: Vec<u8>, kept: Option<RingPosition>) {
         let mut pending = self.pending.borrow_mut();
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => {
                 // Lines that were logged meanwhile.
                 bytes.extend_from_slice(&batch.bytes);
                 batch.bytes = bytes;
+                batch.kept = kept.or(batch.kept);
             }
-            None => pending.push(LineBatch { file: file.0.clone(), bytes }),
+            None => pending.push(LineBatch { file: file.0.clone(), bytes, kept }),
         }
     }
 

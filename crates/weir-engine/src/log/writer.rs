@@ -12,10 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use weir_rt::RingPosition;
 use weir_rt::clock::monotonic_ms;
 
 use super::buffer::LineBuffer;
 use super::file::{self, SharedLogFile};
+use super::kept_lines::LinesInHand;
 use super::{LogLevel, complain, line};
 use crate::counters::WorkerCounters;
 
@@ -71,7 +73,7 @@ pub fn queued() -> u64 {
 
 /// Hands `bytes`, whole lines, over.
 pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
-    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes }], None);
+    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, kept: None }], None);
 }
 
 /// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
@@ -106,6 +108,8 @@ pub(super) fn report(file: &SharedLogFile, error: &io::Error, lines: u64) {
 pub(super) struct LineBatch {
     pub(super) file: Arc<SharedLogFile>,
     pub(super) bytes: Vec<u8>,
+    /// How far its lines reach in the ring that keeps them.
+    pub(super) kept: Option<RingPosition>,
 }
 
 static WRITER: LogWriter = LogWriter::new();
@@ -265,7 +269,9 @@ impl LogWriter {
             let work = self.take(wait);
             let busy = !work.batches.is_empty();
             let mut spare = Vec::new();
+            let in_hand = LinesInHand::note(&work.batches);
             self.write(work.batches, &mut held, &mut spare);
+            in_hand.settle();
             held.flush(work.force, |file, bytes| self.write_out(file, bytes));
             if work.reopen {
                 file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
@@ -302,7 +308,7 @@ impl LogWriter {
         // Stable: a log's batches stay in the order in which they were handed over.
         batches.sort_by_key(|batch| Arc::as_ptr(&batch.file) as usize);
         let mut batches = batches.into_iter().peekable();
-        while let Some(LineBatch { file, mut bytes }) = batches.next() {
+        while let Some(LineBatch { file, mut bytes, .. }) = batches.next() {
             while let Some(next) = batches.next_if(|next| Arc::ptr_eq(&next.file, &file)) {
                 bytes.extend_from_slice(&next.bytes);
             }

@@ -25,6 +25,12 @@ pub(super) struct UpstreamConnection {
     is_sending: bool,
 }
 
+impl UpstreamConnection {
+    pub(super) fn is_open(&self) -> bool {
+        self.fd >= 0
+    }
+}
+
 impl World {
     /// A server listens, if it does not yet.
     pub(super) fn upstream_rises(&mut self, server: usize, addresses: &mut SocketAddresses) {

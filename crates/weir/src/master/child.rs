@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use weir_engine::log::{self, LogLevel};
+use weir_rt::SharedRings;
 use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_see::remains::CrashRemains;
@@ -27,6 +28,8 @@ pub(super) struct MasterChild {
     pub(super) ready: bool,
     /// Memory in which it leaves what it did last.
     pub(super) remains: Option<CrashRemains>,
+    /// Memory in which its lines of logs are until they are written.
+    pub(super) lines: Option<SharedRings>,
     /// Why it could not start, which it has logged.
     pub(super) reasons: Vec<String>,
 }
@@ -41,6 +44,7 @@ impl MasterChild {
             started: Instant::now(),
             ready: false,
             remains: None,
+            lines: None,
             reasons: Vec::new(),
         }
     }
@@ -146,15 +150,21 @@ impl ServerSeed {
                 log::cycle(LogLevel::Warn, &format_args!("no memory for what is left of a crash: {error}"));
             })
             .ok();
+        let lines = SharedRings::new("weir-lines")
+            .inspect_err(|error| {
+                log::cycle(LogLevel::Warn, &format_args!("no memory for lines of logs: {error}"));
+            })
+            .ok();
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(LogLevel::Notice, &format_args!("start worker process {pid}"));
-                Ok(MasterChild { channel: Some(ours), remains, ..MasterChild::new("worker process", pid) })
+                let child = MasterChild::new("worker process", pid);
+                Ok(MasterChild { channel: Some(ours), remains, lines, ..child })
             }
             ForkSide::Child => {
                 drop(ours);
                 reload.forget();
-                let code = server::run(self.bequeath(theirs, remains));
+                let code = server::run(self.bequeath(theirs, remains, lines));
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }
@@ -162,7 +172,12 @@ impl ServerSeed {
     }
 
     /// What the child goes on with. Whatever it held besides it would hold open, or in memory after its first reload.
-    fn bequeath(&mut self, channel: ProcessChannel, remains: Option<CrashRemains>) -> ServerInheritance {
+    fn bequeath(
+        &mut self,
+        channel: ProcessChannel,
+        remains: Option<CrashRemains>,
+        lines: Option<SharedRings>,
+    ) -> ServerInheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
         }
@@ -175,6 +190,7 @@ impl ServerSeed {
             channel,
             paths: self.paths.clone(),
             remains,
+            lines,
         }
     }
 }

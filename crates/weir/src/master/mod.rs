@@ -372,7 +372,7 @@ impl MasterProcess {
         }
         if let Some(at) = self.leaving.iter().position(|child| child.pid == pid) {
             child::log_end(self.leaving[at].name, pid, how);
-            self.leaving.swap_remove(at);
+            remains::write_lines(&self.leaving.swap_remove(at));
         }
         if self.loses_agent(pid, how) {
             return;
@@ -383,6 +383,7 @@ impl MasterProcess {
         // Else, as process 1, an orphan of another process.
         if let Some(server) = self.server.take_if(|server| server.pid == pid) {
             child::log_end("worker process", pid, how);
+            remains::write_lines(&server);
             if self.stage == MasterStage::Serving {
                 remains::keep(&server, how, self.pid.path());
             }

@@ -1,4 +1,5 @@
-//! The report of a server process that was killed by a signal, for people: a file beside the pid file.
+//! What a server process that was killed has left: the report of its last seconds, a file beside the pid file, and lines
+//! of its logs that it had not written.
 
 use std::io;
 use std::path::Path;
@@ -24,6 +25,23 @@ pub(super) fn keep(server: &MasterChild, how: ProcessEnd, pid_file: &Path) {
         Err(error) => {
             let reason = settings::reason(&error);
             log::cycle(LogLevel::Error, &format_args!("open() \"{}\" failed ({reason})", path.display()));
+        }
+    }
+}
+
+/// Writes the lines of logs that `server`, which has ended, had not written.
+pub(super) fn write_lines(server: &MasterChild) {
+    let Some(lines) = &server.lines else { return };
+    let pid = server.pid;
+    match log::recover(lines) {
+        Ok(0) => {}
+        Ok(count) => log::cycle(
+            LogLevel::Notice,
+            &format_args!("{count} lines of logs that worker process {pid} had not written were written"),
+        ),
+        Err(error) => {
+            let reason = settings::reason(&error);
+            log::cycle(LogLevel::Alert, &format_args!("lines of worker process {pid} are lost ({reason})"));
         }
     }
 }
