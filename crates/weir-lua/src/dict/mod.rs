@@ -451,28 +451,22 @@ impl SharedDict {
         }
     }
 
-    /// Milliseconds that a living `key` has left; 0 for ever.
-    pub(crate) fn ttl(&self, key: &[u8]) -> Option<u64> {
+    /// Milliseconds that `key` has left; 0 for ever. As in OpenResty one that has expired and is still there has less than none, by which
+    /// lua-resty-mlcache knows how stale it is.
+    pub(crate) fn ttl(&self, key: &[u8]) -> Option<i64> {
         let (hash, guard) = (hash(key), epoch::pin());
         let found = self.stripe(hash).find(hash, key, &guard).0?;
-        let ((_, expires, _), now) = (found.value.peek(), now());
-        match expires {
-            NEVER => Some(0),
-            expires if expires <= now => None,
-            expires => Some(expires - now),
-        }
+        let (_, expires, _) = found.value.peek();
+        let left = i64::try_from(expires).unwrap_or(i64::MAX).saturating_sub_unsigned(now());
+        Some(if expires == NEVER { 0 } else { left })
     }
 
-    /// Gives a living `key` a new time to live; `false`: the key is absent.
+    /// Gives `key` a new time to live, also one that has expired and is still there, as in OpenResty; `false`: the key is absent.
     pub(crate) fn expire(&self, key: &[u8], ttl: u64) -> bool {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         while let (Some(found), _) = stripe.find(hash, key, &guard) {
-            let now = now();
-            if is_over(found.value.peek().1, now) {
-                return false;
-            }
-            if found.expire(self.expiry(ttl, now), &guard) {
+            if found.expire(self.expiry(ttl, now()), &guard) {
                 return true;
             }
         }

@@ -162,8 +162,13 @@ fn entries_expire_and_are_flushed() {
     assert!(dict.ttl(b"a").is_some_and(|left| left > 0));
     dict.flush_all();
     assert_eq!((read(&dict, "a"), dict.keys(10).len()), (None, 0));
+    assert!(dict.ttl(b"a").is_some_and(|left| left < 0), "it is there, and over");
+    assert!(dict.expire(b"a", 100_000), "it lives again");
+    assert_eq!(read(&dict, "a").as_deref(), Some("1"));
+    dict.flush_all();
     assert_eq!((dict.flush_expired(1), dict.flush_expired(9)), (1, 1));
     assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
+    assert_eq!((dict.ttl(b"a"), dict.expire(b"a", 1)), (None, false));
 }
 
 #[test]

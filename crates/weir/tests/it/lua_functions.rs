@@ -63,6 +63,27 @@ both_drivers! {
         assert_eq!(client.get("/full").text(), "trueniltruefalseno memoryfalse\nfalseno memoryfalse\ntruenil\n");
     }
 
+    /// As OpenResty: what has expired and is still there has a time to live below nothing, and lives again with `expire`. Kong's client of
+    /// name servers knows by it how stale a record is.
+    fn what_has_expired_has_a_time_and_may_live_again(driver) {
+        let server = serve_with(
+            "lua_shared_dict d 1m;",
+            "location / { content_by_lua_block { local d = ngx.shared.d
+                local function over(key, ...) d:set(key, ...) repeat ngx.sleep(0.01) until d:get(key) == nil end
+                for _, value in ipairs { 'v', ('v'):rep(500), 5, true } do
+                    over('b', value, 0.02)
+                    ngx.print(d:ttl('b') < 0, ' ', d:get_stale('b') == value, ' ', d:expire('b', 10), ' ', d:get('b') == value, ' ', math.ceil(d:ttl('b')), '; ')
+                end
+                over('c', 'v', 0.02) ngx.print(d:expire('c', 0), ' ', d:get('c'), ' ', d:ttl('c'), '; ')
+                over('e', 'v', 0.02) d:flush_expired() ngx.print(tostring(d:ttl('e')), ' ', tostring(d:expire('e', 1)), '; ')
+                d:rpush('l', 1) d:expire('l', 0.02) repeat ngx.sleep(0.01) until d:llen('l') == 0
+                ngx.print(d:ttl('l') < 0, ' ', d:expire('l', 5), ' ', d:llen('l'), '; ')
+                over('n', 1, 0.02) ngx.print(tostring((d:incr('n', 1))), ' ', (d:incr('n', 1, 5)), ' ', d:ttl('n')) } }",
+        );
+        let wanted = "true true true true 10; ".repeat(4) + "true v 0; nil nil; true true 1; nil 6 0";
+        assert_eq!(server.get("/").text(), wanted);
+    }
+
     fn patterns_match_and_replace(driver) {
         assert_eq!(say("local m = ngx.re.match('hello 1234', '([a-z]+) (?<n>[0-9]+)(x)?', 'jo') ngx.say(m[0], m[1], m.n, m[3])"),
             "hello 1234hello1234false\n");
