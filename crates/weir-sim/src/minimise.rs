@@ -17,13 +17,17 @@ pub(crate) fn minimised(seed: u64, mut has_fault: impl FnMut(&PlanCut) -> bool) 
         is_smaller
     };
     let mut best = PlanCut::default();
-    let lists: [(usize, PlacesOf); 3] = [
-        (plan.clients.len() + plan.http2.clients.len(), |cut| &mut cut.clients),
-        (plan.reloads.len(), |cut| &mut cut.reloads),
-        (plan.downs.len(), |cut| &mut cut.downs),
+    // Without clients nothing ends the simulation.
+    let lists: [(usize, usize, PlacesOf); 3] = [
+        (plan.clients.len() + plan.http2.clients.len(), 1, |cut| &mut cut.clients),
+        (plan.reloads.len(), 0, |cut| &mut cut.reloads),
+        (plan.downs.len(), 0, |cut| &mut cut.downs),
     ];
-    for (count, places_of) in lists {
+    for (count, least, places_of) in lists {
         fewer(count, |places| {
+            if places.len() < least {
+                return false;
+            }
             let mut cut = best.clone();
             *places_of(&mut cut) = Some(places.to_vec());
             try_cut(&mut best, cut)
@@ -94,6 +98,12 @@ mod tests {
         let (cut, runs) = minimised(seed, needs);
         assert_eq!((cut.clients, cut.reloads), (Some(vec![7, 22]), Some(vec![1])));
         assert!(cut.accepts && cut.settings.len() == SETTINGS.len() && runs < 60, "{runs}");
+    }
+
+    #[test]
+    fn a_client_stays_even_where_the_fault_needs_none() {
+        let (cut, _) = minimised(3, |_| true);
+        assert_eq!(cut.clients.map(|places| places.len()), Some(1));
     }
 
     #[test]

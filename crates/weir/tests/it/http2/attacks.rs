@@ -142,8 +142,8 @@ both_drivers! {
         let request = [frame(1, 0, 1, first), frame(9, 0, 1, second), frame(9, 4, 1, third)].concat();
         let flood = frame(8, 0, 0, &[0, 0, 0, 1]).repeat(6000);
         let mut socket = server.client();
-        socket.send(&[&weir_http::h2::PREFACE[..], &frame(4, 0, 0, &[]), &request, &flood].concat());
-        server.error_log_line("WINDOW_UPDATE flood");
+        socket.send([&weir_http::h2::PREFACE[..], &frame(4, 0, 0, &[]), &request, &flood].concat());
+        let _ = server.error_log_line("WINDOW_UPDATE flood");
         drop(socket);
         server.signal(weir_test::ServerSignal::Quit);
         assert!(server.wait_exit().status.success());
