@@ -52,7 +52,7 @@ pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
 /// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
 fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
     let fall = |server| plan.downs.iter().any(|down| down.server == server);
-    let is_repeated = request.may_be_repeated(&plan.settings);
+    let is_repeated = request.may_be_repeated(plan.settings.request_buffering);
     is_hit(plan, request) && (!is_repeated || (0..UPSTREAM_PORTS.len()).all(fall))
 }
 

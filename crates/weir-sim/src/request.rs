@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
-use crate::plan::Settings;
 use crate::wire::in_chunks;
 
 /// A request of a client.
@@ -107,9 +106,9 @@ impl RequestPlan {
     }
 
     /// Whether another server may be asked when one has failed: nothing is done twice that must not be, and all of the
-    /// body is there.
-    pub(crate) fn may_be_repeated(&self, settings: &Settings) -> bool {
-        self.body.is_none() || self.method() == "PUT" && settings.request_buffering
+    /// body is there, which it is if it `is_buffered`.
+    pub(crate) fn may_be_repeated(&self, is_buffered: bool) -> bool {
+        self.body.is_none() || self.method() == "PUT" && is_buffered
     }
 
     /// The request's bytes; `close`: it is the connection's last one.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use weir_rt::file as rt;
 
 use crate::privileged::set_during;
 
+use super::kept_lines::KeptFile;
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
 use super::{LogLevel, LogTarget, given, line, writer};
@@ -150,8 +151,8 @@ pub(super) struct SharedLogFile {
     /// Bytes handed over and not written; the queue's lock is held for additions.
     pub(super) queued: AtomicUsize,
     leads_stderr: AtomicBool,
-    /// By what number its lines are kept; 0: not known yet.
-    pub(super) number: AtomicU32,
+    /// How its lines are kept until they are written.
+    pub(super) kept: KeptFile,
     /// Held for a pointer's time, never while something is written.
     output: Mutex<LogOutput>,
 }
@@ -190,14 +191,11 @@ impl SharedLogFile {
 
     fn new(target: LogTarget, buffering: Option<LogBuffering>, output: LogOutput) -> SharedLogFile {
         let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
-        SharedLogFile {
-            target,
-            buffering,
-            queued,
-            leads_stderr,
-            number: AtomicU32::new(0),
-            output: Mutex::new(output),
-        }
+        let kept = KeptFile::new(match (&target, buffering) {
+            (LogTarget::File(path), None) => Some(path),
+            _ => None,
+        });
+        SharedLogFile { target, buffering, queued, leads_stderr, kept, output: Mutex::new(output) }
     }
 
     fn nowhere() -> SharedLogFile {
@@ -229,6 +227,12 @@ impl SharedLogFile {
             (LogTarget::File(path), LogOutput::File(handle)) => Some((path, handle)),
             _ => None,
         }
+    }
+
+    /// Bytes of the file, if it is one.
+    pub(super) fn length(&self) -> Option<u64> {
+        let (_, handle) = self.handle()?;
+        handle.meta().ok().map(|meta| meta.size)
     }
 
     /// Writes all of `bytes`, in one call as a rule.

@@ -69,8 +69,11 @@ impl WorkerLogs {
         if inner.state.get() == WorkerLogsState::Fresh {
             *inner.ring.borrow_mut() = kept_lines::writer();
         }
-        let kept =
-            inner.ring.borrow_mut().as_mut().and_then(|ring| kept_lines::keep(ring, &file.0, &out[start..]));
+        let kept = inner
+            .ring
+            .borrow_mut()
+            .as_mut()
+            .and_then(|ring| kept_lines::keep(ring, &file.0.kept, &out[start..]));
         inner.put(file, out, kept);
         match inner.state.get() {
             WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),

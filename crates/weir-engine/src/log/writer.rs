@@ -269,7 +269,11 @@ impl LogWriter {
             let work = self.take(wait);
             let busy = !work.batches.is_empty();
             let mut spare = Vec::new();
-            let in_hand = LinesInHand::note(&work.batches);
+            let kept = |batch: &LineBatch| {
+                let file = batch.file.clone();
+                Some((batch.kept?, file.kept.number(), move || file.length()))
+            };
+            let in_hand = LinesInHand::note(work.batches.iter().filter_map(kept));
             self.write(work.batches, &mut held, &mut spare);
             in_hand.settle();
             held.flush(work.force, |file, bytes| self.write_out(file, bytes));
