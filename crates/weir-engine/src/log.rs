@@ -34,10 +34,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_conf::Error;
 
+pub use buffer::LogBuffering;
 pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
 pub use dynamic::{dynamic_level, set_dynamic_level};
-pub use file::{HeldLogs, LogBuffering, LogFile, hold};
+pub use file::{HeldLogs, LogFile, hold};
 pub use given::{GivenFiles, give, opened, reopen_for};
 pub use kept_lines::keep_lines;
 pub use last_lines::{LastLine, LoggedRequest, last_lines, lines_logged};

@@ -1,6 +1,15 @@
 //! `buffer=` and `flush=`: lines are gathered until the next one does not fit, or until the oldest has waited enough.
 
-use super::LogBuffering;
+/// `buffer=`, `flush=` and `gzip` of `access_log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogBuffering {
+    /// Bytes that are gathered before they are written.
+    pub size: usize,
+    /// Milliseconds after which buffered lines are written anyway; `None`: only when the buffer is full.
+    pub flush: Option<u64>,
+    /// Compression level, 1 to 9; `None`: not compressed.
+    pub gzip: Option<u8>,
+}
 
 /// The gathered lines of one log.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ use weir_rt::file as rt;
 
 use crate::privileged::set_during;
 
+use super::buffer::LogBuffering;
 use super::kept_lines::KeptFile;
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
@@ -22,17 +23,6 @@ use super::{LogLevel, LogTarget, given, line, writer};
 /// An open log. Clones are the same log; the file is closed when the last one is gone and its lines are written.
 #[derive(Clone)]
 pub struct LogFile(pub(super) Arc<SharedLogFile>);
-
-/// `buffer=`, `flush=` and `gzip` of `access_log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogBuffering {
-    /// Bytes that are gathered before they are written.
-    pub size: usize,
-    /// Milliseconds after which buffered lines are written anyway; `None`: only when the buffer is full.
-    pub flush: Option<u64>,
-    /// Compression level, 1 to 9; `None`: not compressed.
-    pub gzip: Option<u8>,
-}
 
 impl LogFile {
     /// Opens `target`; a caller that opens the same with the same buffering gets the same, as long as the path still

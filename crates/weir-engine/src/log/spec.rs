@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Span};
 
-use super::file::{LogBuffering, LogFile};
+use super::buffer::LogBuffering;
+use super::file::LogFile;
 use super::remote::RemoteLog;
 use super::syslog::SyslogServer;
 use super::{LogLevel, line};
