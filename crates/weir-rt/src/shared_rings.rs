@@ -213,18 +213,22 @@ impl MappedRings {
 
     /// Records up to `positions` are being taken: whoever finds them later is told.
     pub fn taking(&self, positions: &[RingPosition]) {
-        for position in positions {
-            self.word(ring(position.index) + TAKEN).store(position.end, Release);
-        }
+        positions.iter().for_each(|position| self.advance(TAKEN, *position));
         self.word(TAKING).store(1, Release);
     }
 
     /// Records up to `positions` are settled: their room is free.
     pub fn settled(&self, positions: &[RingPosition]) {
-        for position in positions {
-            self.word(ring(position.index) + TAIL).store(position.end, Release);
-        }
+        positions.iter().for_each(|position| self.advance(TAIL, *position));
         self.word(TAKING).store(0, Release);
+    }
+
+    /// Moves a ring's `which` word on to a position, never back: of one ring there may be several, in any order.
+    fn advance(&self, which: usize, position: RingPosition) {
+        let word = self.word(ring(position.index) + which);
+        if position.end.wrapping_sub(word.load(Relaxed)) <= CAPACITY as u64 {
+            word.store(position.end, Release);
+        }
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -319,6 +323,18 @@ mod tests {
         let mut bytes = [0; 6];
         rings.read_beside(&mut bytes, 10).expect("read");
         assert_eq!(&bytes, b"beside");
+    }
+
+    #[test]
+    fn what_was_settled_stays_so_in_whatever_order_it_is_named() {
+        let rings = SharedRings::new("test").expect("memory");
+        let mapped = rings.map().expect("memory");
+        let mut writer = mapped.writer().expect("free");
+        let (first, second) = (writer.append(1, b"a").expect("room"), writer.append(2, b"b").expect("room"));
+        mapped.taking(&[second, first]);
+        assert!(rings.unsettled().expect("read").iter().all(|record| record.taken));
+        mapped.settled(&[second, first]);
+        assert_eq!(rings.unsettled().expect("read"), []);
     }
 
     #[test]

@@ -136,7 +136,8 @@ both_drivers! {
         assert_eq!(exited("two"), 0);
         let gone = address(&one);
         one.stop();
-        assert!(TcpStream::connect(gone).is_err());
+        // What else has held the socket, as the configuration before, is freed a moment later.
+        wait_for("refused connections", || TcpStream::connect(gone).is_err().then_some(()));
         assert_eq!(get(&two, "/").text(), "v0");
         wait_for("access log", || directory.read("two.access").contains("GET / ").then_some(()));
         assert!(!directory.read("two.access").contains("v1"));
