@@ -144,8 +144,7 @@ def look(site):
     """What the server process has now; `None`: it is being replaced."""
     try:
         pid = site.server_pid()
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-        found = {"memory KB": int(status.split("RssAnon:")[1].split()[0])}
+        found = {"memory KB": measure.resident(pid) // 1024}
         found["descriptors"] = len(os.listdir(f"/proc/{pid}/fd"))
         found["threads"] = len(os.listdir(f"/proc/{pid}/task"))
         found["mappings"] = pathlib.Path(f"/proc/{pid}/maps").read_text().count("\n")

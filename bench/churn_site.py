@@ -145,26 +145,26 @@ class Site:
         self.port, self.tls_port = measure.free_port(), measure.free_port()
         self.backend_ports = [measure.free_port(), measure.free_port()]
         self.generation, self.serial, self.logs = 0, "", 0
-        self.failures, self.masters = [], []
+        self.failures = []
         self.returning = threading.Lock()
         (self.folder / "www").mkdir()
         for size in SIZES:
-            (self.folder / f"www/{size}").write_bytes(content(size))
+            (self.folder / f"www/{size}").write_bytes(peers.content(size))
         ports = ", ".join(map(str, self.backend_ports))
         (self.folder / "churn.lua").write_text(SCRIPT.replace("PORTS", ports))
         self.backends = [self._start_backend(which) for which in range(2)]
         self.rotate_certificate()
         self._write()
-        self.masters.append(self._start([]))
+        self.process = self._start()
         self.wait_until_served()
 
     # --- processes ---
 
-    def _start(self, more):
+    def _start(self):
         conf = str(self.folder / "weir.conf")
         with open(self.folder / "output.log", "ab") as output:
             return subprocess.Popen(
-                [self.binary, "-p", f"{self.folder}/", "-c", conf, "-e", str(self.folder / "error.log"), *more],
+                [self.binary, "-p", f"{self.folder}/", "-c", conf, "-e", str(self.folder / "error.log")],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def _start_backend(self, which):
@@ -195,7 +195,7 @@ class Site:
             return False
 
     def stop(self):
-        for pid in (self.masters[-1].pid, *(backend.pid for backend in self.backends)):
+        for pid in (self.process.pid, *(backend.pid for backend in self.backends)):
             try:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
@@ -204,7 +204,7 @@ class Site:
             os.kill(self.master_pid(), signal.SIGTERM)
         except (OSError, ValueError):
             pass
-        for process in (*self.masters, *self.backends):
+        for process in (self.process, *self.backends):
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -285,16 +285,16 @@ class Site:
         size = draw.choice(SIZES)
         match draw.choice(["file", "lua", "lua", "up", "cached", "upload"]):
             case "file":
-                return "GET", f"/file/{size}", b"", content(size)
+                return "GET", f"/file/{size}", b"", peers.content(size)
             case "lua":
                 number = draw.randrange(1_000_000)
                 return "GET", f"/lua?n={number}", b"", str(number).encode()
             case "up":
-                return "GET", f"/up/{size}", b"", content(size)
+                return "GET", f"/up/{size}", b"", peers.content(size)
             case "cached":
-                return "GET", f"/cached/{draw.randrange(300)}/{size}", b"", content(size)
-        body = content(draw.choice([0, 10, 20_000, 1_000_000]))
-        return "POST", "/upload", body, f"{len(body)} {md5(body)}".encode()
+                return "GET", f"/cached/{draw.randrange(300)}/{size}", b"", peers.content(size)
+        body = peers.content(draw.choice([0, 10, 20_000, 1_000_000]))
+        return "POST", "/upload", body, f"{len(body)} {hashlib.md5(body).hexdigest()}".encode()
 
     def lua_figures(self):
         """KB of one worker's VM, and its timers."""
@@ -311,14 +311,6 @@ class Site:
 
     def complaints(self):
         return self.failures + self.bad_lines(self.folder / "error.log")
-
-
-def content(size):
-    return (b"hello\n" * (size // 6 + 1))[:size]
-
-
-def md5(body):
-    return hashlib.md5(body).hexdigest()
 
 
 def accepts(port):

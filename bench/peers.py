@@ -156,12 +156,17 @@ def find(program):
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/usr/local/bin")
 
 
+def content(size):
+    """So many bytes, as all files and bodies have them."""
+    return (b"hello\n" * (size // 6 + 1))[:size]
+
+
 def make_files(folder):
     """The folder that all servers serve."""
     root = folder / "www"
     root.mkdir()
     for path, size in FILES.items():
-        (root / path[1:]).write_bytes((b"hello\n" * (size // 6 + 1))[:size])
+        (root / path[1:]).write_bytes(content(size))
     root.chmod(0o755)
     return root
 

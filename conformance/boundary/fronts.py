@@ -12,6 +12,8 @@ import socket
 import subprocess
 import time
 
+from running import free_ports
+
 PLACES = ("alone", "up", "stream")
 
 
@@ -51,15 +53,6 @@ def found(name, given):
     """The program of a server: the one given, that of its variable, or the one in PATH; None where there is none."""
     program = given or os.environ.get(f"WEIR_TEST_{name.upper()}") or shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     return program if program and os.access(program, os.X_OK) else None
-
-
-def free_ports(count):
-    """Ports that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [it.getsockname()[1] for it in sockets]
-    for it in sockets:
-        it.close()
-    return ports
 
 
 def start(name, program, behind, directory, driver="", more=""):

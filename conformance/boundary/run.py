@@ -1,4 +1,4 @@
-"""A run: all cases to all servers, each outcome judged, each fault looked at again before it is told."""
+"""A run: all cases to all servers, each outcome judged, each fault looked at again before it is reported."""
 
 import collections
 import concurrent.futures
@@ -12,7 +12,7 @@ from . import client, fronts, http2, judge, oddities
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus.txt"
 PATIENCE, MORE_PATIENCE = 0.4, 2.5
-"""Seconds without a byte after which a server counts as waiting; the second before a fault is told."""
+"""Seconds without a byte after which a server counts as waiting; the second before a fault is reported."""
 
 
 class Run:

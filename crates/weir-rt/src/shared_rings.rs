@@ -211,7 +211,7 @@ impl MappedRings {
         self.word((which % NOTES) * 8).store(value, Release);
     }
 
-    /// Records up to `positions` are being taken: whoever finds them later is told.
+    /// Records up to `positions` are being taken, which a later reader of what is left sees.
     pub fn taking(&self, positions: &[RingPosition]) {
         positions.iter().for_each(|position| self.advance(TAKEN, *position));
         self.word(TAKING).store(1, Release);

@@ -10,7 +10,7 @@ impl Draw {
         Draw(seed ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// A sequence of its own, which stays the same whatever is drawn from this one later; `what` tells several apart.
+    /// A sequence of its own, which does not depend on what is drawn from this one later; `what` is its name among several.
     pub fn apart(&self, what: u64) -> Draw {
         let mut other = Draw(self.0 ^ what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         other.number();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::http2_oracle as http2;
-use crate::outcome::{Outcome, is_hit, secret_fault, whole_is_due};
+use crate::outcome::{Outcome, is_hit, journal_words, secret_fault, whole_is_due};
 use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target};
 
 /// What a simulation has left.
@@ -94,10 +94,8 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
 /// What is left when all clients have been gone for long: connections that are kept to upstream servers, by each worker,
 /// and the descriptors that were there before the first client.
 fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
-    let words = line.strip_prefix("left ")?;
-    let number = |name: &str| -> Option<u64> {
-        words.split(' ').filter_map(|word| word.split_once('=')).find(|pair| pair.0 == name)?.1.parse().ok()
-    };
+    let words = journal_words(line.strip_prefix("left ")?);
+    let number = |name: &str| words.get(name)?.parse::<u64>().ok();
     let (accepted, connected) = (number("accepted")?, number("connected")?);
     let (files, before) = (number("files")?, number("before")?);
     let kept = plan.settings.workers * plan.settings.upstream_keepalive;

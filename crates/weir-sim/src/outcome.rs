@@ -20,8 +20,7 @@ pub(crate) struct Outcome<'j> {
 
 impl<'j> Outcome<'j> {
     pub(crate) fn parse(line: &'j str) -> Option<Outcome<'j>> {
-        let words: BTreeMap<&str, &str> =
-            line.strip_prefix("r ")?.split(' ').filter_map(|w| w.split_once('=')).collect();
+        let words = journal_words(line.strip_prefix("r ")?);
         let number = |name: &str| words.get(name).and_then(|word| word.parse::<u64>().ok());
         Some(Outcome {
             number: number("n")?,
@@ -32,6 +31,11 @@ impl<'j> Outcome<'j> {
             why: words.get("why")?,
         })
     }
+}
+
+/// What a line of the journal says: `name=value name=value`.
+pub(crate) fn journal_words(line: &str) -> BTreeMap<&str, &str> {
+    line.split(' ').filter_map(|word| word.split_once('=')).collect()
 }
 
 /// What is wrong with a response that has come whole.
@@ -52,8 +56,8 @@ pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
 /// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
 fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
     let fall = |server| plan.downs.iter().any(|down| down.server == server);
-    let is_repeated = request.may_be_repeated(plan.settings.request_buffering);
-    is_hit(plan, request) && (!is_repeated || (0..UPSTREAM_PORTS.len()).all(fall))
+    let is_repeatable = request.may_be_repeated(plan.settings.request_buffering);
+    is_hit(plan, request) && (!is_repeatable || (0..UPSTREAM_PORTS.len()).all(fall))
 }
 
 fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {

@@ -269,11 +269,10 @@ impl LogWriter {
             let work = self.take(wait);
             let busy = !work.batches.is_empty();
             let mut spare = Vec::new();
-            let kept = |batch: &LineBatch| {
-                let file = batch.file.clone();
-                Some((batch.kept?, file.kept.number(), move || file.length()))
-            };
-            let in_hand = LinesInHand::note(work.batches.iter().filter_map(kept));
+            let in_hand =
+                LinesInHand::note(work.batches.iter().filter_map(|batch| {
+                    Some((batch.kept?, batch.file.kept.number(), || batch.file.length()))
+                }));
             self.write(work.batches, &mut held, &mut spare);
             in_hand.settle();
             held.flush(work.force, |file, bytes| self.write_out(file, bytes));

@@ -117,9 +117,7 @@ impl BodyPieces {
         let arg = std::mem::take(x.state::<FilterArg>());
         Ok((arg.bytes, arg.last))
     }
-}
 
-impl BodyPieces {
     /// Has the script change a piece.
     fn piece(
         &mut self,

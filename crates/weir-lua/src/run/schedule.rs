@@ -143,11 +143,6 @@ impl VmSchedule {
         }
     }
 
-    /// The number of a coroutine that lets others go first (`ngx.sleep(0)`).
-    pub(crate) fn add_brief(&self) -> u64 {
-        self.next_number()
-    }
-
     /// Whether a timer for 0 seconds goes before the coroutine with this number, which was made later.
     pub(crate) fn is_after_timer(&self, number: u64) -> bool {
         let is_due = |(due, made)| !self.held.get() && made < number && due <= weir_rt::now_ms();
@@ -200,7 +195,8 @@ impl VmSchedule {
         }
     }
 
-    fn next_number(&self) -> u64 {
+    /// A number larger than those of all timers and sleepers before, also for a coroutine that lets others go first (`ngx.sleep(0)`).
+    pub(crate) fn next_number(&self) -> u64 {
         self.made.replace(self.made.get() + 1)
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct SleepingThreads {
     timed: Option<Rc<SleepingRun>>,
     /// Their VM, since the first sleep.
     vm: Option<Rc<LuaVm>>,
-    /// Those that let others run and go on then (`ngx.sleep(0)`), with their [numbers](VmSchedule::add_brief).
+    /// Those that let others run and go on then (`ngx.sleep(0)`), with their [numbers](VmSchedule::next_number).
     brief: VecDeque<(u32, u64)>,
     /// How often the others have been let run.
     turns: u8,
@@ -27,7 +27,7 @@ impl SleepingThreads {
         let vm = self.vm.get_or_insert_with(|| vm.clone());
         let schedule = vm.part::<VmSchedule>();
         if ms == 0 {
-            self.brief.push_back((at, schedule.add_brief()));
+            self.brief.push_back((at, schedule.next_number()));
             return 0;
         }
         schedule.add_sleeper(vm, self.timed.get_or_insert_default(), at, ms)

@@ -78,7 +78,7 @@ impl HpackReader {
     /// The fields of a block.
     ///
     /// # Errors
-    /// The block is none.
+    /// These bytes are no header block.
     pub fn decode(&mut self, block: &[u8]) -> Result<Vec<FieldPair>, BadMessage> {
         let mut rest = block;
         let mut fields = Vec::new();

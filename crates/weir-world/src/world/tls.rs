@@ -15,7 +15,7 @@ use weir_sim::tls::{self, ClientIdentity, TlsPlan, TlsVersion};
 
 use crate::start::WALL_START;
 
-/// Seconds of the simulation, for whoever checks a certificate.
+/// Seconds of the simulation, for checks of certificates.
 static SECONDS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]

@@ -144,17 +144,8 @@ impl ServerSeed {
     /// The errno of fork(2) or socketpair(2).
     pub(super) fn spawn(&mut self, reload: &mut PendingReload) -> io::Result<MasterChild> {
         let (ours, theirs) = ProcessChannel::pair()?;
-        // Without, nothing is known of a crash; that is no reason not to serve.
-        let remains = CrashRemains::new()
-            .inspect_err(|error| {
-                log::cycle(LogLevel::Warn, &format_args!("no memory for what is left of a crash: {error}"));
-            })
-            .ok();
-        let lines = SharedRings::new("weir-lines")
-            .inspect_err(|error| {
-                log::cycle(LogLevel::Warn, &format_args!("no memory for lines of logs: {error}"));
-            })
-            .ok();
+        let remains = memory("what is left of a crash", CrashRemains::new());
+        let lines = memory("lines of logs", SharedRings::new("weir-lines"));
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(LogLevel::Notice, &format_args!("start worker process {pid}"));
@@ -193,6 +184,11 @@ impl ServerSeed {
             lines,
         }
     }
+}
+
+/// What a server process shares with its master. Without it less is known of a crash; that is no reason not to serve.
+fn memory<T>(what: &str, made: io::Result<T>) -> Option<T> {
+    made.inspect_err(|error| log::cycle(LogLevel::Warn, &format_args!("no memory for {what}: {error}"))).ok()
 }
 
 /// When a process that died is started again: at once, unless that did not help.
