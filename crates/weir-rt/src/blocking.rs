@@ -2,15 +2,16 @@
 //!
 //! Three pools per process: for calls that wait, for computations, and for keys in devices, whose libraries may do either.
 //! Threads of the last two give way to the loops. Threads are started when work finds none idle, up to a limit, and end
-//! after ten idle seconds, so a server that never blocks has none. They take no signals: those belong to the main thread.
-//! They run on all of the process' cores, whichever worker's is the one that started them.
+//! after ten idle seconds, so a server that never blocks has none. Work wakes the thread that has been idle for the
+//! shortest time: after a burst those that are too many stay idle, and end. Threads take no signals: those belong to the
+//! main thread. They run on all of the process' cores, whichever worker's is the one that started them.
 
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::{clock, process, signal};
@@ -105,7 +106,6 @@ struct ThreadPool {
     /// Of its threads.
     name: &'static str,
     state: Mutex<ThreadPoolState>,
-    work: Condvar,
     idle_time: Duration,
     priority: ThreadPriority,
 }
@@ -123,7 +123,11 @@ struct ThreadPoolState {
     threads: usize,
     /// Of these, those that have not looked for work yet.
     starting: usize,
+    /// Those that wait for work, or have been woken and have not looked for it yet.
     idle: usize,
+    /// Those that no job has woken, the one that has been idle for the shortest time last. A condition variable for each:
+    /// one for all wakes the thread that has waited longest, so that under light load none waits long enough to end.
+    asleep: Vec<Arc<Condvar>>,
     max: usize,
     inline: u64,
     jobs: JobTimes,
@@ -154,11 +158,11 @@ impl ThreadPool {
                 threads: 0,
                 starting: 0,
                 idle: 0,
+                asleep: Vec::new(),
                 max,
                 inline: 0,
                 jobs: JobTimes { running: 0, done: 0, ran_ns: 0, began_ns: 0 },
             }),
-            work: Condvar::new(),
             idle_time,
             priority,
         }
@@ -167,10 +171,10 @@ impl ThreadPool {
     fn submit(&'static self, job: PoolJob) {
         let mut state = self.lock();
         state.queue.push_back(job);
-        // Not `idle > 0`: the idle may all have been notified already for jobs before this one.
-        if state.queue.len() <= state.idle {
+        // The idle may all have been woken already for jobs before this one.
+        if let Some(thread) = state.asleep.pop() {
             drop(state);
-            self.work.notify_one();
+            thread.notify_one();
         } else if state.idle == 0 && state.starting == 0 && state.threads < state.max {
             self.grow_or_run(state);
         }
@@ -220,6 +224,7 @@ impl ThreadPool {
 
     /// The life of one thread. While it runs something another one waits, if there may be one.
     fn work(&'static self) {
+        let work = Arc::new(Condvar::new());
         let mut state = self.lock();
         state.starting -= 1;
         loop {
@@ -238,10 +243,13 @@ impl ThreadPool {
                 continue;
             }
             state.idle += 1;
+            state.asleep.push(work.clone());
             let (woken, wait) =
-                self.work.wait_timeout(state, self.idle_time).unwrap_or_else(PoisonError::into_inner);
+                work.wait_timeout(state, self.idle_time).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
+            // Unless a job has woken it.
+            state.asleep.retain(|thread| !Arc::ptr_eq(thread, &work));
             if wait.timed_out() && state.queue.is_empty() {
                 state.threads -= 1;
                 return;
@@ -339,7 +347,7 @@ mod tests {
     fn grows_to_the_limit_and_queues_the_rest() {
         let pool = pool(2, LONG);
         let (gate, turn) = mpsc::channel::<()>();
-        let turn = std::sync::Arc::new(Mutex::new(turn));
+        let turn = Arc::new(Mutex::new(turn));
         let (sender, done) = mpsc::channel();
         for n in 0..5 {
             let (turn, sender) = (turn.clone(), sender.clone());
@@ -374,6 +382,20 @@ mod tests {
         assert_eq!((stats.threads, stats.busy, stats.queued, stats.running, stats.done), (0, 0, 0, 0, 2));
         assert!(stats.runs_ns == 0 && stats.ran_ns > 0, "{stats:?}");
         assert_eq!(ask(pool, || 5), 5, "and the pool still works");
+    }
+
+    /// Under a steady load that one thread can do, all others are idle and end.
+    #[test]
+    fn threads_of_a_burst_end_under_light_load() {
+        let pool = pool(8, Duration::from_millis(200));
+        let gates: Vec<_> = (0..8).map(|_| occupy(pool)).collect();
+        assert_eq!(pool.lock().threads, 8);
+        drop(gates);
+        until("the burst's threads end", || {
+            ask(pool, || ());
+            std::thread::sleep(Duration::from_millis(5));
+            pool.lock().threads <= 2
+        });
     }
 
     /// Keeps a thread busy until the gate is dropped.
