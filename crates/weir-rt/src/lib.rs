@@ -56,6 +56,7 @@ mod timeout;
 #[allow(dead_code, reason = "the wheel is complete as a data structure; its tests use all of it")]
 mod timer_wheel;
 mod timers;
+pub mod zone_memory;
 
 pub use core_account::OffCore;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};

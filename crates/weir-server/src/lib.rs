@@ -22,7 +22,7 @@ use weir_engine::log::{self, LogLevel};
 use weir_engine::resolver::kept::{self, CacheFolder};
 use weir_engine::worker::Worker;
 use weir_engine::worker::generation::WorkerGeneration;
-use weir_engine::zone::SharedZones;
+use weir_engine::zone::{SharedZones, survival};
 use weir_upstream::Upstreams;
 use weir_upstream::block::health_checker::HealthChecker;
 use weir_upstream::cache::CacheZones;
@@ -294,6 +294,8 @@ impl Server {
             let (everyone, dealer) = (everyone.clone(), dealer.clone());
             move || thread::commit(everyone, dealer)
         };
+        // From here on they serve.
+        survival::settle();
         // It happens all the same, as soon as the worker responds.
         if on_each(&called, self.options.patience, commit).is_err() {
             log::cycle(LogLevel::Alert, &"a worker is late in taking the configuration");

@@ -12,10 +12,12 @@ use weir_engine::Configuration;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
 use weir_engine::settings::main::MasterGone;
+use weir_engine::zone::survival;
 use weir_modules::otel::MetricsExporter;
 use weir_rt::SharedRings;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
+use weir_rt::zone_memory::ZoneFile;
 use weir_see::remains::{self, CrashRemains};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{InheritedSockets, Server, ServerOptions, SocketPart};
@@ -44,6 +46,10 @@ pub(crate) struct ServerInheritance {
     pub remains: Option<CrashRemains>,
     /// Memory for lines of logs until they are written; `None`: those of a process that is killed are lost.
     pub lines: Option<SharedRings>,
+    /// Memory for zones that the next process finds if this one is killed; `None`: they end with it.
+    pub zones: Option<Arc<ZoneFile>>,
+    /// That of the process before, which has ended.
+    pub zones_before: Option<Arc<ZoneFile>>,
 }
 
 /// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
@@ -51,7 +57,20 @@ pub(crate) struct ServerInheritance {
 pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     log::threaded(true);
     run::log_panics();
-    let ServerInheritance { configuration, sockets, control, channel, paths, remains, lines } = inheritance;
+    let ServerInheritance {
+        configuration,
+        sockets,
+        control,
+        channel,
+        paths,
+        remains,
+        lines,
+        zones,
+        zones_before,
+    } = inheritance;
+    if let Some(zones) = zones {
+        survival::begin(zones, zones_before);
+    }
     if let Some(Err(error)) = lines.map(log::keep_lines) {
         log::cycle(
             LogLevel::Warn,

@@ -5,9 +5,11 @@
 //! configuration before had under the same name, owner and size ([`SharedZones::adopt`]). [`ZoneTable`] is what most
 //! zones hold.
 
+pub mod survival;
 mod table;
 
 use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 pub use table::{EntryHandle, LockedEntries, ZoneTable};
@@ -24,6 +26,8 @@ pub struct SharedZone {
     owner: &'static str,
     declared: OnceLock<DeclaredZone>,
     store: OnceLock<Arc<dyn ZoneStore + Send + Sync>>,
+    /// What is in it is the configuration's before.
+    adopted: AtomicBool,
 }
 
 /// What a zone holds, for a caller that looks from outside.
@@ -68,8 +72,13 @@ impl SharedZones {
                 }
             };
         }
-        let zone =
-            SharedZone { name: Box::from(name), owner, declared: OnceLock::new(), store: OnceLock::new() };
+        let zone = SharedZone {
+            name: Box::from(name),
+            owner,
+            declared: OnceLock::new(),
+            store: OnceLock::new(),
+            adopted: AtomicBool::new(false),
+        };
         self.0.push(Arc::new(zone));
         Ok(self.0.last().expect("pushed above").clone())
     }
@@ -119,6 +128,7 @@ impl SharedZones {
             if let Some(store) = old.store.get() {
                 // Taken already when the same configuration is taken into use again.
                 let _ = zone.store.set(store.clone());
+                zone.adopted.store(true, Relaxed);
             }
         }
         Ok(())
@@ -154,6 +164,11 @@ impl SharedZone {
     /// The directive that declares the zone, without its arguments: `limit_req_zone`.
     pub fn owner(&self) -> &'static str {
         self.owner
+    }
+
+    /// Whether a reload has brought what is in it.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted.load(Relaxed)
     }
 
     /// The text of its key, for messages.

@@ -181,7 +181,7 @@ impl DictCall<'_> {
             DictCall::Push { key, item, end } => push(dict, key, &item, end),
             DictCall::Pop { key, end } => pop(dict, key, end),
             DictCall::Length(key) => {
-                let length = dict.change_list(key, |list| (None, list.len()));
+                let length = dict.change_list(key, |list, _| (None, list.len()));
                 length.map_or_else(DictReply::from, |count| DictReply::number(count as f64))
             }
             DictCall::Ttl(key) => dict
@@ -391,8 +391,8 @@ pub(crate) fn add(
 
 /// Puts an element at an end of a list: how many there are.
 fn push(dict: &SharedDict, key: &[u8], item: &DictItem, end: ListEnd) -> DictReply {
-    let pushed = dict.change_list(key, |list| {
-        let list = list.with(item.clone(), end);
+    let pushed = dict.change_list(key, |list, place| {
+        let list = list.with(item, end, place);
         let count = list.len();
         (Some(list), count)
     });
@@ -401,7 +401,7 @@ fn push(dict: &SharedDict, key: &[u8], item: &DictItem, end: ListEnd) -> DictRep
 
 /// Takes the element at an end of a list.
 fn pop(dict: &SharedDict, key: &[u8], end: ListEnd) -> DictReply {
-    let popped = dict.change_list(key, |list| match list.without(end) {
+    let popped = dict.change_list(key, |list, place| match list.without(end, place) {
         Some((item, rest)) => (Some(rest), Some(item)),
         None => (None, None),
     });

@@ -4,13 +4,12 @@
 //! Two stacks, their tops at the ends of the list. Taking at an end whose stack is empty moves half of the other one there:
 //! so a queue moves each element once or twice in its life, whatever its length.
 
-use std::sync::Arc;
-
 use crossbeam_epoch as epoch;
 use weir_engine::file::hash::hash;
+use weir_rt::zone_memory::{ZoneArc, ZonePlace, ZoneSlice};
 
 use crate::dict::node::NodeChange;
-use crate::dict::value::{EntryValue, is_over};
+use crate::dict::value::{EntryValue, ListValue, is_over};
 use crate::dict::{CommitOutcome, DictItem, EntryPlace, EvictionRule, NEVER, NewValue, SharedDict, counted};
 use crate::luajit::shared_page::now;
 
@@ -30,25 +29,39 @@ impl ListEnd {
     }
 }
 
-/// See the module. Cloning copies two pointers.
+/// See the module. Cloning copies two pointers. Laid out as [`crate::dict::survivors`] reads it.
 #[derive(Clone, Default)]
+#[repr(C)]
 pub(crate) struct ItemList {
-    left: ItemStack,
-    right: ItemStack,
+    pub(super) left: ItemStack,
+    pub(super) right: ItemStack,
     /// What the elements count for.
     bytes: usize,
 }
 
 #[derive(Clone, Default)]
-struct ItemStack {
-    top: Option<Arc<ListElement>>,
-    len: usize,
+#[repr(C)]
+pub(super) struct ItemStack {
+    pub(super) top: Option<ZoneArc<ListElement>>,
+    pub(super) len: usize,
 }
 
-struct ListElement {
-    item: DictItem,
-    below: Option<Arc<ListElement>>,
+#[repr(C)]
+pub(super) struct ListElement {
+    pub(super) item: ElementItem,
+    pub(super) below: Option<ZoneArc<ListElement>>,
 }
+
+/// An element as it is stored.
+#[repr(u64)]
+pub(super) enum ElementItem {
+    Text(ZoneSlice<u8>) = TEXT_ITEM,
+    Number(f64) = NUMBER_ITEM,
+}
+
+/// The kinds of elements as numbers.
+pub(super) const TEXT_ITEM: u64 = 1;
+pub(super) const NUMBER_ITEM: u64 = 2;
 
 impl ItemList {
     pub(crate) fn len(&self) -> usize {
@@ -65,19 +78,19 @@ impl ItemList {
     }
 
     /// This list and one element more.
-    pub(crate) fn with(&self, item: DictItem, end: ListEnd) -> ItemList {
+    pub(crate) fn with(&self, item: &DictItem, end: ListEnd, place: ZonePlace) -> ItemList {
         let mut list = self.clone();
         list.bytes += item.size();
-        list.ends(end).0.push(item);
+        list.ends(end).0.push(item, place);
         list
     }
 
     /// The element at an end, and the rest without it.
-    pub(crate) fn without(&self, end: ListEnd) -> Option<(DictItem, ItemList)> {
+    pub(crate) fn without(&self, end: ListEnd, place: ZonePlace) -> Option<(DictItem, ItemList)> {
         let mut list = self.clone();
         let (end, other) = list.ends(end);
         if end.len == 0 {
-            end.take_half(other);
+            end.take_half(other, place);
         }
         let item = end.pop()?;
         list.bytes -= item.size();
@@ -94,9 +107,13 @@ impl ItemList {
 }
 
 impl ItemStack {
-    fn push(&mut self, item: DictItem) {
+    fn push(&mut self, item: &DictItem, place: ZonePlace) {
         let below = self.top.take();
-        self.top = Some(Arc::new(ListElement { item, below }));
+        let item = match item {
+            DictItem::Text(text) => ElementItem::Text(ZoneSlice::copy(text, place)),
+            DictItem::Number(number) => ElementItem::Number(*number),
+        };
+        self.top = Some(ZoneArc::new(ListElement { item, below }, place));
         self.len += 1;
     }
 
@@ -104,21 +121,21 @@ impl ItemStack {
         let top = self.top.take()?;
         self.top.clone_from(&top.below);
         self.len -= 1;
-        Some(top.item.clone())
+        Some(top.item.read())
     }
 
     /// Takes the half of `other` that lies below, the larger one, with its lowest element on top. This one is empty.
-    fn take_half(&mut self, other: &mut ItemStack) {
-        let items: Vec<DictItem> = other.items().cloned().collect();
+    fn take_half(&mut self, other: &mut ItemStack, place: ZonePlace) {
+        let items: Vec<DictItem> = other.items().map(ElementItem::read).collect();
         let (above, below) = items.split_at(items.len() / 2);
         let (mut kept, mut taken) = (ItemStack::default(), ItemStack::default());
-        above.iter().rev().for_each(|item| kept.push(item.clone()));
-        below.iter().for_each(|item| taken.push(item.clone()));
+        above.iter().rev().for_each(|item| kept.push(item, place));
+        below.iter().for_each(|item| taken.push(item, place));
         (*self, *other) = (taken, kept);
     }
 
     /// From the top.
-    fn items(&self) -> impl Iterator<Item = &DictItem> {
+    fn items(&self) -> impl Iterator<Item = &ElementItem> {
         let mut next = self.top.as_deref();
         std::iter::from_fn(move || {
             let element = next?;
@@ -128,11 +145,20 @@ impl ItemStack {
     }
 }
 
+impl ElementItem {
+    fn read(&self) -> DictItem {
+        match self {
+            ElementItem::Text(text) => DictItem::Text((**text).into()),
+            ElementItem::Number(number) => DictItem::Number(*number),
+        }
+    }
+}
+
 impl Drop for ItemStack {
     /// One element after the other: each dropping the one below it would need a stack as deep as the list is long.
     fn drop(&mut self) {
         let mut next = self.top.take();
-        while let Some(element) = next.take().and_then(Arc::into_inner) {
+        while let Some(element) = next.take().and_then(ZoneArc::into_inner) {
             next = element.below;
         }
     }
@@ -149,12 +175,12 @@ pub(crate) enum ListError {
 
 impl SharedDict {
     /// Changes the list of `key`, an empty one where there is nothing; an empty result is removed. `change` says what
-    /// is to be there instead, if anything changes, and its caller's result; it is asked again when another writer was
-    /// faster.
+    /// is to be there instead, if anything changes, with new elements at the place that it is given, and its caller's
+    /// result; it is asked again when another writer was faster.
     pub(crate) fn change_list<T>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(&ItemList) -> (Option<ItemList>, T),
+        mut change: impl FnMut(&ItemList, ZonePlace) -> (Option<ItemList>, T),
     ) -> Result<T, ListError> {
         let (hash, guard, empty) = (hash(key), epoch::pin(), ItemList::default());
         let stripe = self.stripe(hash);
@@ -164,10 +190,10 @@ impl SharedDict {
             let living = found.filter(|_| !is_over(expires, now()));
             let (items, flags, expires) = match living.map(|found| found.value) {
                 None => (&empty, 0, NEVER),
-                Some(EntryValue::List { items, flags, .. }) => (items, *flags, expires),
+                Some(EntryValue::List(ListValue { items, flags, .. })) => (items, *flags, expires),
                 Some(_) => return Err(ListError::OtherKind),
             };
-            let (next, result) = change(items);
+            let (next, result) = change(items, stripe.place);
             let Some(next) = next else {
                 living.inspect(|found| found.node.touch(now()));
                 return Ok(result);
@@ -217,6 +243,10 @@ mod tests {
 
     use super::*;
 
+    fn with(list: &ItemList, number: i32, end: ListEnd) -> ItemList {
+        list.with(&DictItem::Number(f64::from(number)), end, ZonePlace::HEAP)
+    }
+
     fn number(item: DictItem) -> f64 {
         match item {
             DictItem::Number(number) => number,
@@ -233,11 +263,11 @@ mod tests {
                 let end = ListEnd::of(left.into());
                 let (before, len) = (list.clone(), model.len());
                 if adds || more {
-                    list = list.with(DictItem::Number(step as f64), end);
+                    list = list.with(&DictItem::Number(step as f64), end, ZonePlace::HEAP);
                     if left { model.push_front(step as f64) } else { model.push_back(step as f64) }
                 } else {
                     let expected = if left { model.pop_front() } else { model.pop_back() };
-                    let taken = list.without(end).map(|(item, rest)| {
+                    let taken = list.without(end, ZonePlace::HEAP).map(|(item, rest)| {
                         list = rest;
                         number(item)
                     });
@@ -251,10 +281,9 @@ mod tests {
 
     #[test]
     fn a_queue_keeps_its_order() {
-        let mut list = (0..10)
-            .fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), ListEnd::Left));
+        let mut list = (0..10).fold(ItemList::default(), |list, n| with(&list, n, ListEnd::Left));
         let mut taken = Vec::new();
-        while let Some((item, rest)) = list.without(ListEnd::Right) {
+        while let Some((item, rest)) = list.without(ListEnd::Right, ZonePlace::HEAP) {
             taken.push(number(item));
             list = rest;
         }
@@ -265,7 +294,7 @@ mod tests {
     #[test]
     fn a_long_list_is_dropped_on_a_small_stack() {
         let list = (0..300_000).fold(ItemList::default(), |list, n| {
-            list.with(DictItem::Number(f64::from(n)), if n % 2 == 0 { ListEnd::Left } else { ListEnd::Right })
+            with(&list, n, if n % 2 == 0 { ListEnd::Left } else { ListEnd::Right })
         });
         let other = list.clone();
         let drops = |list: ItemList| {

@@ -22,6 +22,8 @@ mod list;
 mod mark;
 mod node;
 mod stripe;
+mod survival;
+mod survivors;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -32,12 +34,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_epoch as epoch;
 use weir_engine::file::hash::hash;
 use weir_engine::zone::{ZoneStore, ZoneUsage};
+use weir_rt::zone_memory::{ZonePlace, ZoneRegion};
 
 use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListEnd, ListError};
 pub(crate) use mark::{EntryMark, MarkVersion};
 use node::{DictNode, FoundNode, NodeChange};
 use stripe::{ChainHead, DictStripe};
+use survivors::TakenOver;
 use value::is_over;
 pub(crate) use value::{SMALL, ValueScratch};
 
@@ -137,6 +141,10 @@ pub(crate) struct SharedDict {
     /// Some entry was given a time to live, or made expired.
     expires: AtomicBool,
     sums: DictSums,
+    /// What it has of the process before; `None`: it began empty.
+    taken: Option<TakenOver>,
+    /// After the stripes, which give their blocks back to it. `None`: they are on the heap.
+    region: Option<ZoneRegion>,
 }
 
 /// What writers write, apart from what readers read.
@@ -149,7 +157,7 @@ struct DictSums {
     numbers: AtomicU64,
 }
 
-/// See [`SharedDict::told`].
+/// See [`SharedDict::reported`].
 pub(crate) struct DictFigures {
     /// Bytes.
     pub(crate) capacity: u64,
@@ -157,6 +165,10 @@ pub(crate) struct DictFigures {
     /// How often there was no room.
     pub(crate) full: u64,
     pub(crate) entries: u64,
+    /// Parts that were lost with the process before.
+    pub(crate) damaged: u64,
+    /// Blocks that had no room in the memory that outlives the process.
+    pub(crate) mortal: u64,
 }
 
 /// How many stripes a dictionary has.
@@ -174,14 +186,25 @@ impl ZoneStore for SharedDict {
 }
 
 impl SharedDict {
-    /// An empty dictionary of `capacity` bytes.
+    /// An empty dictionary of `capacity` bytes, which ends with the process.
     pub(crate) fn new(capacity: u64) -> SharedDict {
-        let buckets = (capacity as usize / 256 / STRIPES).next_power_of_two().clamp(16, 1 << 18);
+        SharedDict::within(None, capacity)
+    }
+
+    fn within(region: Option<ZoneRegion>, capacity: u64) -> SharedDict {
+        let place = |lane| region.as_ref().map_or(ZonePlace::HEAP, |region| region.place(lane));
+        let stripes: Box<[DictStripe]> =
+            (0..STRIPES).map(|number| DictStripe::new(chains_of(capacity), place(number))).collect();
+        if let Some(region) = &region {
+            survivors::note(region, &stripes);
+        }
         SharedDict {
-            stripes: (0..STRIPES).map(|_| DictStripe::new(buckets)).collect(),
+            stripes,
             capacity,
             expires: AtomicBool::new(false),
             sums: DictSums { used: AtomicU64::new(0), full: AtomicU64::new(0), numbers: AtomicU64::new(1) },
+            taken: None,
+            region,
         }
     }
 
@@ -202,6 +225,8 @@ impl SharedDict {
             used,
             full,
             entries: self.stripes.iter().map(|stripe| stripe.entries() as u64).sum(),
+            damaged: self.taken.map_or(0, |taken| taken.damaged),
+            mortal: self.region.as_ref().map_or(0, ZoneRegion::missed),
         }
     }
 
@@ -325,7 +350,7 @@ impl SharedDict {
         let size = counted(key, change.value.size());
         match found {
             None => {
-                let node = DictNode::new(hash, key, change, self.number());
+                let node = DictNode::new(hash, key, change, self.number(), stripe.place);
                 node.use_at(stamp(now()));
                 if !stripe.insert(&place.head, node, guard) {
                     return false;
@@ -333,7 +358,7 @@ impl SharedDict {
                 self.sums.used.fetch_add(size, Ordering::Relaxed);
             }
             Some(found) => {
-                let Some(before) = found.change(state, change, guard) else { return false };
+                let Some(before) = found.change(state, change, stripe.place, guard) else { return false };
                 found.node.touch(now());
                 let before = counted(key, before);
                 if size != before {
@@ -466,7 +491,7 @@ impl SharedDict {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         while let (Some(found), _) = stripe.find(hash, key, &guard) {
-            if found.expire(self.expiry(ttl, now()), &guard) {
+            if found.expire(self.expiry(ttl, now()), stripe.place, &guard) {
                 return true;
             }
         }
@@ -509,13 +534,18 @@ impl SharedDict {
         for stripe in &self.stripes {
             stripe.for_each(&guard, |FoundNode { node, value, .. }| {
                 if keys.len() < most && !is_over(value.peek().1, now) {
-                    keys.push(node.key.clone());
+                    keys.push((*node.key).into());
                 }
                 keys.len() < most
             });
         }
         keys
     }
+}
+
+/// How many chains each stripe of such a dictionary has.
+fn chains_of(capacity: u64) -> usize {
+    (capacity as usize / 256 / STRIPES).next_power_of_two().clamp(16, 1 << 18)
 }
 
 /// What an entry of that key counts for, whose value counts for this many bytes.

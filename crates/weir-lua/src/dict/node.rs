@@ -2,23 +2,25 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use crossbeam_epoch::{Atomic, Guard, Shared};
+use weir_rt::zone_memory::{ZoneBox, ZonePlace, ZoneSlice};
 
 use crate::dict::NewValue;
 use crate::dict::mark::MarkState;
-use crate::dict::value::EntryValue;
+use crate::dict::value::{EntryValue, ListValue, LongTextValue};
 use crate::luajit::shared_page::renewed;
 
-/// An entry. Key and number stay as they were made.
+/// An entry. Key and number stay as they were made. Laid out as [`crate::dict::survivors`] reads it.
+#[repr(C)]
 pub(super) struct DictNode {
     pub(super) hash: u64,
-    pub(super) key: Box<[u8]>,
+    pub(super) key: ZoneSlice<u8>,
     /// Null once the entry is gone; it never comes back.
-    value: Atomic<EntryValue>,
+    pub(super) value: Atomic<EntryValue>,
     /// How compiled code sees whether the value is still the same.
     pub(super) marked: MarkState,
     /// The stamp of its last use, but for those by compiled code.
-    used: AtomicU64,
+    pub(super) used: AtomicU64,
     /// Distinguishes it from others that had its key.
     pub(super) number: u64,
     /// The next of the chain; changed by the thread that holds the stripe's order.
@@ -43,10 +45,17 @@ pub(super) struct NodeChange<'v> {
 
 impl DictNode {
     /// A node with no stamp and no place in a chain yet.
-    pub(super) fn new(hash: u64, key: &[u8], change: &NodeChange<'_>, number: u64) -> DictNode {
-        let value = Atomic::new(EntryValue::new(&change.value, change.flags, change.expires));
+    pub(super) fn new(
+        hash: u64,
+        key: &[u8],
+        change: &NodeChange<'_>,
+        number: u64,
+        place: ZonePlace,
+    ) -> DictNode {
+        let value = EntryValue::new(&change.value, change.flags, change.expires, place);
+        let value = Atomic::from(ZoneBox::new(value, place).into_raw().cast_const());
         let (used, marked, next) = (AtomicU64::new(0), MarkState::default(), Atomic::null());
-        DictNode { hash, key: key.into(), value, marked, used, number, next }
+        DictNode { hash, key: ZoneSlice::copy(key, place), value, marked, used, number, next }
     }
 
     /// What it holds; `None`: it is gone.
@@ -81,15 +90,41 @@ impl Drop for DictNode {
         let value = unsafe { self.value.load(Ordering::Relaxed, crossbeam_epoch::unprotected()) };
         if !value.is_null() {
             // SAFETY: no other thread has the node any more, and it owns what it points to.
-            drop(unsafe { value.into_owned() });
+            drop(unsafe { owned(value) });
         }
     }
+}
+
+/// The owner of what a shared pointer is to.
+///
+/// # Safety
+/// It was made as a [`ZoneBox`], and no other thread has it.
+pub(super) unsafe fn owned<T>(shared: Shared<'_, T>) -> ZoneBox<T> {
+    // SAFETY: by the caller's word.
+    unsafe { ZoneBox::from_raw(shared.as_raw().cast_mut()) }
+}
+
+/// Destroys what a shared pointer is to when no guard is left that may have seen it.
+///
+/// # Safety
+/// It was made as a [`ZoneBox`], no new reader finds it, and this is called once.
+pub(super) unsafe fn defer_destroy<T>(shared: Shared<'_, T>, guard: &Guard) {
+    let value = shared.as_raw().cast_mut();
+    // SAFETY: by the caller's word; then no other thread has it. What is deferred is one pointer, and what it is to may be
+    // dropped by any thread.
+    unsafe { guard.defer_unchecked(move || drop(ZoneBox::from_raw(value))) };
 }
 
 impl FoundNode<'_> {
     /// Changes the value that it had in `state`; the bytes that the one before counted for. `None`: it is another one, or in
     /// another state, by now.
-    pub(super) fn change(&self, state: u64, change: &NodeChange<'_>, guard: &Guard) -> Option<usize> {
+    pub(super) fn change(
+        &self,
+        state: u64,
+        change: &NodeChange<'_>,
+        place: ZonePlace,
+        guard: &Guard,
+    ) -> Option<usize> {
         let NodeChange { value, flags, expires } = change;
         if let EntryValue::Small(small) = self.value {
             if small.holds(state, value, *flags, *expires) {
@@ -106,28 +141,28 @@ impl FoundNode<'_> {
             return None;
         }
         self.node.marked.change();
-        let next = Owned::new(EntryValue::new(value, *flags, *expires));
-        self.exchange(next.into_shared(guard), guard)
+        let next = ZoneBox::new(EntryValue::new(value, *flags, *expires, place), place);
+        self.exchange(Shared::from(next.into_raw().cast_const()), guard)
     }
 
     /// Makes it expire at another time; `false`: as [`FoundNode::change`].
-    pub(super) fn expire(&self, expires: u64, guard: &Guard) -> bool {
+    pub(super) fn expire(&self, expires: u64, place: ZonePlace, guard: &Guard) -> bool {
         match self.value {
             EntryValue::Small(_) => {
                 let mut scratch = [0; crate::dict::SMALL];
                 let glimpse = self.value.read(&mut scratch);
                 let Some(value) = NewValue::of(glimpse.seen) else { return false };
-                self.change(glimpse.state, &NodeChange { value, flags: glimpse.flags, expires }, guard)
-                    .is_some()
+                let change = NodeChange { value, flags: glimpse.flags, expires };
+                self.change(glimpse.state, &change, place, guard).is_some()
             }
-            EntryValue::Text { expires: at, .. } => {
+            EntryValue::Text(LongTextValue { expires: at, .. }) => {
                 at.store(expires, Ordering::Relaxed);
                 true
             }
             // Exchanged, too: another may be putting a longer list in its place.
-            EntryValue::List { items, flags, .. } => {
+            EntryValue::List(ListValue { items, flags, .. }) => {
                 let change = NodeChange { value: NewValue::List(items.clone()), flags: *flags, expires };
-                self.change(self.value.peek().0, &change, guard).is_some()
+                self.change(self.value.peek().0, &change, place, guard).is_some()
             }
         }
     }
@@ -147,13 +182,13 @@ impl FoundNode<'_> {
         if done.is_err() {
             if !next.is_null() {
                 // SAFETY: no other thread has seen it.
-                drop(unsafe { next.into_owned() });
+                drop(unsafe { owned(next) });
             }
             return None;
         }
         let (_, _, before) = self.value.peek();
         // SAFETY: no new reader finds it; those that have hold a guard.
-        unsafe { guard.defer_destroy(self.pointer) };
+        unsafe { defer_destroy(self.pointer, guard) };
         Some(before)
     }
 }

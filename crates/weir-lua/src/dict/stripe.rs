@@ -10,16 +10,19 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use crossbeam_epoch::{Atomic, Guard, Shared};
+use weir_rt::zone_memory::{ZoneBox, ZonePlace, ZoneSlice};
 
 use crate::dict::chores::{ChoreStack, DictChore};
-use crate::dict::node::{DictNode, FoundNode};
+use crate::dict::node::{DictNode, FoundNode, defer_destroy, owned};
 use crate::dict::value::is_over;
 
 /// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
 #[repr(align(128))]
 pub(super) struct DictStripe {
-    buckets: Box<[Atomic<DictNode>]>,
+    buckets: ZoneSlice<Atomic<DictNode>>,
+    /// Where its nodes and their values are.
+    pub(super) place: ZonePlace,
     order: Mutex<StripeOrder>,
     chores: ChoreStack,
     entries: AtomicUsize,
@@ -53,9 +56,10 @@ pub(super) struct ChainHead<'g>(Shared<'g, DictNode>);
 
 impl DictStripe {
     /// One with this many chains, a power of two.
-    pub(super) fn new(buckets: usize) -> DictStripe {
+    pub(super) fn new(buckets: usize, place: ZonePlace) -> DictStripe {
         DictStripe {
-            buckets: (0..buckets).map(|_| Atomic::null()).collect(),
+            buckets: ZoneSlice::from_fn(buckets, place, |_| Atomic::null()),
+            place,
             order: Mutex::default(),
             chores: ChoreStack::default(),
             entries: AtomicUsize::new(0),
@@ -103,13 +107,18 @@ impl DictStripe {
         }
     }
 
+    /// The address of its chains, and how many there are.
+    pub(super) fn chains(&self) -> [u64; 2] {
+        [self.buckets.address(), self.buckets.len() as u64]
+    }
+
     /// How many entries there are.
     pub(super) fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
     fn bucket(&self, hash: u64) -> &Atomic<DictNode> {
-        &self.buckets[(hash >> 8) as usize & (self.buckets.len() - 1)]
+        &self.buckets[chain_of(hash, self.buckets.len())]
     }
 
     /// The entry of `key`, expired or not, and where it would go if it is absent.
@@ -138,15 +147,13 @@ impl DictStripe {
     pub(super) fn insert(&self, head: &ChainHead<'_>, node: DictNode, guard: &Guard) -> bool {
         let (hash, number, stamp) = (node.hash, node.number, node.used());
         node.next.store(head.0, Ordering::Relaxed);
+        let node = Shared::from(ZoneBox::new(node, self.place).into_raw().cast_const());
         // Released: a thread that finds the node sees all of it.
-        let done = self.bucket(hash).compare_exchange(
-            head.0,
-            Owned::new(node),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-            guard,
-        );
+        let done =
+            self.bucket(hash).compare_exchange(head.0, node, Ordering::AcqRel, Ordering::Relaxed, guard);
         if done.is_err() {
+            // SAFETY: no other thread has seen it.
+            drop(unsafe { owned(node) });
             return false;
         }
         self.entries.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +194,7 @@ impl DictStripe {
                 link.store(next, Ordering::Release);
             }
             // SAFETY: no new reader finds it; those that have hold a guard.
-            return unsafe { guard.defer_destroy(node) };
+            return unsafe { defer_destroy(node, guard) };
         }
     }
 
@@ -213,7 +220,7 @@ impl DictStripe {
             let mut found = Some(found);
             // A value that is written at this moment may be the one before `flush_all` or the one after it; not so one
             // whose write was only begun.
-            while let Some(entry) = found.filter(|entry| !entry.expire(1, guard)) {
+            while let Some(entry) = found.filter(|entry| !entry.expire(1, self.place, guard)) {
                 found = entry.node.found(guard);
             }
         })
@@ -306,7 +313,7 @@ impl DictStripe {
 
     /// Shows every entry, expired or not, until `show` says enough.
     pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(FoundNode<'g>) -> bool) {
-        for bucket in &self.buckets {
+        for bucket in self.buckets.iter() {
             let mut next: Shared<'_, DictNode> = bucket.load(Ordering::Acquire, guard);
             // SAFETY: `guard` keeps what was loaded under it: nodes are freed after all guards that may have seen them.
             while let Some(node) = unsafe { next.as_ref() } {
@@ -339,17 +346,22 @@ impl DictStripe {
     }
 }
 
+/// In which of so many chains, a power of two, nodes of that hash are.
+pub(super) fn chain_of(hash: u64, chains: usize) -> usize {
+    (hash >> 8) as usize & (chains - 1)
+}
+
 impl Drop for DictStripe {
     fn drop(&mut self) {
         // SAFETY: no other thread has the stripe.
         let guard = unsafe { crossbeam_epoch::unprotected() };
-        for bucket in &self.buckets {
+        for bucket in self.buckets.iter() {
             let mut next = bucket.load(Ordering::Relaxed, guard);
             // SAFETY: no other thread has the stripe, so no node of its chains is freed but below, after it was read.
             while let Some(node) = unsafe { next.as_ref() } {
                 let following = node.next.load(Ordering::Relaxed, guard);
                 // SAFETY: no other thread has the stripe, and each node is in one chain, so it is dropped once.
-                drop(unsafe { next.into_owned() });
+                drop(unsafe { owned(next) });
                 next = following;
             }
         }

@@ -21,8 +21,8 @@ fn read(dict: &SharedDict, key: &str) -> Option<String> {
 
 /// Adds to the right of a list: how many there are.
 fn push(dict: &SharedDict, key: &str, number: f64) -> Result<usize, ListError> {
-    dict.change_list(key.as_bytes(), |list| {
-        let list = list.with(DictItem::Number(number), ListEnd::Right);
+    dict.change_list(key.as_bytes(), |list, place| {
+        let list = list.with(&DictItem::Number(number), ListEnd::Right, place);
         let count = list.len();
         (Some(list), count)
     })
@@ -142,7 +142,7 @@ fn what_has_expired_goes_before_what_was_used() {
     assert!(dict.expire(b"k050", 100_000));
     dict.stripes.iter().for_each(|stripe| {
         let guard = epoch::pin();
-        stripe.for_each(&guard, |found| *found.node.key != *b"k050" || found.expire(1, &guard));
+        stripe.for_each(&guard, |found| *found.node.key != *b"k050" || found.expire(1, stripe.place, &guard));
     });
     assert_eq!(
         put(&dict, "another", text("01234567")),
@@ -183,11 +183,15 @@ fn numbers_and_lists_are_changed() {
     };
     assert_eq!((add(1.0), add(2.0)), (Ok(StoreOutcome::Yes(false)), Ok(StoreOutcome::Yes(false))));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-    put(&dict, "l", NewValue::List(ItemList::default().with(DictItem::Number(1.0), ListEnd::Right)));
+    put(
+        &dict,
+        "l",
+        NewValue::List(ItemList::default().with(&DictItem::Number(1.0), ListEnd::Right, ZonePlace::HEAP)),
+    );
     assert_eq!(push(&dict, "l", 2.0), Ok(2));
-    assert_eq!(dict.change_list(b"l", |list| (Some(ItemList::default()), list.len())), Ok(2));
+    assert_eq!(dict.change_list(b"l", |list, _| (Some(ItemList::default()), list.len())), Ok(2));
     assert_eq!(read(&dict, "l"), None, "an empty list is none");
-    assert_eq!(dict.change_list(b"l", |list| (None, list.len())), Ok(0));
+    assert_eq!(dict.change_list(b"l", |list, _| (None, list.len())), Ok(0));
     assert_eq!(push(&dict, "n", 1.0), Err(ListError::OtherKind));
     dict.delete(b"n");
     assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
@@ -443,10 +447,13 @@ fn a_list_without_room_stays() {
     assert!(dict.sums.used.load(Ordering::Relaxed) <= dict.capacity);
     assert_eq!(push(&dict, "list", 0.0), Err(ListError::NoMemory));
     assert_eq!(push(&dict, "new", 0.0), Err(ListError::NoMemory));
-    assert_eq!(dict.change_list(b"list", |list| (None, list.len())), Ok(count));
+    assert_eq!(dict.change_list(b"list", |list, _| (None, list.len())), Ok(count));
     assert_eq!(read(&dict, "other").as_deref(), Some("value"));
     assert!(matches!(
-        dict.change_list(b"list", |list| (list.without(ListEnd::Left).map(|(_, rest)| rest), ())),
+        dict.change_list(b"list", |list, place| (
+            list.without(ListEnd::Left, place).map(|(_, rest)| rest),
+            ()
+        )),
         Ok(())
     ));
     assert_eq!(push(&dict, "list", 0.0), Ok(count));

@@ -5,14 +5,32 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use weir_rt::zone_memory::{ZonePlace, ZoneSlice};
+
 use crate::dict::list::ItemList;
 use crate::dict::{NEVER, NewValue, SeenValue};
 
-/// The value of an entry with its flags and the end of its life.
+/// The value of an entry with its flags and the end of its life. Laid out as [`crate::dict::survivors`] reads it.
+#[repr(u64)]
 pub(super) enum EntryValue {
-    Small(SmallValue),
-    Text { text: Box<[u8]>, flags: u32, expires: AtomicU64 },
-    List { items: ItemList, flags: u32, expires: AtomicU64 },
+    Small(SmallValue) = SMALL_VALUE,
+    Text(LongTextValue) = TEXT_VALUE,
+    List(ListValue) = LIST_VALUE,
+}
+
+/// A text that is too long to be exchanged in place.
+#[repr(C)]
+pub(super) struct LongTextValue {
+    pub(super) text: ZoneSlice<u8>,
+    pub(super) flags: u32,
+    pub(super) expires: AtomicU64,
+}
+
+#[repr(C)]
+pub(super) struct ListValue {
+    pub(super) items: ItemList,
+    pub(super) flags: u32,
+    pub(super) expires: AtomicU64,
 }
 
 /// What is read of a value at one moment.
@@ -41,15 +59,17 @@ pub(crate) const SMALL: usize = 256;
 
 impl EntryValue {
     /// `expires`: milliseconds, or [`NEVER`].
-    pub(super) fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> EntryValue {
+    pub(super) fn new(value: &NewValue<'_>, flags: u32, expires: u64, place: ZonePlace) -> EntryValue {
         match value {
             NewValue::Text(text) if text.len() > SMALL => {
-                EntryValue::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
+                let text = ZoneSlice::copy(text, place);
+                EntryValue::Text(LongTextValue { text, flags, expires: AtomicU64::new(expires) })
             }
             NewValue::List(items) => {
-                EntryValue::List { items: items.clone(), flags, expires: AtomicU64::new(expires) }
+                let items = items.clone();
+                EntryValue::List(ListValue { items, flags, expires: AtomicU64::new(expires) })
             }
-            value => EntryValue::Small(SmallValue::new(value, flags, expires)),
+            value => EntryValue::Small(SmallValue::new(value, flags, expires, place)),
         }
     }
 
@@ -57,8 +77,10 @@ impl EntryValue {
     pub(super) fn read<'s>(&'s self, scratch: &'s mut ValueScratch) -> ValueGlimpse<'s> {
         let (seen, flags, expires) = match self {
             EntryValue::Small(small) => return small.read(scratch),
-            EntryValue::Text { text, flags, expires } => (SeenValue::Text(text), *flags, expires),
-            EntryValue::List { flags, expires, .. } => (SeenValue::List, *flags, expires),
+            EntryValue::Text(LongTextValue { text, flags, expires }) => {
+                (SeenValue::Text(text), *flags, expires)
+            }
+            EntryValue::List(ListValue { flags, expires, .. }) => (SeenValue::List, *flags, expires),
         };
         ValueGlimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
     }
@@ -67,8 +89,10 @@ impl EntryValue {
     pub(super) fn peek(&self) -> (u64, u64, usize) {
         match self {
             EntryValue::Small(small) => small.peek(),
-            EntryValue::Text { text, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), text.len()),
-            EntryValue::List { items, expires, .. } => {
+            EntryValue::Text(LongTextValue { text, expires, .. }) => {
+                (SEALED, expires.load(Ordering::Relaxed), text.len())
+            }
+            EntryValue::List(ListValue { items, expires, .. }) => {
                 (SEALED, expires.load(Ordering::Relaxed), items.bytes())
             }
         }
@@ -78,7 +102,7 @@ impl EntryValue {
     pub(super) fn seal(&self, state: u64) -> bool {
         match self {
             EntryValue::Small(small) => small.seal(state),
-            EntryValue::Text { .. } | EntryValue::List { .. } => true,
+            EntryValue::Text(_) | EntryValue::List(_) => true,
         }
     }
 }
@@ -87,18 +111,19 @@ impl EntryValue {
 /// current, and makes that the current one. A reader copies what is current and looks whether it still is; so it waits for
 /// no thread, and begins again only when a whole value was written meanwhile. A writer that finds another one at work
 /// [seals](SEALED) it: that one's change fails, and what is current stays.
+#[repr(C)]
 pub(super) struct SmallValue {
     /// The lowest bit is the slot, then [`BUSY`] and [`SEALED`]; the rest counts.
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     /// Two slots. Each: flags, kind and length; when it expires; the bytes.
-    words: Box<[AtomicU64]>,
+    pub(super) words: ZoneSlice<AtomicU64>,
 }
 
 impl SmallValue {
-    fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> SmallValue {
+    fn new(value: &NewValue<'_>, flags: u32, expires: u64, place: ZonePlace) -> SmallValue {
         let len = if let NewValue::Text(text) = value { text.len() } else { 0 };
         let words = 2 * (HEAD + len.div_ceil(16).max(1) * 2);
-        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let words = ZoneSlice::from_fn(words, place, |_| AtomicU64::new(0));
         let small = SmallValue { state: AtomicU64::new(0), words };
         small.fill(small.slot(0), value, flags, expires);
         small
@@ -254,8 +279,12 @@ fn size_of(head: u64) -> usize {
     if head >> 16 & 0xffff == BOOLEAN { 1 } else { len_of(head) }
 }
 
+/// The kinds of values as numbers.
+pub(super) const SMALL_VALUE: u64 = 1;
+pub(super) const TEXT_VALUE: u64 = 2;
+pub(super) const LIST_VALUE: u64 = 3;
 /// Which slot is current.
-const SLOT: u64 = 1;
+pub(super) const SLOT: u64 = 1;
 /// A writer is at work.
 const BUSY: u64 = 2;
 /// What is current stays.
@@ -263,10 +292,10 @@ const SEALED: u64 = 4;
 /// The rest counts.
 const COUNTED: u64 = 8;
 /// Words of a slot before its bytes.
-const HEAD: usize = 2;
-const TEXT: u64 = 0;
-const NUMBER: u64 = 1;
-const BOOLEAN: u64 = 2;
+pub(super) const HEAD: usize = 2;
+pub(super) const TEXT: u64 = 0;
+pub(super) const NUMBER: u64 = 1;
+pub(super) const BOOLEAN: u64 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -278,14 +307,14 @@ mod tests {
     }
 
     fn small(text: &[u8]) -> SmallValue {
-        SmallValue::new(&NewValue::Text(text), 7, NEVER)
+        SmallValue::new(&NewValue::Text(text), 7, NEVER, ZonePlace::HEAP)
     }
 
     /// Two values that have nothing in common but their length: a reader sees one of them whole, with its flags.
     #[test]
     fn a_reader_sees_one_value_or_the_other() {
         let values = [[b'a'; 40], [b'b'; 40]];
-        let small = SmallValue::new(&NewValue::Text(&values[0]), 0, 0);
+        let small = SmallValue::new(&NewValue::Text(&values[0]), 0, 0, ZonePlace::HEAP);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for round in 0..50_000 {

@@ -46,7 +46,8 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
 pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
     let (configuration, workers) = (server.configuration(), server.crew());
     let zones = configuration.shared::<SharedZones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
-    let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(SharedDict::new))).collect();
+    let dicts =
+        zones.map(|zone| (zone.name.to_string(), zone.store(|size| SharedDict::of(zone, size)))).collect();
     let (sender, published) = channel();
     let reported = Arc::new(AgentEvents(Mutex::new(sender)));
     let tell = move || {

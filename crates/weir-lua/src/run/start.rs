@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_engine::log::LogLevel;
 use weir_engine::worker::AGENT;
 use weir_engine::worker::generation::ConfigurationLink;
+use weir_engine::zone::SharedZone;
 use weir_engine::{Exchange, Text};
 use weir_rt::process::removed_variable;
 
@@ -43,10 +44,18 @@ impl LuaVm {
     ) -> Result<Rc<LuaVm>, String> {
         let main = open_state()?;
         // Those of the privileged agent are in the server.
-        let make = |size| SharedDict::new(if agent::is_here() { 0 } else { size });
+        let here = |zone: &Arc<SharedZone>| match agent::is_here() {
+            true => zone.store(|_| SharedDict::new(0)),
+            false => zone.store(|size| SharedDict::of(zone, size)),
+        };
         let dicts = main_conf.dicts.iter();
         let dicts: Vec<(String, Arc<SharedDict>)> =
-            dicts.map(|zone| (zone.name.to_string(), zone.store(make))).collect();
+            dicts.map(|zone| (zone.name.to_string(), here(zone))).collect();
+        // What a process before this one has added to them is there; as after the crash of a worker of nginx.
+        let mut there = main_conf.dicts.iter().zip(&dicts);
+        let survived =
+            there.len() > 0 && there.all(|(zone, (_, dict))| dict.survived() && !zone.is_adopted());
+        let main_conf = VmSettings { repeats_init: main_conf.repeats_init || survived, ..main_conf };
         let most = main_conf.regex_cache.unwrap_or(1024);
         let patterns = PatternCache::new(most, main_conf.regex_limit.unwrap_or(0), log);
         let heap = VmHeap::attach(main);

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_engine::log::{self, LogLevel};
+use weir_engine::zone::survival;
 use weir_rt::SharedRings;
 use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
+use weir_rt::zone_memory::ZoneFile;
 use weir_see::remains::CrashRemains;
 
 use super::{FATAL, PendingReload, ServerSeed};
@@ -30,6 +33,8 @@ pub(super) struct MasterChild {
     pub(super) remains: Option<CrashRemains>,
     /// Memory in which its lines of logs are until they are written.
     pub(super) lines: Option<SharedRings>,
+    /// Memory in which its zones are.
+    pub(super) zones: Option<Arc<ZoneFile>>,
     /// Why it could not start, which it has logged.
     pub(super) reasons: Vec<String>,
 }
@@ -45,6 +50,7 @@ impl MasterChild {
             ready: false,
             remains: None,
             lines: None,
+            zones: None,
             reasons: Vec::new(),
         }
     }
@@ -146,16 +152,17 @@ impl ServerSeed {
         let (ours, theirs) = ProcessChannel::pair()?;
         let remains = memory("what is left of a crash", CrashRemains::new());
         let lines = memory("lines of logs", SharedRings::new("weir-lines"));
+        let zones = memory("zones that outlive a process", survival::memory());
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(LogLevel::Notice, &format_args!("start worker process {pid}"));
                 let child = MasterChild::new("worker process", pid);
-                Ok(MasterChild { channel: Some(ours), remains, lines, ..child })
+                Ok(MasterChild { channel: Some(ours), remains, lines, zones, ..child })
             }
             ForkSide::Child => {
                 drop(ours);
                 reload.forget();
-                let code = server::run(self.bequeath(theirs, remains, lines));
+                let code = server::run(self.bequeath(theirs, SharedMemory { remains, lines, zones }));
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }
@@ -163,12 +170,7 @@ impl ServerSeed {
     }
 
     /// What the child goes on with. Whatever it held besides it would hold open, or in memory after its first reload.
-    fn bequeath(
-        &mut self,
-        channel: ProcessChannel,
-        remains: Option<CrashRemains>,
-        lines: Option<SharedRings>,
-    ) -> ServerInheritance {
+    fn bequeath(&mut self, channel: ProcessChannel, memory: SharedMemory) -> ServerInheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
         }
@@ -180,10 +182,19 @@ impl ServerSeed {
             control: self.control.take(),
             channel,
             paths: self.paths.clone(),
-            remains,
-            lines,
+            remains: memory.remains,
+            lines: memory.lines,
+            zones: memory.zones,
+            zones_before: self.zones_before.take(),
         }
     }
+}
+
+/// Memory that a server process has with its master; each is absent if the system had none.
+struct SharedMemory {
+    remains: Option<CrashRemains>,
+    lines: Option<SharedRings>,
+    zones: Option<Arc<ZoneFile>>,
 }
 
 /// What a server process shares with its master. Without it less is known of a crash; that is no reason not to serve.

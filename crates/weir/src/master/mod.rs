@@ -19,6 +19,7 @@ use weir_engine::Configuration;
 use weir_engine::log::{self, HeldLogs, LogLevel};
 use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
+use weir_rt::zone_memory::ZoneFile;
 use weir_server::InheritedSockets;
 
 use crate::bundle::{MasterOrder, ReadFiles, ServerReply};
@@ -61,6 +62,7 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
             shed: None,
         },
         early: Vec::new(),
+        zones_before: None,
     };
     announce();
     let (server, wants_agent) = hatching.first(&start.signals).inspect_err(|_| {
@@ -146,6 +148,8 @@ struct ServerSeed {
     cycle: ConfCycle,
     /// Signals that came while the first server was starting.
     early: Vec<ReceivedSignal>,
+    /// The zones of a server process that has ended, until another one serves.
+    zones_before: Option<Arc<ZoneFile>>,
 }
 
 /// A configuration with what was opened for it.
@@ -354,6 +358,8 @@ impl MasterProcess {
         match server.receive() {
             Some(ServerReply::Ready(wants)) => {
                 server.ready = true;
+                // It has what it could take over.
+                self.hatching.zones_before = None;
                 self.replaced();
                 self.employ(wants);
                 self.hatching.cycle.shed_blocks();
@@ -384,6 +390,10 @@ impl MasterProcess {
         if let Some(server) = self.server.take_if(|server| server.pid == pid) {
             child::log_end("worker process", pid, how);
             remains::write_lines(&server);
+            // One that died before it served may not have had all of them: the next one begins where it did.
+            if let Some(zones) = server.zones.as_ref().filter(|zones| zones.is_complete()) {
+                self.hatching.zones_before = Some(zones.clone());
+            }
             if self.stage == MasterStage::Serving {
                 remains::keep(&server, how, self.pid.path());
             }

@@ -78,7 +78,7 @@ fn by_worker(
     sums.into_iter().map(|(worker, value)| (vec![("worker", worker.to_string())], value)).collect()
 }
 
-fn dictionaries() -> [MetricFamily; 3] {
+fn dictionaries() -> [MetricFamily; 5] {
     let reported: Vec<(String, DictFigures)> =
         dicts().into_iter().map(|(name, dict)| (name, dict.reported())).collect();
     DICTIONARIES.map(|(name, help, kind, of)| {
@@ -90,10 +90,22 @@ fn dictionaries() -> [MetricFamily; 3] {
 
 type OfDictionary = (&'static str, &'static str, MetricKind, fn(&DictFigures) -> u64);
 
-const DICTIONARIES: [OfDictionary; 3] = [
+const DICTIONARIES: [OfDictionary; 5] = [
     ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |reported| {
         reported.capacity
     }),
     ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |reported| reported.used),
     ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |reported| reported.entries),
+    (
+        "weir_dict_damaged_parts",
+        "Parts of it that were lost when the server process before was killed.",
+        MetricKind::Gauge,
+        |reported| reported.damaged,
+    ),
+    (
+        "weir_dict_mortal_blocks_total",
+        "Blocks that had no room in the memory that outlives the server process.",
+        MetricKind::Counter,
+        |reported| reported.mortal,
+    ),
 ];

@@ -12,6 +12,7 @@ mod rebuild;
 mod reload;
 mod respawn;
 mod starts;
+mod survival;
 mod systemd;
 mod upgrade;
 
