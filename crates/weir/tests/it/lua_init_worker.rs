@@ -54,6 +54,30 @@ both_drivers! {
         sees(&server, "ready", "4");
     }
 
+    /// As in OpenResty, which runs these for a request that nobody sent: Kong looks there for its log and its workspace.
+    fn scripts_of_a_worker_have_a_context_and_a_request(driver) {
+        let asks = "local has = require('resty.core.base').get_request() ~= nil
+            ngx.ctx.a = 1
+            local was = ngx.ctx.a
+            ngx.ctx = { b = 2 }
+            ngx.log(ngx.WARN, ngx.get_phase(), ' asks: ', has, ' ', was, ' ', ngx.ctx.a, ' ', ngx.ctx.b)";
+        for yields in ["off", "on"] {
+            let text = conf(
+                "",
+                &format!(
+                    "lua_yield_everywhere {yields}; init_by_lua_block {{ assert(require('resty.core.base').get_request() == nil) }}
+                     init_worker_by_lua_block {{ {asks} }} exit_worker_by_lua_block {{ {asks} }}"
+                ),
+            );
+            let mut server = Server::builder(&text).driver(driver).allow(" asks: ").start();
+            let line = server.error_log_line("init_worker asks: ");
+            assert!(line.contains("init_worker asks: true 1 nil 2"), "{line}");
+            server.quit();
+            let line = server.error_log_line("exit_worker asks: ");
+            assert!(line.contains("exit_worker asks: true 1 nil 2"), "{line}");
+        }
+    }
+
     fn a_script_that_fails_keeps_no_worker_from_serving(driver) {
         let text = conf("", "lua_yield_everywhere on; init_worker_by_lua_block { ngx.sleep(0.001) error('oops') }");
         let server = Server::builder(&text).driver(driver).allow("oops").start();

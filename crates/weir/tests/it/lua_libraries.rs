@@ -288,3 +288,57 @@ fn modules_in_c_are_loaded() {
         "{said}"
     );
 }
+
+/// `resty.shell`, with what it needs, is there without files: Kong's and others' scripts find it in OpenResty.
+#[test]
+fn commands_to_their_end() {
+    let said = say(r#"local run = require('resty.shell').run
+        ngx.say(run([[cat; echo no >&2; exit 3]], 'in'))
+        ngx.say(run({ 'echo', '-n', 'a  b' }))
+        ngx.say(run('kill -9 $$'))
+        ngx.say(run('echo much', nil, 5000, 3))
+        local ok, out, err, why = run('exec sleep 60', nil, 20)
+        ngx.say(ok, ' ', out, ' ', err, ' ', why)"#);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "falseinno",
+            "exit3",
+            "truea  bexit0",
+            "falsesignal9",
+            "nilmuchfailed to read stdout: too much data",
+            "nil   failed to wait for process: timeout"
+        ],
+    );
+}
+
+#[test]
+fn signals_by_name() {
+    let said = say(r#"local signal = require 'resty.signal'
+        ngx.say(signal.signum 'NONE', ' ', signal.signum 'TERM', ' ', signal.signum(42), ' ', signal.signum 'nope')
+        local proc = assert(require('ngx.pipe').spawn { 'sleep', '60' })
+        ngx.say(signal.kill(proc:pid(), 'NONE'), ' ', signal.kill(proc:pid(), 'USR1'))
+        ngx.say(proc:wait())
+        ngx.say(signal.kill(2147483647, 0))"#);
+    assert_eq!(said, "0 15 42 nilunknown signal name\ntrue true\nfalsesignal10\nnilNo such process\n");
+}
+
+#[test]
+fn tables_that_are_used_again() {
+    let said = say(r#"local pool = require 'tablepool'
+        local one, raw = pool.fetch('a', 4, 0), pool.fetch('a', 0, 4)
+        one[1], raw.x = 1, 1
+        pool.release('a', setmetatable(one, {}))
+        pool.release('a', raw, true)
+        ngx.say(pool.fetch('b', 0, 0) ~= raw, ' ', pool.fetch('a') == raw and raw.x, ' ', pool.fetch('a') == one and #one)
+        ngx.say(getmetatable(one), ' ', pcall(pool.release, 'a'))
+        local seen = {}
+        for _ = 1, 201 do pool.release('many', {}) end
+        for _ = 1, 201 do
+            local t = pool.fetch('many', 0, 0)
+            if t.taken then ngx.say('twice') end
+            t.taken = true
+        end"#);
+    assert_eq!(said, "true 1 0\nnil falseobject empty\n");
+}

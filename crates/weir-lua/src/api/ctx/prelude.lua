@@ -13,15 +13,14 @@ local other_ctx, set_ctx = ngx._ctx, ngx._set_ctx
 ngx._ctx, ngx._set_ctx = nil, nil
 local type = type
 local new_table = require "table.new"
--- What `init_worker_by_lua` has as its context: it is no request's.
-local INIT_WORKER, worker_ctx = 2, {}
+-- By phase, what a worker's own scripts have as their context, which is no request's: `init_worker_by_lua`, the same where it may
+-- wait, `exit_worker_by_lua`.
+local of_worker = { [2 ^ 1] = {}, [2 ^ 20] = {}, [2 ^ 2] = {} }
+ngx._fast.of_worker = of_worker
 function getters.ctx()
     local anchor = C.ctx()
     if anchor >= 0 then return registry[anchor] end
-    if anchor == -1 then
-        if C.phase() == INIT_WORKER then return worker_ctx end
-        return other_ctx()
-    end
+    if anchor == -1 then return of_worker[C.phase()] or other_ctx() end
     -- The first time. Anchored as luaL_ref does: free places are a list that begins at 0.
     local table, place = new_table(0, -2 - anchor), registry[0]
     if place and place ~= 0 then
@@ -41,8 +40,9 @@ function setters.ctx(table)
             registry[anchor] = table
             return
         end
-        if C.phase() == INIT_WORKER then
-            worker_ctx = table
+        local phase = C.phase()
+        if of_worker[phase] then
+            of_worker[phase] = table
             return
         end
     end

@@ -23,7 +23,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 ];
 
 /// `ngx.*`, `resty.core.*` and `weir.*` are loaded from here whatever `lua_package_path` says, since others can't work without
-/// nginx's symbols; the prelude looks for the other ones of `resty.*` there first.
+/// nginx's symbols; the prelude looks for the other ones (`resty.*`, `tablepool`) there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("../balancer/library.lua")),
     ("ngx.upstream", include_str!("../upstream/library.lua")),
@@ -54,8 +54,11 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.sha256", DIGEST),
     ("resty.sha384", DIGEST),
     ("resty.sha512", DIGEST),
+    ("resty.shell", include_str!("../resty/shell.lua")),
+    ("resty.signal", include_str!("../resty/signal.lua")),
     ("resty.string", include_str!("../resty/string.lua")),
     ("resty.worker.events", include_str!("../events/worker.lua")),
+    ("tablepool", include_str!("../resty/tablepool.lua")),
     ("weir.c_names", include_str!("../nginx_symbols/ngx_lua.lua")),
     ("weir.events", include_str!("../events/library.lua")),
     ("weir.events_names", include_str!("../events/names.lua")),

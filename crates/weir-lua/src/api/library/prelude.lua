@@ -19,7 +19,7 @@ for _, name in ipairs(ngx._library.names()) do
         return assert(loadstring(source(name), "=" .. name))(name, native)
     end
     -- What is in `lua_package_path` goes first, but for what is made of the server's own functions.
-    local own = name:find("^resty%.core") or not name:find("^resty%.")
+    local own = name:find("^resty%.core") or not (name:find("^resty%.") or name == "tablepool")
     if own then preload[name] = loader else behind[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end

@@ -5,6 +5,8 @@ local new, select, error, ceil = ffi.new, select, error, math.ceil
 local size_of_buffer, buffer, size, message = 4096, nil, nil, nil
 local bytes, pointer, cast = ffi.typeof("char[?]"), ffi.typeof("void *"), ffi.cast
 local C, out = native.fast.C, native.fast.out
+-- Where a worker's own scripts run: there, too, OpenResty has a request, and this represents it.
+local of_worker, worker = native.fast.of_worker, cast(pointer, out)
 
 return {
     version = "0.1.33",
@@ -14,7 +16,9 @@ return {
     clear_tab = require "table.clear",
     -- What represents the request: no address that has anything at it.
     get_request = function()
-        if C.request(4, out) ~= 1 then return nil end
+        if C.request(4, out) ~= 1 then
+            return of_worker[C.phase()] and worker or nil
+        end
         local request = cast(pointer, out.at)
         return request
     end,
