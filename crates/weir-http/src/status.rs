@@ -15,7 +15,7 @@ pub(crate) const TO_HTTPS: u16 = 497;
 pub const CLIENT_CLOSED: u16 = 499;
 
 /// Code and phrase as they are in a status line, `"404 Not Found"`; `None` when nginx has no words for the code.
-/// Meant for precomputing status lines; [`on_wire`] comes first for 494-497.
+/// Meant for precomputing status lines.
 pub fn line(status: u16) -> Option<&'static str> {
     Some(match status {
         100 => "100 Continue",
@@ -64,15 +64,7 @@ pub fn line(status: u16) -> Option<&'static str> {
 
 /// The reason phrase alone, `"Not Found"`; empty for a code without one.
 pub fn reason(status: u16) -> &'static str {
-    line(on_wire(status)).and_then(|line| line.get(4..)).unwrap_or("")
-}
-
-/// The code that goes out: nginx's own 494-497 are 400 to the client, all others themselves.
-pub(crate) fn on_wire(status: u16) -> u16 {
-    match status {
-        HEADER_TOO_LARGE | CERT_ERROR | NO_CERT | TO_HTTPS => 400,
-        other => other,
-    }
+    line(status).and_then(|line| line.get(4..)).unwrap_or("")
 }
 
 /// The words of a built-in error page.
@@ -128,8 +120,8 @@ mod tests {
             (405, "Not Allowed"),
             (408, "Request Time-out"),
             (413, "Request Entity Too Large"),
-            (494, "Bad Request"),
-            (497, "Bad Request"),
+            (494, ""),
+            (497, ""),
             (418, ""),
             (444, ""),
             (499, ""),

@@ -5,8 +5,8 @@ use crate::status;
 
 /// Appends `HTTP/1.1 200 OK` and a line end; always HTTP/1.1, as nginx, whatever the request's version.
 ///
-/// nginx's internal statuses 494 to 497 are sent as 400. A status without a known reason gets an empty one, with
-/// the space before it that RFC 9112 section 4 asks for.
+/// A status without a known reason gets an empty one, with the space before it that RFC 9112 section 4 asks for: so do 494 to
+/// 497 of scripts and upstreams. Those of nginx's own pages are 400 by then.
 pub fn status_line(out: &mut Vec<u8>, status: u16) {
     // Each by a copy of its own, of a length that the compiler knows.
     match status {
@@ -14,7 +14,6 @@ pub fn status_line(out: &mut Vec<u8>, status: u16) {
         206 => out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n"),
         304 => out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n"),
         404 => out.extend_from_slice(b"HTTP/1.1 404 Not Found\r\n"),
-        494..=497 => out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"),
         _ => rare_status_line(out, status),
     }
 }
@@ -133,7 +132,7 @@ mod tests {
             (413, "HTTP/1.1 413 Request Entity Too Large\r\n"),
             (414, "HTTP/1.1 414 Request-URI Too Large\r\n"),
             (416, "HTTP/1.1 416 Requested Range Not Satisfiable\r\n"),
-            (494, "HTTP/1.1 400 Bad Request\r\n"),
+            (494, "HTTP/1.1 494 \r\n"),
             (503, "HTTP/1.1 503 Service Temporarily Unavailable\r\n"),
             (7, "HTTP/1.1 007 \r\n"),
             (299, "HTTP/1.1 299 \r\n"),

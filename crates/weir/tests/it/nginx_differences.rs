@@ -20,6 +20,32 @@ both_drivers! {
         assert_eq!(server.get("/page").field("content-type"), Some("text/x"));
     }
 
+    /// nginx's own 494 to 497 are 400 in its pages alone: with a body, from a script or from an upstream server they are themselves.
+    fn statuses_of_nginxs_own_pages_are_ordinary_elsewhere(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;
+            error_page 495 /error;
+            location = /error { return 200 page; }
+            location /text { return 494 text; }
+            location /script { content_by_lua_block { ngx.status = 496 ngx.print('text') } }
+            location /page { return 497; }
+            location /exit { content_by_lua_block { ngx.exit(496) } }
+            location /own { return 495; }
+            location /proxied/ { proxy_pass http://127.0.0.1:%%PORT%%/; } } }").driver(driver).start();
+        for (path, line, body) in [
+            ("/text", "HTTP/1.1 494 \r\n", "text"),
+            ("/script", "HTTP/1.1 496 \r\n", "text"),
+            ("/page", "HTTP/1.1 400 Bad Request\r\n", "plain HTTP request was sent to HTTPS port"),
+            ("/exit", "HTTP/1.1 400 Bad Request\r\n", "No required SSL certificate was sent"),
+            ("/own", "HTTP/1.1 400 Bad Request\r\n", "page"),
+        ] {
+            for path in [path.to_owned(), format!("/proxied{path}")] {
+                let said = server.get(&path);
+                assert!(said.head.starts_with(line.as_bytes()), "{path}: {}", said.head.escape_ascii());
+                assert!(said.text().contains(body), "{path}: {}", said.text());
+            }
+        }
+    }
+
     /// A copy of a request (`mirror`) does not count a second time: limits around its location refused it.
     fn limits_count_a_mirrored_request_once(driver) {
         let copies = Arc::new(AtomicUsize::new(0));
