@@ -88,6 +88,26 @@ both_drivers! {
         assert!(server.client().send("GET /close HTTP/1.1\r\nHost: a\r\n\r\n").try_response().is_err());
     }
 
+    /// Whatever clocks do meanwhile: Kong reckons latencies from it, and its specs compare two.
+    fn a_request_began_once(driver) {
+        let server = serve_with("init_by_lua_block { started = 0 }", "location / {
+            rewrite_by_lua_block {
+                local function later()
+                    local before = ngx.now()
+                    repeat ngx.update_time() until ngx.now() > before + 0.005
+                end
+                started = ngx.req.start_time()
+                assert(started <= ngx.now())
+                later()
+                assert(ngx.req.start_time() == started)
+                ngx.ctx.later = later
+            }
+            access_by_lua_block { ngx.ctx.later() assert(ngx.req.start_time() == started) ngx.sleep(0.003) ngx.exec('/other') }
+        }
+        location /other { content_by_lua_block { ngx.print(ngx.req.start_time() - started) } }");
+        assert_eq!(server.client().get("/").text(), "0");
+    }
+
     fn waiting_lets_others_run(driver) {
         let server = serve(
             "location /sleep { content_by_lua_block { ngx.say('a') ngx.flush(true) ngx.sleep(0.01) ngx.say('b') } }

@@ -53,10 +53,15 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// Seconds since 1970 at the request's beginning, with milliseconds.
+/// When the request began, as its first script that asked was given it: clocks go on between two, and are read at other moments.
+#[derive(Default)]
+struct ScriptStart(Option<f64>);
+
+/// Seconds since 1970 at the request's beginning, with milliseconds: the same for all its scripts.
 pub(crate) fn started(x: &mut Exchange) -> f64 {
     let ago = weir_rt::now_ms().saturating_sub(x.start_ms);
-    ((shared_page::wall() * 1000.0).round() - ago as f64) / 1000.0
+    let start = &mut x.own_lasting::<ScriptStart>().0;
+    *start.get_or_insert_with(|| ((shared_page::wall() * 1000.0).round() - ago as f64) / 1000.0)
 }
 
 /// Whole seconds since 1970, as the running script knows them.
