@@ -6,12 +6,14 @@
 //! zones hold.
 
 pub mod survival;
+mod survivors;
 mod table;
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+pub use survivors::SurvivingValue;
 pub use table::{EntryHandle, LockedEntries, ZoneTable};
 
 /// The zones of one configuration; lent by `ConfRegistry::shared`.

@@ -6,14 +6,20 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, Ordering::Release, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{ZoneStore, ZoneUsage};
+use weir_rt::zone_memory::{ZonePlace, ZoneRegion, ZoneSlice, ZoneVec};
+
+use super::{ZoneStore, ZoneUsage, survivors};
+use crate::file::hash;
 
 /// A table that all workers share.
 pub struct ZoneTable<V> {
-    shards: Box<[Mutex<ZoneShard<V>>]>,
+    pub(super) shards: Box<[Mutex<ZoneShard<V>>]>,
     hasher: RandomState,
+    /// After the shards, whose entries are in it. `None`: they are on the heap.
+    region: Option<ZoneRegion>,
 }
 
 /// Names an entry while it is in the table; it stays the same when others come and go.
@@ -28,10 +34,13 @@ pub struct LockedEntries<'t, V> {
     shard: MutexGuard<'t, ZoneShard<V>>,
     number: u32,
     hash: u64,
+    region: Option<&'t ZoneRegion>,
 }
 
-struct ZoneShard<V> {
-    nodes: Vec<ZoneNode<V>>,
+pub(super) struct ZoneShard<V> {
+    pub(super) nodes: ZoneVec<ZoneNode<V>>,
+    /// Where keys are.
+    place: ZonePlace,
     /// First entry of each chain; a power of two of them.
     buckets: Vec<u32>,
     /// First of the nodes that are not in use, linked by `chain`.
@@ -47,10 +56,14 @@ struct ZoneShard<V> {
     overhead: u64,
 }
 
-struct ZoneNode<V> {
+/// Laid out as [`super::survivors`] reads it.
+#[repr(C)]
+pub(super) struct ZoneNode<V> {
     hash: u64,
-    key: Box<[u8]>,
-    value: V,
+    pub(super) key: ZoneSlice<u8>,
+    pub(super) value: V,
+    /// [`mark_of`] its key while all of it is there, else 0. The last that is written of a new one.
+    pub(super) mark: AtomicU32,
     chain: u32,
     older: u32,
     newer: u32,
@@ -60,12 +73,21 @@ impl<V> ZoneTable<V> {
     /// A table for about as many entries as nginx keeps in `size` bytes of shared memory, where each takes
     /// `overhead` bytes and its key, rounded up to a power of two.
     pub fn new(size: u64, overhead: u64) -> ZoneTable<V> {
-        let pages = size.saturating_sub(POOL) / (PAGE + PAGE_HEAD);
-        let bytes = pages.max(1) * PAGE;
-        // Small zones are not divided: their shares would be too uneven.
-        let shards = (bytes / SHARD).clamp(1, SHARDS).next_power_of_two();
-        let shard = || Mutex::new(ZoneShard::new(bytes / shards, overhead));
-        ZoneTable { shards: (0..shards).map(|_| shard()).collect(), hasher: RandomState::new() }
+        ZoneTable::within(None, TableExtent::new(size), overhead)
+    }
+
+    /// A table in a region, or on the heap.
+    pub(super) fn within(region: Option<ZoneRegion>, extent: TableExtent, overhead: u64) -> ZoneTable<V> {
+        let TableExtent { shards, bytes } = extent;
+        if let Some(region) = &region {
+            survivors::begin(region);
+        }
+        let shard = |number| match &region {
+            Some(region) => ZoneShard::new(bytes, overhead, extent.most(overhead), region.place(number)),
+            None => ZoneShard::new(bytes, overhead, 0, ZonePlace::HEAP),
+        };
+        let shards = (0..shards as usize).map(|number| Mutex::new(shard(number))).collect();
+        ZoneTable { shards, hasher: RandomState::new(), region }
     }
 
     /// Locks the part where `key` belongs. The caller must not wait while it holds it, and must not lock another.
@@ -73,12 +95,12 @@ impl<V> ZoneTable<V> {
         let hash = self.hasher.hash_one(key);
         // The chains take the low bits.
         let number = (hash >> 48) as u32 & (self.shards.len() as u32 - 1);
-        LockedEntries { shard: self.shard(number), number, hash }
+        self.locked(number, hash)
     }
 
     /// Locks the part where the entry `handle` is.
     pub fn lock_at(&self, handle: EntryHandle) -> LockedEntries<'_, V> {
-        LockedEntries { shard: self.shard(handle.shard), number: handle.shard, hash: 0 }
+        self.locked(handle.shard, 0)
     }
 
     /// In how many parts the entries lie.
@@ -88,7 +110,7 @@ impl<V> ZoneTable<V> {
 
     /// Locks the part of this number, which must be below [`ZoneTable::parts`].
     pub fn lock_part(&self, number: u32) -> LockedEntries<'_, V> {
-        LockedEntries { shard: self.shard(number), number, hash: 0 }
+        self.locked(number, 0)
     }
 
     /// How many entries there are.
@@ -99,6 +121,10 @@ impl<V> ZoneTable<V> {
     /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn locked(&self, number: u32, hash: u64) -> LockedEntries<'_, V> {
+        LockedEntries { shard: self.shard(number), number, hash, region: self.region.as_ref() }
     }
 
     /// A panic while the lock was held leaves numbers that are at most a little wrong.
@@ -131,7 +157,13 @@ impl<V> LockedEntries<'_, V> {
 
     /// Adds an entry for `key`, for which this was locked and which has none. `None`: there is no room.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<EntryHandle> {
+        let known = self.shard.nodes.len();
         let node = self.shard.insert(self.hash, key, value)?;
+        if self.shard.nodes.len() > known
+            && let Some(region) = self.region
+        {
+            survivors::note(region, self.number as usize, &self.shard.nodes);
+        }
         Some(self.handle(node))
     }
 
@@ -168,9 +200,10 @@ impl<V> LockedEntries<'_, V> {
 }
 
 impl<V> ZoneShard<V> {
-    fn new(size: u64, overhead: u64) -> ZoneShard<V> {
+    fn new(size: u64, overhead: u64, room: usize, place: ZonePlace) -> ZoneShard<V> {
         ZoneShard {
-            nodes: Vec::new(),
+            nodes: ZoneVec::with_room(room, place),
+            place,
             buckets: vec![NONE; 16],
             free: NONE,
             oldest: NONE,
@@ -214,24 +247,24 @@ impl<V> ZoneShard<V> {
         }
         let bucket = self.bucket(hash);
         let chain = self.buckets[bucket];
-        let node = |key| ZoneNode { hash, key, value, chain, older: NONE, newer: NONE };
         let at = match self.free {
             NONE => {
-                self.nodes.push(node(Box::from(key)));
+                let (key, mark) = (ZoneSlice::copy(key, self.place), AtomicU32::new(0));
+                self.nodes.push(ZoneNode { hash, key, value, mark, chain, older: NONE, newer: NONE });
                 self.nodes.len() as u32 - 1
             }
             at => {
-                let old = &mut self.nodes[at as usize];
-                self.free = old.chain;
-                let mut room = std::mem::take(&mut old.key);
-                match room.len() == key.len() {
-                    true => room.copy_from_slice(key),
-                    false => room = Box::from(key),
+                let node = &mut self.nodes[at as usize];
+                self.free = node.chain;
+                match node.key.len() == key.len() {
+                    true => node.key.copy_from_slice(key),
+                    false => node.key = ZoneSlice::copy(key, self.place),
                 }
-                *old = node(room);
+                (node.hash, node.value, node.chain) = (hash, value, chain);
                 at
             }
         };
+        self.nodes[at as usize].mark.store(if self.place.survives() { mark_of(key) } else { 1 }, Release);
         self.buckets[bucket] = at;
         self.link(at);
         self.count += 1;
@@ -242,6 +275,9 @@ impl<V> ZoneShard<V> {
     fn remove(&mut self, at: u32) {
         self.unlink(at);
         let node = &mut self.nodes[at as usize];
+        *node.mark.get_mut() = 0;
+        // Nothing of it changes before.
+        fence(Release);
         // Its memory stays for the next entry with a key of that length: most zones have no others.
         let len = node.key.len();
         let (hash, next) = (node.hash, std::mem::replace(&mut node.chain, self.free));
@@ -298,6 +334,34 @@ impl<V> ZoneShard<V> {
             newer => self.nodes[newer as usize].older = older,
         }
     }
+}
+
+/// Into how many shards a zone is divided, a power of two, and the bytes of each.
+#[derive(Clone, Copy)]
+pub(super) struct TableExtent {
+    pub(super) shards: u64,
+    bytes: u64,
+}
+
+impl TableExtent {
+    /// For a zone of that size.
+    pub(super) fn new(size: u64) -> TableExtent {
+        let pages = size.saturating_sub(POOL) / (PAGE + PAGE_HEAD);
+        let bytes = pages.max(1) * PAGE;
+        // Small zones are not divided: their shares would be too uneven.
+        let shards = (bytes / SHARD).clamp(1, SHARDS).next_power_of_two();
+        TableExtent { shards, bytes: bytes / shards }
+    }
+
+    /// How many entries a shard can have.
+    pub(super) fn most(self, overhead: u64) -> usize {
+        (self.bytes / overhead.next_power_of_two()) as usize + 1
+    }
+}
+
+/// What says that a node with that key is whole; never 0.
+pub(super) fn mark_of(key: &[u8]) -> u32 {
+    hash(key) as u32 | 1
 }
 
 /// No entry.

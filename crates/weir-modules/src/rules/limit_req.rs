@@ -198,7 +198,7 @@ impl WrittenRateLimit {
         Some(RateLimit {
             zone: self.zone.clone(),
             key: settings.key.clone(),
-            buckets: self.zone.store(|size| ZoneTable::new(size, ENTRY)),
+            buckets: self.zone.store(|size| ZoneTable::of(&self.zone, size, ENTRY)),
             rate: settings.rate,
             burst: self.burst,
             delay: self.delay,

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -119,6 +119,14 @@ impl ZoneSlice<u8> {
         // SAFETY: a fresh block with room for the bytes.
         unsafe { first.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         ZoneSlice { first, length: bytes.len(), owns: PhantomData }
+    }
+}
+
+impl<T> DerefMut for ZoneSlice<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: the one owner of so many values, which live as long as this.
+        unsafe { NonNull::slice_from_raw_parts(self.first, self.length).as_mut() }
     }
 }
 

@@ -9,6 +9,7 @@
 mod block;
 mod image;
 mod region;
+mod vector;
 
 use std::fs::File;
 use std::io;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use block::{ZoneArc, ZoneBox, ZoneSlice};
 pub use image::RegionImage;
 pub use region::{ZonePlace, ZoneRegion};
+pub use vector::ZoneVec;
 
 use crate::process;
 

@@ -152,6 +152,11 @@ impl ZonePlace {
     /// The heap: what is there ends with the process.
     pub const HEAP: ZonePlace = ZonePlace { control: None, lane: 0 };
 
+    /// Whether what is there outlives the process.
+    pub fn survives(self) -> bool {
+        self.control.is_some()
+    }
+
     /// A block of `size` bytes, aligned to 16, with anything in it.
     #[inline]
     pub(super) fn take(self, size: usize) -> NonNull<u8> {

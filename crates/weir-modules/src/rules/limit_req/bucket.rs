@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_engine::Exchange;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::variable::ValueScript;
-use weir_engine::zone::{EntryHandle, LockedEntries, SharedZone, ZoneTable};
+use weir_engine::zone::{EntryHandle, LockedEntries, SharedZone, SurvivingValue, ZoneTable};
 
 use crate::support::limit;
 
@@ -28,12 +28,21 @@ pub(super) struct RateLimit {
 
 /// The requests of one key.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(super) struct RateBucket {
     excess: u64,
     /// When the excess was so, in milliseconds of the monotonic clock.
     last: u64,
     /// Requests that have asked this bucket and wait for what others say.
     pending: u32,
+}
+
+impl SurvivingValue for RateBucket {
+    /// Requests that waited for what others say have ended with their process.
+    fn revive(bytes: &[u8]) -> Option<(u64, RateBucket)> {
+        let [excess, last] = bytes.as_chunks::<8>().0.first_chunk()?.map(u64::from_ne_bytes);
+        Some((last, RateBucket { excess, last, pending: 0 }))
+    }
 }
 
 impl RateBucket {

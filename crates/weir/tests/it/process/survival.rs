@@ -12,6 +12,7 @@ http {{
     lua_shared_dict d {size};
     lua_shared_dict untouched 1m;
     limit_conn_zone all zone=conns:1m;
+    limit_req_zone $arg_key zone=reqs:1m rate=1r/m;
     init_by_lua_block {{ ngx.shared.d:set("from init", 1) }}
     server {{
         listen 127.0.0.1:%%PORT%%;
@@ -52,6 +53,7 @@ http {{
             local d = ngx.shared.d
             ngx.print(d:lpop("list"), d:lpop("list"), d:lpop("list"))
         }} }}
+        location /limited {{ limit_req zone=reqs; content_by_lua_block {{ ngx.print("passed") }} }}
         location /one {{ limit_conn conns 1; content_by_lua_block {{ ngx.sleep(tonumber(ngx.var.arg_for)) ngx.print("one") }} }}
     }}
 }}"#
@@ -116,6 +118,22 @@ both_drivers! {
         // And so does that of another start.
         server.signal(ServerSignal::Quit);
         assert!(server.wait_exit().status.success());
+    }
+
+    /// Who has had requests enough does not get more by a crash.
+    fn limits_of_requests_outlive_their_process(driver) {
+        let server = Server::builder(&conf("1m"))
+            .allow("exited on signal 9")
+            .allow("soon after their start")
+            .allow("limiting requests")
+            .start();
+        let ask = |key: &str| server.get(&format!("/limited?key={key}")).status;
+        assert_eq!((ask("a"), ask("a"), ask("b")), (200, 503, 200));
+        for key in ["c", "d"] {
+            killed(&server);
+            assert_eq!((ask("a"), ask("b"), ask(key), ask(key)), (503, 503, 200, 503));
+        }
+        let _ = server.error_log_line("3 entries of shared memory zone \"reqs\" are there again");
     }
 
     /// Connections of a process end with it, and so do their places.
