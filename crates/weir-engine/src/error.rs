@@ -106,6 +106,7 @@ impl From<weir_rt::SendError> for EngineError {
             weir_rt::SendError::Closed(errno) => {
                 EngineError { errno: Some(errno), ..EngineError::CLIENT_CLOSED }
             }
+            weir_rt::SendError::File(errno) => EngineError::file(Some(errno)),
             weir_rt::SendError::Truncated => EngineError::file(None),
         }
     }

@@ -225,11 +225,14 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
     }
 }
 
-/// Logs to the main log about another log that can't be written; when it is that one, standard error.
-fn complain(trouble: &writer::LogTrouble) {
+/// Logs to the main log about another log that can't be written; when it is that one, standard error. Whether that was
+/// possible: where the disk is full, neither takes a line.
+fn complain(trouble: &mut writer::LogTrouble) -> bool {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
     let line = compose(&now(), trouble.level, None, &message, |_| {});
-    last_lines::remember(trouble.level, line.strip_suffix(b"\n").unwrap_or(&line), None);
+    if !std::mem::replace(&mut trouble.is_remembered, true) {
+        last_lines::remember(trouble.level, line.strip_suffix(b"\n").unwrap_or(&line), None);
+    }
     let mut reported = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
         for file in
@@ -238,9 +241,7 @@ fn complain(trouble: &writer::LogTrouble) {
             reported |= file.0.write(&line).is_ok();
         }
     }
-    if !reported {
-        let _ = std::io::stderr().write_all(&line); // there is nowhere left to log
-    }
+    reported || file::write_to_stderr(&line)
 }
 
 /// From here on [`cycle`] logs to `log` only; to standard error for the default log.

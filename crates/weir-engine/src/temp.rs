@@ -14,7 +14,7 @@ use weir_trace::WaitKind;
 
 use crate::error::EngineError;
 use crate::exchange::body_file::{BodyFile, BodyFileWriter};
-pub use crate::exchange::temp_file::{TempFileFailure, TempFileName, make};
+pub use crate::exchange::temp_file::{TempFileFailure, TempFileName, is_directory, make};
 use crate::exchange::{Exchange, TempFile};
 use crate::log::LogLevel;
 use crate::settings::location::InFileOnly;

@@ -56,6 +56,8 @@ pub(crate) enum SealOutcome {
     Cold,
     /// A file ended before its range.
     Truncated,
+    /// A file could not be read (an errno).
+    Failed(i32),
 }
 
 /// A layer with what a socket keeps for it.
@@ -188,8 +190,10 @@ impl SocketLayer {
             // Read in, and yet not had without waiting: the file is short, or its file system knows no such reads.
             if offset < self.resident_to {
                 bytes.resize(n, 0);
-                if !file.pread_full(&mut bytes, offset).is_ok_and(|read| read == n) {
-                    end = SealOutcome::Truncated;
+                match file.pread_full(&mut bytes, offset) {
+                    Ok(read) if read == n => (),
+                    Ok(_) => end = SealOutcome::Truncated,
+                    Err(error) => end = SealOutcome::Failed(error.raw_os_error().unwrap_or(libc::EIO)),
                 }
             } else {
                 end = SealOutcome::Cold;

@@ -63,8 +63,10 @@ impl OutputChunk {
 pub enum SendError {
     /// The kernel took nothing for the timer's interval.
     TimedOut,
-    /// The connection is broken (an errno), or the file could not be read (`EIO`).
+    /// The connection is broken (an errno).
     Closed(i32),
+    /// A file could not be read (an errno): the connection must be closed.
+    File(i32),
     /// A file ended before the range that was promised: the connection must be closed.
     Truncated,
 }

@@ -5,6 +5,7 @@ mod driver_common;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
 
 use driver_common::*;
@@ -96,6 +97,22 @@ both!(a_truncated_file_fails_the_connection, || async {
             drop(stream);
         };
         assert_eq!(join(reader, sender).await.0, left, "no byte that the file does not have");
+    }
+});
+
+both!(a_file_that_cannot_be_read_is_not_a_client_that_has_gone, || async {
+    // The first page of no process is mapped: reading it is an error of input.
+    let file = Rc::new(weir_rt::file::open(Path::new("/proc/self/mem")).expect("on every Linux"));
+    for length in [100, 1 << 20] {
+        let (stream, client) = pair().await;
+        let reader = blocking(move || read_pattern(client, 0));
+        let sender = async {
+            stream.queue(range(&file, 0, length));
+            assert_eq!(stream.drained(0, None).await, Err(SendError::File(libc::EIO)));
+            assert_eq!((stream.file_error(), stream.error()), (Some(SendError::File(libc::EIO)), None));
+            drop(stream);
+        };
+        assert_eq!(join(reader, sender).await.0, 0);
     }
 });
 

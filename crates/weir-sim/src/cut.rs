@@ -1,8 +1,10 @@
 //! A plan with less in it: what a fault does not need is taken away.
 
+use crate::files::FilePlan;
 use crate::plan::{ClientEnd, Plan};
 
-/// What is taken away from a seed's plan. As text, for the world: `clients=0,3 requests=2 reloads= downs=1 accept=0`,
+/// What is taken away from a seed's plan. As text, for the world: `clients=0,3 requests=2 reloads= downs=1 accept=0 files=0
+/// crash=0`,
 /// words that are not there leave all as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanCut {
@@ -16,6 +18,10 @@ pub struct PlanCut {
     pub downs: Option<Vec<usize>>,
     /// Whether accept(2) never fails.
     pub accepts: bool,
+    /// Whether no file has a fault.
+    pub files: bool,
+    /// Whether the server does not crash.
+    pub crash: bool,
     /// The settings that are what nginx has where no line says them: places in [`SETTINGS`].
     pub settings: Vec<usize>,
 }
@@ -60,6 +66,8 @@ impl PlanCut {
                 "requests" => cut.requests = Some(value.parse().ok()?),
                 "reloads" => cut.reloads = Some(places(value)?),
                 "downs" => cut.downs = Some(places(value)?),
+                "files" => cut.files = value == "0",
+                "crash" => cut.crash = value == "0",
                 "accept" => cut.accepts = value == "0",
                 "settings" => {
                     let place = |name: &str| SETTINGS.iter().position(|(one, _)| *one == name);
@@ -82,6 +90,8 @@ impl PlanCut {
         }
         words.extend(self.requests.map(|most| format!("requests={most}")));
         words.extend(self.accepts.then(|| "accept=0".to_owned()));
+        words.extend(self.files.then(|| "files=0".to_owned()));
+        words.extend(self.crash.then(|| "crash=0".to_owned()));
         if !self.settings.is_empty() {
             let names: Vec<&str> = self
                 .settings
@@ -126,6 +136,12 @@ impl Plan {
         if cut.accepts {
             self.accept_faults = 0;
         }
+        if cut.files {
+            self.files = FilePlan::default();
+        }
+        if cut.crash {
+            self.crash = None;
+        }
         for (_, set) in cut.settings.iter().filter_map(|place| SETTINGS.get(*place)) {
             set(&mut self);
         }
@@ -145,9 +161,14 @@ mod tests {
             reloads: Some(vec![]),
             downs: None,
             accepts: true,
+            files: true,
+            crash: true,
             settings: vec![0, 8],
         };
-        assert_eq!(cut.text(), "clients=0,3 reloads= requests=2 accept=0 settings=workers,pace");
+        assert_eq!(
+            cut.text(),
+            "clients=0,3 reloads= requests=2 accept=0 files=0 crash=0 settings=workers,pace"
+        );
         assert_eq!(PlanCut::parse(&cut.text()), Some(cut));
         assert_eq!(PlanCut::parse(""), Some(PlanCut::default()));
         for wrong in ["clients", "clients=x", "what=1", "settings=what"] {

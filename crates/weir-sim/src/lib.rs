@@ -5,8 +5,12 @@
 //! docs/explanation/simulation.md says how it works, how a seed is played again and how an oracle is written.
 #![forbid(unsafe_code)]
 
+pub mod cached;
+pub mod crash;
 pub mod cut;
 pub mod draw;
+mod file_oracle;
+pub mod files;
 pub mod http2;
 mod http2_oracle;
 pub mod oracle;

@@ -43,6 +43,14 @@ pub(crate) fn minimised(seed: u64, mut has_fault: impl FnMut(&PlanCut) -> bool) 
         let cut = PlanCut { accepts: true, ..best.clone() };
         try_cut(&mut best, cut);
     }
+    if !plan.files.is_idle() {
+        let cut = PlanCut { files: true, ..best.clone() };
+        try_cut(&mut best, cut);
+    }
+    if plan.crash.is_some() {
+        let cut = PlanCut { crash: true, ..best.clone() };
+        try_cut(&mut best, cut);
+    }
     for place in 0..SETTINGS.len() {
         let mut cut = best.clone();
         cut.settings.push(place);

@@ -5,9 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::crash::CRASHED;
+use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
+use crate::files::SimFileKind;
 use crate::http2_oracle as http2;
 use crate::outcome::{Outcome, is_hit, journal_words, secret_fault, whole_is_due};
-use crate::plan::{ClientEnd, ClientPlan, Plan, RequestPlan, Target};
+use crate::plan::{ClientEnd, ClientPlan, OBJECTS, Plan, RequestPlan};
 
 /// What a simulation has left.
 #[derive(Clone, Debug, Default)]
@@ -20,19 +23,44 @@ pub struct Remains {
     pub error_log: String,
     /// The program's exit status; `None`: it was killed, for it did not end.
     pub status: Option<i32>,
+    /// Files in the directories that the server writes to, by paths from its own.
+    pub left: Vec<String>,
+    /// What the server that was started after a crash has left; its logs are those that it has written itself.
+    pub second: Option<Box<Remains>>,
 }
 
 /// What is wrong, a sentence each; empty: nothing is.
 pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
+    let mut excuses = FileExcuses::of(&remains.journal);
+    let Some(crash) = plan.crash else { return faults_of(plan, remains, &excuses) };
+    excuses.has_crashed = remains.status == Some(CRASHED);
+    let mut faults = faults_of(plan, remains, &excuses);
+    let after = FileExcuses {
+        follows_crash: excuses.has_crashed,
+        follows_power_loss: excuses.has_crashed && crash.is_power_loss,
+        ..FileExcuses::default()
+    };
+    match &remains.second {
+        Some(second) => {
+            let second = faults_of(&plan.after_crash(), second, &after);
+            faults.extend(second.into_iter().map(|fault| format!("after the crash: {fault}")));
+        }
+        None => faults.push("no server was started after the crash".to_owned()),
+    }
+    faults
+}
+
+/// What is wrong with one server's time.
+fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<String> {
     let mut faults = Vec::new();
-    if remains.status != Some(0) {
+    if remains.status != Some(0) && !excuses.has_crashed {
         faults.push(format!("the program's end: {:?}", remains.status));
     }
     if !remains.journal.lines().any(|line| line.starts_with("end ")) {
         faults.push("the simulation did not come to its end".to_owned());
     }
     for line in remains.error_log.lines() {
-        let is_ours = plan.accept_faults > 0 && line.contains("accept4() failed");
+        let is_ours = plan.accept_faults > 0 && line.contains("accept4() failed") || excuses.explains(line);
         if !is_ours && ["[emerg]", "[alert]", "[crit]", "panicked"].iter().any(|word| line.contains(word)) {
             faults.push(format!("the error log: {line}"));
         }
@@ -46,17 +74,27 @@ pub fn faults(plan: &Plan, remains: &Remains) -> Vec<String> {
         }
     }
     let outcomes: Vec<Outcome<'_>> = remains.journal.lines().filter_map(Outcome::parse).collect();
-    let cut: BTreeSet<u64> = outcomes.iter().filter(|one| one.end == "cut").map(|one| one.number).collect();
+    // A status 500 of a file that has failed ends its connection, too.
+    let ends = |one: &&Outcome<'_>| one.end == "cut" || one.end == "whole" && one.status == 500;
+    let cut: BTreeSet<u64> = outcomes.iter().filter(ends).map(|one| one.number).collect();
     for outcome in &outcomes {
         if outcome.end == "none" && follows_one_of(&cut, plan, outcome.number) {
             // The end of the one that was cut is the connection's.
             continue;
         }
-        faults.extend(fault_of(plan, outcome).map(|fault| format!("{fault}: {outcome:?}")));
+        let fault = fault_of(plan, outcome);
+        let fault = fault.and_then(|fault| match plan.request(outcome.number) {
+            Some(request) => excuses.judged(request, outcome, &remains.error_log, fault),
+            None => Some(fault),
+        });
+        faults.extend(fault.map(|fault| format!("{fault}: {outcome:?}")));
     }
-    faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
+    faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, excuses, line)));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
-    faults.extend(log_faults(plan, &outcomes, &remains.access_log));
+    if !excuses.has_crashed {
+        faults.extend(log_faults(plan, &outcomes, remains, excuses));
+        faults.extend(left_fault(plan, excuses, &remains.left));
+    }
     faults
 }
 
@@ -93,13 +131,18 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
 
 /// What is left when all clients have been gone for long: connections that are kept to upstream servers, by each worker,
 /// and the descriptors that were there before the first client.
-fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
+fn remainder_fault(plan: &Plan, excuses: &FileExcuses, line: &str) -> Option<String> {
     let words = journal_words(line.strip_prefix("left ")?);
     let number = |name: &str| words.get(name)?.parse::<u64>().ok();
     let (accepted, connected) = (number("accepted")?, number("connected")?);
-    let (files, before) = (number("files")?, number("before")?);
+    let (files, before, cached) = (number("files")?, number("before")?, number("cached")?);
     let kept = plan.settings.workers * plan.settings.upstream_keepalive;
-    let is_good = accepted == 0 && connected <= kept && files <= before + connected;
+    // Each worker may have an object's file open.
+    let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
+    // A log whose path can't be looked at is opened again, and that of `-e` stays open.
+    let logs = u64::from(excuses.has(SimFileKind::ErrorLog));
+    let most = before + connected + cached + logs;
+    let is_good = accepted == 0 && connected <= kept && cached <= objects && files <= most;
     (!is_good).then(|| {
         format!("at most {kept} connections to upstream servers should be left, and no files: {line}")
     })
@@ -124,8 +167,7 @@ fn may_be_dropped(plan: &Plan, client: &ClientPlan, request: &RequestPlan, outco
 /// A client that has shut down its sending side counts as gone while an upstream server is asked, as in nginx; what it
 /// has asked after that goes with it.
 fn is_taken_for_gone(client: &ClientPlan, request: &RequestPlan) -> bool {
-    let is_proxied =
-        |one: &RequestPlan| one.number <= request.number && matches!(one.target, Target::Proxied(..));
+    let is_proxied = |one: &RequestPlan| one.number <= request.number && one.target.is_proxied();
     client.end == ClientEnd::HalfCloses && client.requests.iter().any(is_proxied)
 }
 
@@ -137,15 +179,34 @@ fn find(plan: &Plan, number: u64) -> Option<(&ClientPlan, &RequestPlan)> {
 }
 
 /// Every request that was responded to has one line, with its status, and none has two.
-fn log_faults(plan: &Plan, outcomes: &[Outcome<'_>], access_log: &str) -> Vec<String> {
+fn log_faults(
+    plan: &Plan,
+    outcomes: &[Outcome<'_>],
+    remains: &Remains,
+    excuses: &FileExcuses,
+) -> Vec<String> {
+    let mut faults = Vec::new();
     let mut lines: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
-    for line in access_log.lines() {
+    let has_failed = excuses.has(SimFileKind::AccessLog);
+    for line in remains.access_log.lines() {
+        if line.is_empty() && excuses.follows_crash {
+            // It ends what was left of a line.
+            continue;
+        }
+        if !line.ends_with(" .") {
+            // Of a line that is lost something may be there.
+            if !has_failed {
+                faults.push(format!("a part of a line in the access log: {line:?}"));
+            }
+            continue;
+        }
         let number = line.split(' ').next().and_then(|word| word.parse().ok());
         if let Some(number) = number {
             lines.entry(number).or_default().push(line);
         }
     }
-    let mut faults = Vec::new();
+    // Those that must be there, and those that may.
+    let (mut missing, mut open) = (0, 0);
     for outcome in outcomes {
         let logged = lines.remove(&outcome.number).unwrap_or_default();
         // The head of a request that is refused for its length is not read: its line has no number.
@@ -162,9 +223,22 @@ fn log_faults(plan: &Plan, outcomes: &[Outcome<'_>], access_log: &str) -> Vec<St
                     faults.push(format!("logged as {line:?}: {outcome:?}"));
                 }
             }
-            ([] | [_], "cut" | "none") => (),
+            ([_], "cut" | "none") => (),
+            ([], "cut" | "none") => open += 1,
+            ([], "whole") if has_failed => missing += 1,
             _ => faults.push(format!("{} lines in the access log: {outcome:?}", logged.len())),
         }
+    }
+    let lost = lost_lines(&remains.error_log);
+    // Of each write that has failed the last line may be there but for its end.
+    let most = if excuses.has(SimFileKind::ErrorLog) {
+        u64::MAX
+    } else {
+        missing + open + excuses.count(SimFileKind::AccessLog)
+    };
+    if !(missing..=most).contains(&lost) {
+        faults
+            .push(format!("{missing} to {most} lines are missing in the access log, {lost} are said to be"));
     }
     faults.extend(lines.into_iter().map(|(number, lines)| format!("logged, not asked: {number}: {lines:?}")));
     faults
@@ -178,6 +252,9 @@ pub fn same_in_all_runs(remains: &Remains, directory: &str) -> String {
         let line = line.replace(directory, "");
         text.push_str(&without_processes(&line));
         text.push('\n');
+    }
+    if let Some(second) = &remains.second {
+        text.push_str(&same_in_all_runs(second, directory));
     }
     text
 }
@@ -199,8 +276,9 @@ fn without_processes(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FilePlan;
     use crate::http2::plan::Http2Plan;
-    use crate::plan::{BodyPlan, Settings, UpstreamManner};
+    use crate::plan::{BodyPlan, Settings, Target, UpstreamManner};
 
     fn plan(target: Target) -> Plan {
         let settings = Settings {
@@ -238,12 +316,20 @@ mod tests {
             accept_faults: 0,
             http2: Http2Plan::default(),
             tls: None,
+            cache: None,
+            files: FilePlan::default(),
+            crash: None,
         }
     }
 
     fn left(outcome: &str, log: &str) -> Remains {
         let journal = format!("{outcome}\nend us=1 hash=0 order=0\n");
-        Remains { journal, access_log: format!("{log}\n"), status: Some(0), ..Remains::default() }
+        Remains {
+            journal,
+            access_log: if log.is_empty() { String::new() } else { format!("{log}\n") },
+            status: Some(0),
+            ..Remains::default()
+        }
     }
 
     #[test]
@@ -251,19 +337,19 @@ mod tests {
         let whole = "r n=1 at=1 status=200 end=whole body=right why=- us=1";
         let cut = Target::Proxied(UpstreamManner::CutShort, 10);
         for (target, outcome, log, is_good) in [
-            (Target::Return, whole, "1 200 OK 4", true),
+            (Target::Return, whole, "1 200 OK 4 .", true),
             (Target::Return, whole, "", false),
-            (Target::Return, whole, "1 200 OK 4\n1 200 OK 4", false),
-            (Target::Return, whole, "1 499 - 4", false),
-            (Target::Return, whole, "1 200 OK 4\n2 200 OK 4", false),
-            (Target::Return, "r n=1 at=1 status=200 end=whole body=wrong why=- us=1", "1 200 OK 4", false),
-            (Target::Return, "r n=1 at=1 status=502 end=whole body=page why=- us=1", "1 502 OK 4", false),
+            (Target::Return, whole, "1 200 OK 4 .\n1 200 OK 4 .", false),
+            (Target::Return, whole, "1 499 - 4 .", false),
+            (Target::Return, whole, "1 200 OK 4 .\n2 200 OK 4 .", false),
+            (Target::Return, "r n=1 at=1 status=200 end=whole body=wrong why=- us=1", "1 200 OK 4 .", false),
+            (Target::Return, "r n=1 at=1 status=502 end=whole body=page why=- us=1", "1 502 OK 4 .", false),
             (Target::Return, "r n=1 at=1 status=0 end=none body=- why=closed us=1", "", false),
             (Target::Return, "r n=1 at=1 status=0 end=none body=- why=left us=1", "", true),
-            (Target::Return, "r n=1 at=1 status=200 end=cut body=- why=reset us=1", "1 200 - 4", false),
+            (Target::Return, "r n=1 at=1 status=200 end=cut body=- why=reset us=1", "1 200 - 4 .", false),
             (Target::Return, "r n=1 at=1 status=0 end=none body=- why=waited us=1", "", false),
-            (cut, "r n=1 at=1 status=200 end=cut body=- why=closed us=1", "1 200 - 4", true),
-            (cut, whole, "1 200 OK 4", false),
+            (cut, "r n=1 at=1 status=200 end=cut body=- why=closed us=1", "1 200 - 4 .", true),
+            (cut, whole, "1 200 OK 4 .", false),
             (Target::Return, "bad client=0 a response that nobody has asked for", "", false),
             (Target::Return, "u n=1 body=1 wrong", "", false),
         ] {
@@ -274,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_crash_or_a_word_in_the_log_is_a_fault() {
-        let good = left("r n=1 at=1 status=200 end=whole body=right why=- us=1", "1 200 OK 4");
+        let good = left("r n=1 at=1 status=200 end=whole body=right why=- us=1", "1 200 OK 4 .");
         let alert = Remains { error_log: "2030/01/01 [alert] 1#1: x\n".to_owned(), ..good.clone() };
         let crashed = Remains { status: None, ..good.clone() };
         let unfinished = Remains { journal: String::new(), access_log: String::new(), ..good };

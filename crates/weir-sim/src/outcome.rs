@@ -16,13 +16,17 @@ pub(crate) struct Outcome<'j> {
     pub(crate) end: &'j str,
     pub(crate) body: &'j str,
     pub(crate) why: &'j str,
+    /// When it was asked for and when it ended, microseconds of the simulation.
+    pub(crate) time: (u64, u64),
 }
 
 impl<'j> Outcome<'j> {
     pub(crate) fn parse(line: &'j str) -> Option<Outcome<'j>> {
         let words = journal_words(line.strip_prefix("r ")?);
         let number = |name: &str| words.get(name).and_then(|word| word.parse::<u64>().ok());
+        let end = number("t").unwrap_or(0);
         Some(Outcome {
+            time: (end.saturating_sub(number("us").unwrap_or(0)), end),
             number: number("n")?,
             at: number("at")?,
             status: number("status")? as u16,
@@ -50,7 +54,7 @@ pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome
 
 /// Whether a request may meet upstream servers that are not there.
 pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
-    matches!(request.target, Target::Proxied(..)) && !plan.downs.is_empty()
+    request.target.is_proxied() && !plan.downs.is_empty()
 }
 
 /// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.

@@ -4,9 +4,14 @@
 
 use std::fmt::Write;
 
+use crate::cached::CachePlan;
+use crate::crash::CrashPlan;
 use crate::draw::Draw;
+use crate::files::FilePlan;
 use crate::http2::plan::Http2Plan;
-pub use crate::request::{BodyPlan, FILES, MANNERS, RequestPlan, Target, UpstreamManner, content};
+pub use crate::request::{
+    BodyPlan, FILES, MANNERS, OBJECT_NUMBERS, OBJECTS, RequestPlan, Target, UpstreamManner, content,
+};
 use crate::tls::{TlsPlan, TlsSettings};
 
 /// Everything that one simulation does, drawn from its seed.
@@ -28,6 +33,21 @@ pub struct Plan {
     pub http2: Http2Plan,
     /// The server's settings of TLS, if it speaks it.
     pub tls: Option<TlsSettings>,
+    /// The cache, if there is one.
+    pub cache: Option<CachePlan>,
+    /// What happens to files.
+    pub files: FilePlan,
+    /// How the server ends in the middle of what it does, if it does.
+    pub crash: Option<CrashPlan>,
+}
+
+/// Which of the requests that upstream servers are asked for are for objects of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectShare {
+    /// Those without a body.
+    All,
+    /// Most of those that are usual.
+    Some,
 }
 
 /// An upstream server is not there: its connections end, and others are refused.
@@ -130,11 +150,66 @@ impl Plan {
         let http2 = Http2Plan::drawn(&mut draw.apart(3), span, &mut number);
         let mut secrets = draw.apart(4);
         let tls = TlsSettings::drawn(&mut secrets);
-        let mut plan = Plan { seed, settings, clients, reloads, downs, accept_faults, http2, tls };
+        let files = FilePlan::drawn(&mut draw.apart(6), span + 500_000);
+        let crash = CrashPlan::drawn(&mut draw.apart(7), span);
+        let mut plan = Plan {
+            seed,
+            settings,
+            clients,
+            reloads,
+            downs,
+            accept_faults,
+            http2,
+            tls,
+            cache: None,
+            files,
+            crash,
+        };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
         }
+        plan.draw_cache(&mut draw.apart(5));
         plan
+    }
+
+    /// Whether there is a cache, and which requests ask for its objects.
+    fn draw_cache(&mut self, draw: &mut Draw) {
+        if draw.chance(1, 2) && self.crash.is_none() {
+            return;
+        }
+        self.cache = Some(CachePlan::drawn(draw));
+        // What a crash leaves of the cache is what matters then.
+        let share = if self.crash.is_some() { ObjectShare::All } else { ObjectShare::Some };
+        self.draw_objects(draw, share);
+    }
+
+    /// Which requests ask for objects through the cache, if there is one.
+    pub(crate) fn draw_objects(&mut self, draw: &mut Draw, share: ObjectShare) {
+        if self.cache.is_none() {
+            return;
+        }
+        let first = self.clients.iter_mut().flat_map(|client| &mut client.requests);
+        let streams = self.http2.clients.iter_mut().flat_map(|client| &mut client.requests);
+        for request in first.chain(streams.map(|stream| &mut stream.request)) {
+            let is_usual = matches!(
+                request.target,
+                Target::Proxied(UpstreamManner::Length | UpstreamManner::Chunked, _)
+            );
+            let is_meant = match share {
+                ObjectShare::All => matches!(request.target, Target::Proxied(..)),
+                ObjectShare::Some => is_usual && draw.chance(2, 3),
+            };
+            if is_meant && request.body.is_none() {
+                request.target = Target::Cached(draw.below(OBJECTS.len() as u64) as usize);
+            }
+        }
+    }
+
+    /// The request with a number, whoever asks it.
+    pub fn request(&self, number: u64) -> Option<&RequestPlan> {
+        let first = self.clients.iter().flat_map(|client| &client.requests);
+        let streams = self.http2.clients.iter().flat_map(|client| &client.requests);
+        first.chain(streams.map(|stream| &stream.request)).find(|request| request.number == number)
     }
 
     /// Who of the clients speaks TLS, and how.
@@ -160,6 +235,26 @@ impl Plan {
         let close = if s.upstream_keepalive > 0 { "" } else { "close" };
         let (http2, http2_server) = self.http2.configuration();
         let (ssl, ssl_listen, ssl_verified) = self.tls.map(|tls| tls.configuration()).unwrap_or_default();
+        let proxied = format!(
+            "            proxy_pass http://up;
+            proxy_http_version 1.1;
+            proxy_set_header Connection '{close}';
+            proxy_request_buffering {request_buffering};
+            proxy_buffer_size {buffer};
+            proxy_buffers 4 {buffer};
+            proxy_busy_buffers_size {busy};
+            proxy_connect_timeout 3s;
+            proxy_read_timeout {UPSTREAM_PATIENCE}s;
+            proxy_next_upstream_tries 2;
+",
+            request_buffering = word(s.request_buffering),
+            buffer = s.buffer,
+            busy = 2 * s.buffer,
+        );
+        let (cache, cached) = match self.cache {
+            Some(cache) => (cache.configuration(directory), cache.location(&proxied)),
+            None => Default::default(),
+        };
         let locations = format!(
             "        client_max_body_size 10m;
         client_body_buffer_size 8k;
@@ -170,23 +265,10 @@ impl Plan {
             ngx.say('n=', ngx.var.arg_n)
         }} }}
         location /up/ {{
-            proxy_pass http://up;
-            proxy_http_version 1.1;
-            proxy_set_header Connection '{close}';
             proxy_buffering {buffering};
-            proxy_request_buffering {request_buffering};
-            proxy_buffer_size {buffer};
-            proxy_buffers 4 {buffer};
-            proxy_busy_buffers_size {busy};
-            proxy_connect_timeout 3s;
-            proxy_read_timeout {UPSTREAM_PATIENCE}s;
-            proxy_next_upstream_tries 2;
-        }}
-",
+{proxied}        }}
+{cached}",
             buffering = word(s.buffering),
-            request_buffering = word(s.request_buffering),
-            buffer = s.buffer,
-            busy = 2 * s.buffer,
         );
         let verified = match self.tls {
             Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
@@ -200,7 +282,7 @@ pid {directory}/weir.pid;
 error_log {directory}/error.log info;
 events {{ use epoll; worker_connections 512; }}
 http {{
-    log_format sim '$arg_n $status $request_completion $body_bytes_sent';
+    log_format sim '$arg_n $status $request_completion $body_bytes_sent .';
     access_log {directory}/access.log sim;
     profile off;
     keepalive_requests {requests};
@@ -208,7 +290,9 @@ http {{
     sendfile {sendfile};
     gzip {gzip};
     gzip_types *;
-{http2}{ssl}    upstream up {{
+    client_body_temp_path {directory}/body_temp 1;
+    proxy_temp_path {directory}/proxy_temp 1 2;
+{cache}{http2}{ssl}    upstream up {{
 {servers}    }}
     server {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
@@ -221,6 +305,36 @@ http {{
             sendfile = word(s.sendfile),
             gzip = word(s.gzip),
         )
+    }
+}
+
+/// Numbers of requests to the second server begin after this.
+const SECOND: u64 = 500_000;
+
+impl Plan {
+    /// What happens to the server that is started after the crash: other clients, who ask for the same objects, and no faults.
+    pub fn after_crash(&self) -> Plan {
+        let draw = Draw::new(self.seed).apart(8);
+        let mut few = draw.apart(1);
+        let span = few.between(1, 5) * 100_000;
+        let count = *few.one_of(&[3, 8, 16]);
+        let mut number = SECOND;
+        let clients = (0..count)
+            .map(|which| ClientPlan::drawn(&mut draw.apart(100 + which), span, &mut number))
+            .collect();
+        let http2 = Http2Plan { clients: Vec::new(), ..self.http2.clone() };
+        let mut plan = Plan {
+            clients,
+            http2,
+            reloads: Vec::new(),
+            downs: Vec::new(),
+            accept_faults: 0,
+            files: FilePlan::default(),
+            crash: None,
+            ..self.clone()
+        };
+        plan.draw_objects(&mut draw.apart(2), ObjectShare::All);
+        plan
     }
 }
 
@@ -250,7 +364,7 @@ impl Settings {
 }
 
 impl ClientPlan {
-    fn drawn(draw: &mut Draw, span: u64, number: &mut u64) -> ClientPlan {
+    pub(crate) fn drawn(draw: &mut Draw, span: u64, number: &mut u64) -> ClientPlan {
         let count = *draw.one_of(&[1, 1, 2, 4, 10]);
         let requests = (0..count).map(|at| RequestPlan::drawn(draw, at > 0, number)).collect();
         ClientPlan {
@@ -297,5 +411,23 @@ mod tests {
         {
             assert!(text.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn the_second_server_has_the_same_configuration_and_other_requests() {
+        let seed = (0..).find(|seed| Plan::new(*seed).crash.is_some()).unwrap_or(0);
+        let (plan, second) = (Plan::new(seed), Plan::new(seed).after_crash());
+        assert_eq!(plan.configuration("/d"), second.configuration("/d"));
+        let numbers = |plan: &Plan| -> Vec<u64> {
+            plan.clients.iter().flat_map(|client| &client.requests).map(|request| request.number).collect()
+        };
+        assert!(numbers(&second).iter().all(|number| !numbers(&plan).contains(number)));
+    }
+
+    #[test]
+    fn some_seeds_crash() {
+        let crashes: Vec<CrashPlan> = (0..200).filter_map(|seed| Plan::new(seed).crash).collect();
+        assert!((20..80).contains(&crashes.len()), "{}", crashes.len());
+        assert!(crashes.iter().any(|one| one.is_power_loss) && crashes.iter().any(|one| !one.is_power_loss));
     }
 }

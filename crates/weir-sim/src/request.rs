@@ -40,6 +40,8 @@ pub enum Target {
     Lua(u64),
     /// What an upstream server says, and how.
     Proxied(UpstreamManner, u64),
+    /// One of [`OBJECTS`], through the cache.
+    Cached(usize),
 }
 
 /// Sizes of the files that are served.
@@ -77,6 +79,20 @@ pub const MANNERS: [(UpstreamManner, &str); 8] = [
     (UpstreamManner::CutShort, "cutshort"),
     (UpstreamManner::Silent, "silent"),
 ];
+
+/// What is asked for through the cache: how the upstream server responds, and bytes of the body. Some of them are served from
+/// memory, others from their files.
+pub const OBJECTS: [(UpstreamManner, u64); 6] = [
+    (UpstreamManner::Length, 10),
+    (UpstreamManner::Chunked, 3000),
+    (UpstreamManner::Length, 60_000),
+    (UpstreamManner::Chunked, 90_000),
+    (UpstreamManner::Length, 300_000),
+    (UpstreamManner::Slow, 80_000),
+];
+
+/// The contents of objects are those of numbers that no request has.
+pub const OBJECT_NUMBERS: u64 = 1_000_000;
 
 impl RequestPlan {
     pub(crate) fn drawn(draw: &mut Draw, may_follow: bool, number: &mut u64) -> RequestPlan {
@@ -161,6 +177,11 @@ impl Target {
                 let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
                 format!("/up/{word}?n={number}&size={size}")
             }
+            Target::Cached(object) => {
+                let (manner, _) = OBJECTS[object];
+                let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
+                format!("/cached/{word}?n={number}&o={object}")
+            }
         }
     }
 
@@ -185,7 +206,13 @@ impl Target {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,
                 _ => Some(content(number, size)),
             },
+            Target::Cached(object) => Some(content(OBJECT_NUMBERS + object as u64, OBJECTS[object].1)),
         }
+    }
+
+    /// Whether an upstream server is asked, or may be.
+    pub fn is_proxied(self) -> bool {
+        matches!(self, Target::Proxied(..) | Target::Cached(_))
     }
 
     /// Whether the response ends before its end.

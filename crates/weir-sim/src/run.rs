@@ -54,7 +54,7 @@ impl SimulatedRun {
             |which: &str| std::env::temp_dir().join(format!("weir-sim-{}-{seed}{which}", std::process::id()));
         let run = |which: &str| {
             let directory = directory(which);
-            let is_disturbed = arguments.is_disturbed && !which.is_empty();
+            let is_disturbed = arguments.is_disturbed && which == "-2";
             let started = SimulatedStart { plan: &plan, cut: &arguments.cut, is_disturbed };
             let remains = simulated(&started, programs, &directory);
             if arguments.keeps {
@@ -66,13 +66,14 @@ impl SimulatedRun {
                 (oracle::same_in_all_runs(&remains, &directory.display().to_string()), remains)
             })
         };
-        let (same, remains) = match run("") {
+        // Their directories' names have one length: it is in lines of logs, which may be written in part.
+        let (same, remains) = match run("-1") {
             Ok(first) => first,
             Err(error) => return SimulatedRun { faults: vec![error.to_string()], ..SimulatedRun::default() },
         };
         let mut faults = oracle::faults(&plan, &remains);
         if arguments.is_twice {
-            match run("-again") {
+            match run("-2") {
                 Ok((again, _)) if again == same => (),
                 Ok((again, _)) => faults.push(difference(&same, &again)),
                 Err(error) => faults.push(error.to_string()),
@@ -102,18 +103,47 @@ struct SimulatedStart<'a> {
     is_disturbed: bool,
 }
 
-/// Runs the program in the world of a plan.
+/// Which server of a simulation it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerTurn {
+    First,
+    /// After the crash of the first, in its directory.
+    Second,
+}
+
+/// Runs the program in the world of a plan, and again after a crash.
 fn simulated(start: &SimulatedStart<'_>, programs: &Programs, directory: &Path) -> io::Result<Remains> {
+    prepare(start.plan, directory)?;
+    let mut remains = served(start, ServerTurn::First, programs, directory)?;
+    if start.plan.crash.is_some() {
+        remains.second = Some(Box::new(served(start, ServerTurn::Second, programs, directory)?));
+    }
+    Ok(remains)
+}
+
+/// Runs a server to its end. Of logs that are there already the rest is its own.
+fn served(
+    start: &SimulatedStart<'_>,
+    turn: ServerTurn,
+    programs: &Programs,
+    directory: &Path,
+) -> io::Result<Remains> {
     let plan = start.plan;
-    prepare(plan, directory)?;
+    let length = |name: &str| fs::metadata(directory.join(name)).map_or(0, |meta| meta.len() as usize);
+    let before = [length("access.log"), length("error.log")];
     let configuration = directory.join("weir.conf");
     let errors = directory.join("stderr");
     let mut command = Command::new(&programs.weir);
     if start.is_disturbed {
         let burned = format!("{:x<1$}", "", 100 + plan.seed as usize % 3000);
-        command.env_clear().env("LANG", "C.UTF-8").env("DISTURBED", burned).current_dir("/");
+        // Certificates are found from the working directory.
+        let working = if plan.tls.is_some() { directory } else { Path::new("/") };
+        command.env_clear().env("LANG", "C.UTF-8").env("DISTURBED", burned).current_dir(working);
     } else {
         command.env_clear().current_dir(directory);
+    }
+    if turn == ServerTurn::Second {
+        command.env("WEIR_SIM_SECOND", "1");
     }
     let child = command
         .args(["-e".as_ref(), directory.join("error.log").as_os_str()])
@@ -130,15 +160,39 @@ fn simulated(start: &SimulatedStart<'_>, programs: &Programs, directory: &Path) 
         .stderr(File::create(&errors)?)
         .spawn()?;
     let status = ended(child)?;
-    let read =
-        |name: &str| fs::read(directory.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let error_log = read("error.log").unwrap_or_default() + &read("stderr")?;
+    let read = |name: &str, from: usize| {
+        let bytes = fs::read(directory.join(name))?;
+        io::Result::Ok(String::from_utf8_lossy(bytes.get(from..).unwrap_or_default()).into_owned())
+    };
+    let error_log = read("error.log", before[1]).unwrap_or_default() + &read("stderr", 0)?;
+    let journal = if turn == ServerTurn::First { "journal" } else { "journal-2" };
     Ok(Remains {
-        journal: read("journal").unwrap_or_default(),
-        access_log: read("access.log").unwrap_or_default(),
+        journal: read(journal, 0).unwrap_or_default(),
+        access_log: read("access.log", before[0]).unwrap_or_default(),
         error_log,
         status,
+        left: left(directory),
+        second: None,
     })
+}
+
+/// The files that the server has made in its directories, without those that it was given.
+fn left(directory: &Path) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut directories: Vec<PathBuf> =
+        ["body_temp", "proxy_temp", "cache"].iter().map(|name| directory.join(name)).collect();
+    while let Some(next) = directories.pop() {
+        // One that is not there was not needed.
+        for entry in fs::read_dir(next).into_iter().flatten().flatten() {
+            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                true => directories.push(entry.path()),
+                false => left
+                    .extend(entry.path().strip_prefix(directory).ok().map(|path| path.display().to_string())),
+            }
+        }
+    }
+    left.sort();
+    left
 }
 
 /// Makes the directory: configuration and files, which are of one time, for their dates are in responses.

@@ -37,7 +37,10 @@ unsafe extern "C" fn begin(_count: i32, arguments: *const *const u8, environment
     unsafe { std::env::remove_var("WEIR_SIM_SEED") };
     // SAFETY: the same.
     unsafe { randomness::take_over(seed) };
-    threads::begin(Simulation::new(seed, World::new(seed, &directory)));
+    let is_second = std::env::var_os("WEIR_SIM_SECOND").is_some();
+    // The server after a crash has another order and other random numbers.
+    let own = seed ^ (u64::from(is_second) << 40);
+    threads::begin(Simulation::new(own, World::new(seed, own, is_second, &directory)));
 }
 
 /// Has the kernel place everything where it was in the last run: begins the program again, if it has not.

@@ -1,6 +1,9 @@
 //! What is around the server: clients, upstream servers, signals. Each does what the plan says, when its time has come.
 
 mod client;
+mod crash;
+mod disk;
+mod files;
 mod http2;
 mod tls;
 mod upstream;
@@ -10,6 +13,7 @@ use std::fmt::Write;
 
 use weir_sim::cut::PlanCut;
 use weir_sim::draw::{Draw, TraceHash};
+use weir_sim::files::SimFileKind;
 use weir_sim::plan::{Plan, SERVER_PORT, UPSTREAM_PORTS};
 use weir_sim::tls::{TLS_PORT, TlsPlan, VERIFIED_PORT};
 
@@ -17,6 +21,8 @@ use crate::addresses::SocketAddresses;
 use crate::kernel;
 
 use client::SimClient;
+pub(crate) use disk::SimDisk;
+pub(crate) use files::{FileCall, FileFate, SimFiles};
 use http2::{Http2Connection, Http2Event};
 use tls::TlsClients;
 use upstream::UpstreamConnection;
@@ -37,6 +43,13 @@ pub(crate) struct World {
     journal: String,
     journal_path: String,
     is_open: bool,
+    /// The server is to end.
+    is_over: bool,
+    files_of_plan: SimFiles,
+    /// Where power is lost, what the disk has.
+    disk: Option<SimDisk>,
+    /// Steps that are left before the crash.
+    steps: u64,
     /// Descriptors that the server has before its first client.
     files: usize,
     /// What the server has sent.
@@ -78,17 +91,22 @@ const OF_CONNECTION: u64 = 3 << 32;
 const OF_HTTP2: u64 = 4 << 32;
 
 impl World {
-    /// The world of a seed, whose journal goes into `directory`.
-    pub(crate) fn new(seed: u64, directory: &str) -> World {
+    /// The world of a seed, whose journal goes into `directory`; `own` is the seed of what it draws itself, `is_second`: it is that
+    /// of the server after a crash.
+    pub(crate) fn new(seed: u64, own: u64, is_second: bool, directory: &str) -> World {
         let cut = std::env::var("WEIR_SIM_CUT").ok().and_then(|text| PlanCut::parse(&text));
         let plan = Plan::new(seed).without(&cut.unwrap_or_default());
+        let plan = if is_second { plan.after_crash() } else { plan };
+        let loses_power = plan.crash.is_some_and(|crash| crash.is_power_loss);
         // SAFETY: no pointers.
         let epoll =
             unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
         let clients = plan.clients.iter().map(|_| SimClient::new()).collect();
         let http2 = plan.http2.clients.iter().map(|_| Http2Connection::new()).collect();
         World {
-            draw: Draw::new(seed).apart(20),
+            draw: Draw::new(own).apart(20),
+            disk: loses_power.then(|| SimDisk::new(directory, Draw::new(own).apart(22))),
+            steps: plan.crash.map_or(0, |crash| crash.steps),
             plan,
             events: BTreeSet::new(),
             numbers: 0,
@@ -99,12 +117,23 @@ impl World {
             connections: Vec::new(),
             epoll: epoll as i32,
             journal: String::new(),
-            journal_path: format!("{directory}/journal"),
+            journal_path: format!("{directory}/{}", if is_second { "journal-2" } else { "journal" }),
             is_open: false,
+            is_over: false,
+            files_of_plan: SimFiles::new(directory, Draw::new(own).apart(21)),
             files: 0,
             hash: TraceHash::default(),
             order: TraceHash::default(),
         }
+    }
+
+    /// The server's files.
+    pub(crate) fn files(&self) -> &SimFiles {
+        &self.files_of_plan
+    }
+
+    pub(crate) fn files_mut(&mut self) -> &mut SimFiles {
+        &mut self.files_of_plan
     }
 
     /// Of 1,000 calls of accept(2), so many fail.
@@ -120,6 +149,9 @@ impl World {
     /// Does what its time has come for, and sees what the server has done.
     pub(crate) fn act(&mut self, now: u64, addresses: &mut SocketAddresses, order: TraceHash) {
         self.order = order;
+        if self.is_last_step(now) {
+            self.crash(now);
+        }
         if !self.is_open {
             if now >= BEGIN {
                 self.open(addresses);
@@ -219,11 +251,13 @@ impl World {
             WorldEvent::UpstreamFalls(which) => self.upstream_falls(self.plan.downs[which].server, addresses),
             WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
             WorldEvent::Quit => {
+                self.is_over = true;
                 let (accepted, connected) =
                     addresses.open_connections(&[SERVER_PORT, TLS_PORT, VERIFIED_PORT]);
+                let cached = self.files_of_plan.count(SimFileKind::Cached);
                 let (before, files) = (self.files, self.files_of_server());
                 self.note(format_args!(
-                    "left accepted={accepted} connected={connected} files={files} before={before}"
+                    "left accepted={accepted} connected={connected} files={files} before={before} cached={cached}"
                 ));
                 self.write_journal(now, self.order);
                 self.signal(libc::SIGQUIT);
@@ -251,6 +285,14 @@ impl World {
         let all_gone = self.clients.iter().all(SimClient::is_gone);
         if all_gone && self.http2.iter().all(Http2Connection::is_gone) {
             self.at(now + REST * MICROSECOND, WorldEvent::Quit);
+        }
+    }
+
+    /// What a client of HTTP/2 says of its requests, and when.
+    fn note_of_client(&mut self, now: u64, line: &str) {
+        match line.starts_with("r ") {
+            true => self.note(format_args!("{line} t={}", now / MICROSECOND)),
+            false => self.note(format_args!("{line}")),
         }
     }
 

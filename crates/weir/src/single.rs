@@ -36,21 +36,19 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     let server =
         Server::start_with(Arc::new(configuration), ServerOptions::default(), sockets).map_err(lines)?;
     let source = ServerSource::new(&server);
-    let main = &server.configuration().main;
-    if let Some(listener) =
-        control::bind(&crate::pid::socket(&pid_path), main.run_as().map(|(user, _)| user.uid))
-    {
+    // The configuration is not held: it is freed when a reload has taken it out of force.
+    let user = server.configuration().main.run_as().map(|(user, _)| user.uid);
+    if let Some(listener) = control::bind(&crate::pid::socket(&pid_path), user) {
         // It has no master that could be lost.
         control::serve(listener, &source, &OrphanOffer::default());
     }
-    let admin =
-        BoundListeners::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
+    let admin = BoundListeners::new(&server.configuration(), user).open(&source);
     let metrics = metrics_exporter(&server, &source);
     // A process that waits for this file may use up all descriptors as soon as it is there, so what needs some comes
     // before it. It lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
-    settings::become_user(main).map_err(|error| vec![error])?;
+    settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
     if let Some(orphan) = orphan {
         server.sockets().own_files();

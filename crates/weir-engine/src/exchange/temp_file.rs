@@ -84,12 +84,24 @@ fn create_in(directory: &Path, path: &Path) -> io::Result<FileHandle> {
     let parent = path.parent().unwrap_or(directory);
     match create_temp(path, 0o600) {
         Err(error)
-            if error.kind() == io::ErrorKind::NotFound && parent != directory && directory.is_dir() =>
+            if error.kind() == io::ErrorKind::NotFound && parent != directory && is_directory(directory)? =>
         {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             create_temp(path, 0o600)
         }
         result => result,
+    }
+}
+
+/// Whether there is a directory: a disk that fails is no word about that.
+///
+/// # Errors
+/// That of stat(2), unless nothing is there.
+pub fn is_directory(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(meta.is_dir()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -141,6 +141,8 @@ pub(super) struct SharedLogFile {
     /// Bytes handed over and not written; the queue's lock is held for additions.
     pub(super) queued: AtomicUsize,
     leads_stderr: AtomicBool,
+    /// The last write to the file ended within a line.
+    is_torn: AtomicBool,
     /// How its lines are kept until they are written.
     pub(super) kept: KeptFile,
     /// Held for a pointer's time, never while something is written.
@@ -165,27 +167,35 @@ pub(super) struct WriteFailure {
 
 impl SharedLogFile {
     fn open(target: LogTarget, buffering: Option<LogBuffering>) -> io::Result<SharedLogFile> {
+        let mut is_torn = false;
         let output = match &target {
             _ if DISCARDS.load(Relaxed) || DISCARDS_HERE.get() => {
                 LogOutput::File(Arc::new(rt::open_append(Path::new("/dev/null"))?))
             }
-            LogTarget::File(path) => LogOutput::File(Arc::new(rt::open_append(path)?)),
+            LogTarget::File(path) => {
+                let handle = rt::open_append(path)?;
+                is_torn = ends_within_line(path, &handle);
+                LogOutput::File(Arc::new(handle))
+            }
             LogTarget::Stderr => {
                 LogOutput::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
             }
             LogTarget::Syslog(syslog) => LogOutput::Syslog(Arc::new(SyslogSocket::new(syslog.clone()))),
             LogTarget::Remote(remote) => LogOutput::Remote(Arc::new(SenderHandle::new(remote))),
         };
-        Ok(SharedLogFile::new(target, buffering, output))
+        let file = SharedLogFile::new(target, buffering, output);
+        file.is_torn.store(is_torn, Relaxed);
+        Ok(file)
     }
 
     fn new(target: LogTarget, buffering: Option<LogBuffering>, output: LogOutput) -> SharedLogFile {
         let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let is_torn = AtomicBool::new(false);
         let kept = KeptFile::new(match (&target, buffering) {
             (LogTarget::File(path), None) => Some(path),
             _ => None,
         });
-        SharedLogFile { target, buffering, queued, leads_stderr, kept, output: Mutex::new(output) }
+        SharedLogFile { target, buffering, queued, leads_stderr, is_torn, kept, output: Mutex::new(output) }
     }
 
     fn nowhere() -> SharedLogFile {
@@ -228,7 +238,7 @@ impl SharedLogFile {
     /// Writes all of `bytes`, in one call as a rule.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         match self.output() {
-            LogOutput::File(handle) => write_all(&handle, bytes),
+            LogOutput::File(handle) => self.append(&handle, bytes),
             LogOutput::Syslog(socket) => socket.send_all(bytes),
             LogOutput::Remote(remote) => {
                 remote.send(bytes, writer::is_threaded()).map_err(|error| WriteFailure { error, written: 0 })
@@ -237,6 +247,19 @@ impl SharedLogFile {
                 Err(WriteFailure { error: io::Error::from_raw_os_error(EBADF), written: 0 })
             }
         }
+    }
+
+    /// Appends lines. What was left of a line by a write that failed is ended first: it would go on in the next line.
+    fn append(&self, handle: &FileHandle, bytes: &[u8]) -> Result<(), WriteFailure> {
+        let is_text = self.buffering.is_none_or(|how| how.gzip.is_none());
+        if is_text && self.is_torn.load(Relaxed) {
+            write_all(handle, b"\n").map_err(|failure| WriteFailure { written: 0, ..failure })?;
+            self.is_torn.store(false, Relaxed);
+        }
+        write_all(handle, bytes).inspect_err(|failure| {
+            let last = failure.written.checked_sub(1).and_then(|at| bytes.get(at));
+            self.is_torn.store(last.is_some_and(|last| *last != b'\n'), Relaxed);
+        })
     }
 
     /// How many lines `bytes`, which were to be written, are.
@@ -259,6 +282,9 @@ impl SharedLogFile {
         if let Some(owner) = owner {
             given::hand_to(&handle, path, owner)?;
         }
+        if !self.is(&handle) {
+            self.is_torn.store(ends_within_line(path, &handle), Relaxed);
+        }
         *self.output.lock().unwrap_or_else(PoisonError::into_inner) = LogOutput::File(Arc::new(handle));
         if self.leads_stderr.load(Relaxed) {
             self.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
@@ -275,6 +301,14 @@ impl SharedLogFile {
 
     fn output(&self) -> LogOutput {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Writes a line to standard error, or to the log that it leads to; whether all of it is written.
+pub(super) fn write_to_stderr(line: &[u8]) -> bool {
+    match all().iter().find(|file| file.leads_stderr.load(Relaxed)) {
+        Some(file) => file.write(line).is_ok(),
+        None => io::stderr().write_all(line).is_ok(),
     }
 }
 
@@ -315,6 +349,15 @@ fn same_file(path: &Path, handle: &FileHandle) -> bool {
         (Ok(there), Ok(here)) => (there.dev, there.ino) == (here.dev, here.ino),
         _ => false,
     }
+}
+
+/// Whether a file that is there already ends within a line: that of a process that was cut off, as by a loss of power.
+fn ends_within_line(path: &Path, handle: &FileHandle) -> bool {
+    let is_file = |meta: &rt::FileMeta| meta.kind == rt::FileKind::File && meta.size > 0;
+    let Some(meta) = handle.meta().ok().filter(is_file) else { return false };
+    let mut last = [b'\n'];
+    // The log itself is open for writing alone. One that can't be read is taken for whole.
+    rt::open(path).is_ok_and(|file| file.pread(&mut last, meta.size - 1).is_ok()) && last != [b'\n']
 }
 
 fn write_all(handle: &FileHandle, bytes: &[u8]) -> Result<(), WriteFailure> {
@@ -384,4 +427,47 @@ static DISCARDS: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// See [`LogFile::discard_during`].
     static DISCARDS_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_a_crash_has_left_of_a_line_is_ended_before_the_next_one() {
+        let directory = weir_test::TempDir::new();
+        for (before, after) in [("", "new\n"), ("whole\n", "whole\nnew\n"), ("whole\nto", "whole\nto\nnew\n")]
+        {
+            let path = directory.path().join("log");
+            std::fs::write(&path, before).expect("ours");
+            let file = SharedLogFile::open(LogTarget::File(path.clone()), None).expect("ours");
+            file.write(b"new\n").expect("there is room");
+            assert_eq!(std::fs::read_to_string(&path).expect("ours"), after);
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_does_not_go_on_in_the_next_one() {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("an open socket");
+        theirs.set_nonblocking(true).expect("an open socket");
+        let output = LogOutput::File(Arc::new(FileHandle::from(OwnedFd::from(ours))));
+        let file = SharedLogFile::new(LogTarget::File("of a test".into()), None, output);
+        let long = vec![b'x'; 8 << 20];
+        let failure = file.write(&long).expect_err("more than a socket takes");
+        assert!(failure.written > 0 && failure.written < long.len());
+        let mut read = |expected: &str| {
+            let mut bytes = Vec::new();
+            // It ends with "would block".
+            let _end = theirs.read_to_end(&mut bytes);
+            assert_eq!(String::from_utf8_lossy(&bytes).trim_start_matches('x'), expected);
+        };
+        read("");
+        file.write(b"whole\n").expect("there is room");
+        file.write(b"and another\n").expect("there is room");
+        read("\nwhole\nand another\n");
+    }
 }

@@ -1,5 +1,6 @@
 //! From a message to the bytes in a file, through the log thread; and what happens when the file takes none.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -206,6 +207,30 @@ fn a_full_disk_costs_lines_and_nothing_else() {
     // An urgent line is not waited for, nor is it silent.
     full.write_now(LogLevel::Emerg, b"3\n");
     assert!(lost() >= before + 3);
+}
+
+#[test]
+fn lines_lost_are_reported_of_each_log_as_soon_as_they_can_be() {
+    static WRITER: LogWriter = LogWriter::new();
+    let (one, other) = (Temporary::new(), Temporary::new());
+    let (one, other) = (one.open(None), other.open(None));
+    let full = std::io::Error::from_raw_os_error(28);
+    let said = RefCell::new(Vec::new());
+    let mut spoken = 0;
+    WriterQueue::with(&WRITER, |queue| queue.fail(&one.0, &full, 2));
+    WRITER.speak(&mut spoken, true, |_| false);
+    WriterQueue::with(&WRITER, |queue| {
+        queue.fail(&other.0, &full, 5);
+        queue.fail(&one.0, &full, 1);
+    });
+    WRITER.speak(&mut spoken, true, |trouble| {
+        said.borrow_mut().push((trouble.target.clone(), trouble.lines));
+        true
+    });
+    WRITER.speak(&mut spoken, true, |_| panic!("it was said"));
+    let mut said = said.into_inner();
+    said.sort_by_key(|(_, lines)| *lines);
+    assert_eq!(said, [(one.0.target.clone(), 3), (other.0.target.clone(), 5)]);
 }
 
 #[test]

@@ -151,7 +151,8 @@ pub(super) struct WriterQueue {
     waiters: Vec<(u64, Waker)>,
     /// Lines lost that no worker has counted yet.
     unclaimed: u64,
-    trouble: Option<LogTrouble>,
+    /// What is yet to be said, of each log.
+    troubles: Vec<LogTrouble>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -167,8 +168,10 @@ pub(super) struct LogTrouble {
     pub(super) message: String,
     pub(super) level: LogLevel,
     pub(super) lines: u64,
-    /// The log that can't be opened again.
+    /// The log that lines were lost of.
     pub(super) target: super::LogTarget,
+    /// It could not be said yet, and those who look into the server know it.
+    pub(super) is_remembered: bool,
 }
 
 /// What the thread takes at a time.
@@ -196,7 +199,7 @@ impl LogWriter {
             written: 0,
             waiters: Vec::new(),
             unclaimed: 0,
-            trouble: None,
+            troubles: Vec::new(),
         };
         LogWriter { queue: Mutex::new(queue), work: Condvar::new(), done: Condvar::new() }
     }
@@ -265,7 +268,7 @@ impl LogWriter {
         let mut held = HeldBuffers::default();
         let mut spoken = 0;
         loop {
-            let wait = held.wait().min(self.lock().trouble.as_ref().map_or(FOREVER, |_| EVERY));
+            let wait = held.wait().min(self.lock().troubles.first().map_or(FOREVER, |_| EVERY));
             let work = self.take(wait);
             let busy = !work.batches.is_empty();
             let mut spare = Vec::new();
@@ -279,7 +282,7 @@ impl LogWriter {
             if work.reopen {
                 file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
             }
-            self.speak(&mut spoken);
+            self.speak(&mut spoken, work.force, complain);
             self.finish(work.asked, work.pushed, spare);
             if busy {
                 self.gather();
@@ -332,16 +335,18 @@ impl LogWriter {
         }
     }
 
-    /// Says what went wrong, once a second at most.
-    fn speak(&self, spoken: &mut u64) {
+    /// Says what went wrong, once a second at most, or now. What `say` could not say is said later.
+    pub(super) fn speak(&self, spoken: &mut u64, is_due: bool, say: impl Fn(&mut LogTrouble) -> bool) {
         let now = monotonic_ms();
-        if *spoken > 0 && now < *spoken + EVERY {
+        if !is_due && *spoken > 0 && now < *spoken + EVERY {
             return;
         }
-        let trouble = self.lock().trouble.take();
-        if let Some(trouble) = trouble {
+        let troubles = std::mem::take(&mut self.lock().troubles);
+        for mut trouble in troubles {
             *spoken = now;
-            complain(&trouble);
+            if !say(&mut trouble) {
+                self.lock().add_trouble(trouble);
+            }
         }
     }
 
@@ -404,7 +409,7 @@ impl WriterQueue {
         }
     }
 
-    fn fail(&mut self, file: &SharedLogFile, error: &io::Error, lines: u64) {
+    pub(super) fn fail(&mut self, file: &SharedLogFile, error: &io::Error, lines: u64) {
         let sent = matches!(file.target, super::LogTarget::Syslog(_) | super::LogTarget::Remote(_));
         let call = if sent { "send()" } else { "write()" };
         let message = format!("{call} to \"{}\" failed ({})", file.target, line::io(error));
@@ -414,9 +419,16 @@ impl WriterQueue {
     fn lose(&mut self, file: &SharedLogFile, level: LogLevel, message: String, lines: u64) {
         self.unclaimed += lines;
         LOST.fetch_add(lines, Relaxed);
-        let before = self.trouble.take().map_or(0, |trouble| trouble.lines);
-        self.trouble =
-            Some(LogTrouble { message, level, lines: before + lines, target: file.target.clone() });
+        let target = file.target.clone();
+        self.add_trouble(LogTrouble { message, level, lines, target, is_remembered: false });
+    }
+
+    /// Adds lines lost to those of the same log that were not reported yet.
+    fn add_trouble(&mut self, mut trouble: LogTrouble) {
+        if let Some(at) = self.troubles.iter().position(|one| one.target == trouble.target) {
+            trouble.lines += self.troubles.swap_remove(at).lines;
+        }
+        self.troubles.push(trouble);
     }
 }
 

@@ -112,7 +112,7 @@ pub fn while_sending(error: SendError) -> CloseReason {
     match error {
         SendError::TimedOut => CloseReason::SendTimeout,
         SendError::Closed(errno) => CloseReason::of_errno(errno, CloseReason::Reset),
-        SendError::Truncated => CloseReason::Broken,
+        SendError::File(_) | SendError::Truncated => CloseReason::Broken,
     }
 }
 
@@ -125,6 +125,9 @@ pub fn after_request(x: &Exchange, wire: &ClientWire) {
 
 /// Something failed on the connection.
 fn broken(x: &Exchange, wire: &ClientWire) -> Option<CloseReason> {
+    if let Some(error) = wire.stream.file_error() {
+        return Some(while_sending(error));
+    }
     if let Some(errno) = wire.stream.error() {
         return Some(CloseReason::of_errno(errno, CloseReason::Reset));
     }
@@ -196,6 +199,7 @@ mod tests {
     fn what_the_system_reports_is_the_client_s_reset_or_the_network_s() {
         assert_eq!(while_sending(SendError::Closed(ECONNRESET)), CloseReason::Reset);
         assert_eq!(while_sending(SendError::Closed(110)), CloseReason::Lost);
+        assert_eq!(while_sending(SendError::File(5)), CloseReason::Broken);
         assert_eq!(while_sending(SendError::TimedOut), CloseReason::SendTimeout);
         let gone = RecvOutcome::Err(EPROTO);
         assert_eq!(

@@ -2,8 +2,9 @@
 //! when none comes.
 
 use weir_http::{KnownField, Method};
-use weir_rt::RecvOutcome;
+use weir_rt::{RecvOutcome, SendError};
 
+use super::wire::ClientWire;
 use super::{ClientConnection, closing};
 use crate::agent;
 use crate::exchange::Exchange;
@@ -66,6 +67,20 @@ pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) 
         }
         RecvOutcome::TimedOut | RecvOutcome::Data(_) => {}
     }
+}
+
+/// Logs that what a connection was to send of a file could not be read, if that is so and no request has waited for it: a
+/// response that fits into the connection's own buffers is over before its file is read.
+#[cold]
+pub fn lost_file(connection: &ClientConnection, wire: &ClientWire) {
+    let Some(error) = wire.stream.file_error().filter(|_| !wire.file_is_reported.get()) else { return };
+    let (level, words) = match error {
+        SendError::File(errno) => {
+            (LogLevel::Crit, format!("file error ({errno}: {})", weir_rt::file::errno_text(errno)))
+        }
+        _ => (LogLevel::Alert, "sendfile() reported that a file was truncated".to_owned()),
+    };
+    connection.log(level, &format_args!("{words} while sending response to client"));
 }
 
 /// Whether a connection ends because of the status of a response: the client can't be trusted to have its framing right.

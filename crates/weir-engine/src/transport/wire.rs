@@ -22,6 +22,8 @@ pub struct ClientWire {
     written: Cell<u64>,
     /// True when sending failed or took too long.
     pub broken: Cell<bool>,
+    /// True when a request knows that a file could not be sent, and logs it.
+    pub(super) file_is_reported: Cell<bool>,
     /// True when the connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
     pub resets: Cell<bool>,
     /// True between two requests.
@@ -51,6 +53,7 @@ impl ClientWire {
             out: RefCell::default(),
             written: Cell::new(0),
             broken: Cell::new(false),
+            file_is_reported: Cell::new(false),
             resets: Cell::new(false),
             idle: Cell::new(true),
             idle_since: Cell::new(weir_rt::now_ms()),
@@ -72,7 +75,8 @@ impl ClientWire {
 
     /// Bytes handed over so far; once the connection broke, those that reached the kernel.
     pub fn written(&self) -> u64 {
-        if self.broken.get() || self.stream.error().is_some() { self.taken() } else { self.written.get() }
+        let is_over = self.stream.error().is_some() || self.stream.file_error().is_some();
+        if self.broken.get() || is_over { self.taken() } else { self.written.get() }
     }
 
     /// All bytes composed so far, whether they will ever leave or not.

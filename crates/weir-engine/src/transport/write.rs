@@ -120,6 +120,7 @@ pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Res
     let sent = shared.waiting_until(WaitKind::ClientWrite, drained).await;
     sent.map_err(|error| {
         wire.broken.set(true);
+        wire.file_is_reported.set(wire.stream.file_error().is_some());
         x.connection.ends(closing::while_sending(error));
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
             wire.stream.set_linger_reset();

@@ -102,6 +102,7 @@ impl WorkerIo {
             SealOutcome::Enough => Some(PumpOutcome::Done),
             SealOutcome::Cold => Some(PumpOutcome::Cold),
             SealOutcome::Truncated => Some(PumpOutcome::Failed(SendError::Truncated)),
+            SealOutcome::Failed(errno) => Some(PumpOutcome::Failed(SendError::File(errno))),
         }
     }
 

@@ -187,6 +187,7 @@ impl WorkerIo {
                 }
                 Err(libc::EINTR) => continue,
                 Err(libc::EAGAIN) => return PumpOutcome::Blocked,
+                Err(e) if is_of_file(e) => return PumpOutcome::Failed(SendError::File(e)),
                 Err(e) => return PumpOutcome::Failed(SendError::Closed(e)),
             }
             if budget == 0 {
@@ -250,7 +251,7 @@ impl WorkerIo {
         }
         slot.sending = SendState::Idle;
         if let Some(errno) = errno {
-            return self.fail_send(state, i, SendError::Closed(errno));
+            return self.fail_send(state, i, SendError::File(errno));
         }
         slot.set_resident_to(resident_to);
         self.start_send(state, i);
@@ -399,8 +400,14 @@ impl WorkerIo {
     }
 }
 
+/// The file at the front could not be read.
 fn failed(error: &io::Error) -> SendError {
-    SendError::Closed(errno_of(error))
+    SendError::File(errno_of(error))
+}
+
+/// Whether sendfile(2) has failed because of the file: no socket has these errors.
+fn is_of_file(errno: i32) -> bool {
+    matches!(errno, libc::EIO | libc::ENXIO | libc::ESTALE | libc::EBADMSG | libc::EUCLEAN)
 }
 
 fn errno_of(error: &io::Error) -> i32 {

@@ -95,6 +95,7 @@ pub(crate) async fn run(
         }
     }
     drain(&connection, &wire).await;
+    keepalive::lost_file(&connection, &wire);
 }
 
 /// Waits for the next request's bytes, `time` milliseconds at most.

@@ -171,7 +171,7 @@ fn has_directory(place: &Path) -> bool {
 fn make_directories(place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
     let Some(directory) = place.parent() else { return Ok(()) };
     let missing = |error| TempFileFailure { call: "mkdir()", path: directory.to_path_buf(), error };
-    if !root.as_os_str().is_empty() && !root.is_dir() {
+    if !root.as_os_str().is_empty() && !temp::is_directory(root).map_err(missing)? {
         return Err(missing(io::Error::from_raw_os_error(ENOENT)));
     }
     DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(missing)
@@ -193,3 +193,24 @@ pub(super) fn set_times(path: &Path, times: &CacheTimes) -> Result<(Metadata, Me
 pub(crate) const PRIVATE: u32 = 0o700;
 /// Numbers of files that are written beside their places.
 static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+#[cfg(test)]
+mod tests {
+    use weir_test::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_looked_at_is_not_missing() {
+        // As any other error that says nothing of whether it is there.
+        let directory = TempDir::new();
+        let root = directory.path().join("root");
+        std::os::unix::fs::symlink(&root, &root).expect("a fresh directory");
+        let failure = make_directories(&root.join("a/b/file"), &root, PRIVATE).expect_err("a link to itself");
+        assert_eq!(failure.error.raw_os_error(), Some(40), "{failure}");
+        let missing = directory.path().join("missing");
+        let failure =
+            make_directories(&missing.join("a/file"), &missing, PRIVATE).expect_err("it is missing");
+        assert_eq!(failure.error.raw_os_error(), Some(ENOENT));
+    }
+}

@@ -6,6 +6,7 @@ use crate::addresses::{SocketAddresses, SocketName};
 use crate::kernel::{self, KernelResult, returned, unix};
 use crate::threads::{self, is_simulated};
 
+use super::files;
 use super::waits::waiting;
 
 /// Whether a descriptor is a simulated socket.
@@ -271,6 +272,7 @@ pub unsafe extern "C" fn getsockopt(
 pub extern "C" fn close(fd: i32) -> i32 {
     if is_simulated() {
         threads::with(|simulation| simulation.addresses.remove(fd));
+        files::forget(fd);
     }
     returned(kernel::close(fd)) as i32
 }
@@ -284,6 +286,7 @@ pub unsafe extern "C" fn fcntl(fd: i32, command: i32, argument: usize) -> i32 {
     let result = direct(libc::SYS_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) as i32;
     if result >= 0 && is_simulated() && matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         threads::with(|simulation| simulation.addresses.copy(fd, result));
+        files::copy(fd, result);
     }
     result
 }

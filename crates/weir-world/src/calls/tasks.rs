@@ -7,7 +7,7 @@ use crate::kernel::{self, returned};
 use crate::thread_state::{ThreadWait, Woken};
 use crate::threads::{self, is_simulated};
 
-use super::{clock, sockets, waits};
+use super::{clock, files, sockets, waits};
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -153,6 +153,7 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_clock_gettime => clock::clock_gettime(a as i32, b as *mut _).into(),
             libc::SYS_getrandom => clock::getrandom(a as *mut u8, b, c as u32) as libc::c_long,
             libc::SYS_epoll_pwait => waits::epoll_wait(a as i32, b as *mut _, c as i32, d as i32).into(),
+            libc::SYS_openat => files::opened(a as i32, b as *const _, c as i32, d as u32).into(),
             libc::SYS_recvfrom => sockets::recv(a as i32, b as *mut _, c, d as i32) as libc::c_long,
             // Which pages of files are in memory is the machine's: as far as is said, all are.
             libc::SYS_io_uring_setup | SYS_CACHESTAT => {

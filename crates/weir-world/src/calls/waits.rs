@@ -4,6 +4,8 @@ use crate::kernel::{self, KernelResult, returned};
 use crate::thread_state::{ThreadWait, Woken};
 use crate::threads::{self, is_simulated};
 
+use super::files;
+
 /// When a wait of so many milliseconds is over; `None`: never.
 fn deadline(ms: i32) -> Option<u64> {
     let ms = u64::try_from(ms).ok()?;
@@ -87,6 +89,10 @@ pub unsafe extern "C" fn poll(polled: *mut libc::pollfd, count: libc::nfds_t, ms
 /// `bytes` is valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: i32, bytes: *mut libc::c_void, length: usize) -> isize {
+    if let Some(kind) = files::kind_of(fd) {
+        // SAFETY: by the caller's word.
+        return unsafe { files::read(kind, fd, bytes, length) };
+    }
     // SAFETY: by the caller's word.
     let call = || unsafe { kernel::call(libc::SYS_read, [fd as usize, bytes as usize, length, 0, 0, 0]) };
     returned(waiting(fd, libc::POLLIN, true, call))

@@ -227,7 +227,10 @@ impl World {
         let us = (now - since) / MICROSECOND;
         let (number, status) = (request.number, message.status());
         let at = self.clients[which].got;
-        self.note(format_args!("r n={number} at={at} status={status} end=whole body={body} why=- us={us}"));
+        let t = now / MICROSECOND;
+        self.note(format_args!(
+            "r n={number} at={at} status={status} end=whole body={body} why=- us={us} t={t}"
+        ));
         let plan = &self.plan.clients[which];
         let is_done = place + 1 == plan.requests.len();
         if message.closes() {
@@ -256,7 +259,8 @@ impl World {
             let (status, end) = if at == 0 && status > 0 { (status, "cut") } else { (0, "none") };
             let (place, us) = (self.clients[which].got + 1 + at as u64, (now - since) / MICROSECOND);
             self.note(format_args!(
-                "r n={number} at={place} status={status} end={end} body=- why={why} us={us}"
+                "r n={number} at={place} status={status} end={end} body=- why={why} us={us} t={}",
+                now / MICROSECOND
             ));
         }
         let agreed = self.clients[which].channel.agreed();

@@ -132,7 +132,7 @@ impl World {
         let begins = sends && !connection.is_sending;
         connection.is_sending |= sends;
         for line in lines {
-            self.note(format_args!("{line}"));
+            self.note_of_client(now, &line);
         }
         let next = next.map(|next| (next * MICROSECOND).max(now));
         let planned = self.http2[which].step.filter(|step| *step > now);
@@ -225,7 +225,7 @@ impl World {
         kernel::close(connection.fd);
         client.leave(now / MICROSECOND, why);
         for line in client.take_lines() {
-            self.note(format_args!("{line}"));
+            self.note_of_client(now, &line);
         }
         let goaway = client.goaway().map_or("-".to_owned(), |code| code.to_string());
         let (broke, us) = (client.has_broken(), now / MICROSECOND);

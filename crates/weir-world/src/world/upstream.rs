@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_sim::plan::{MANNERS, UPSTREAM_PORTS, UpstreamManner, content};
+use weir_sim::plan::{MANNERS, OBJECT_NUMBERS, OBJECTS, UPSTREAM_PORTS, UpstreamManner, content};
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage, in_chunks};
 
 use crate::addresses::SocketAddresses;
@@ -117,11 +117,13 @@ impl World {
                 .find(|pair| pair.0 == name)
                 .map_or(0, |(_, value)| value.parse().unwrap_or(0))
         };
-        let (number, size) = (argument("n"), argument("size"));
+        let number = argument("n");
+        let object = target.starts_with("/cached/").then(|| argument("o"));
         let length = request.body.len();
         let is_right = request.body == content(number, length as u64);
         self.note(format_args!("u n={number} body={length} {}", if is_right { "right" } else { "wrong" }));
-        let word = target.strip_prefix("/up/").and_then(|rest| rest.split('?').next()).unwrap_or_default();
+        let place = target.strip_prefix("/up/").or_else(|| target.strip_prefix("/cached/"));
+        let word = place.and_then(|rest| rest.split('?').next()).unwrap_or_default();
         let Some((manner, _)) = MANNERS.iter().find(|(_, one)| *one == word).copied() else {
             return self.note(format_args!("bad upstream request {:?}", request.line));
         };
@@ -131,8 +133,17 @@ impl World {
         if manner == UpstreamManner::Closes {
             return self.upstream_closes(which);
         }
+        let (named, size) = match object {
+            Some(object) => (OBJECT_NUMBERS + object, OBJECTS.get(object as usize).map_or(0, |one| one.1)),
+            None => (number, argument("size")),
+        };
+        let tag = object.map(|object| format!("\"{object}\""));
+        let is_same = tag.is_some() && request.field("if-none-match") == tag.as_deref();
         let connection = &mut self.connections[which];
-        connection.out.extend(response(manner, number, size));
+        connection.out.extend(match is_same {
+            true => format!("HTTP/1.1 304 Not Modified\r\nETag: {}\r\n\r\n", tag.unwrap_or_default()).into(),
+            false => response(manner, named, size, tag.as_deref()),
+        });
         connection.closes =
             request.closes() || matches!(manner, UpstreamManner::ToClose | UpstreamManner::CutShort);
         connection.pace = match manner {
@@ -186,10 +197,11 @@ impl World {
 const HEAD: u64 = 100;
 
 /// The bytes of a response.
-fn response(manner: UpstreamManner, number: u64, size: u64) -> Vec<u8> {
+fn response(manner: UpstreamManner, number: u64, size: u64, tag: Option<&str>) -> Vec<u8> {
     let body = content(number, size);
     let status = if manner == UpstreamManner::NotFound { "404 Not Found" } else { "200 OK" };
-    let head = |fields: &str| format!("HTTP/1.1 {status}\r\n{fields}\r\n").into_bytes();
+    let tag = tag.map_or(String::new(), |tag| format!("ETag: {tag}\r\n"));
+    let head = |fields: &str| format!("HTTP/1.1 {status}\r\n{tag}{fields}\r\n").into_bytes();
     match manner {
         UpstreamManner::ToClose => [head("Connection: close\r\n"), body].concat(),
         UpstreamManner::Chunked => [head("Transfer-Encoding: chunked\r\n"), in_chunks(&body, 7000)].concat(),

@@ -57,6 +57,23 @@ both_drivers! {
         support::wait_open_files(&server, before + 1);
     }
 
+    /// The first configuration goes like any other, with what it had open.
+    fn the_log_of_the_first_configuration_is_closed(driver) {
+        let conf = |log: &str| {
+            format!("http {{ access_log {log}.log; server {{ listen 127.0.0.1:%%PORT%%; return 200 {log}; }} }}")
+        };
+        let mut server = Server::start(&conf("first"));
+        assert_eq!(server.get("/").text(), "first");
+        server.reload(&conf("second"));
+        wait_for("second", || (server.get("/").text() == "second").then_some(()));
+        let directory = format!("/proc/{}/fd", server.serving_pid());
+        let is_open = || {
+            let files = std::fs::read_dir(&directory).expect("it lives").flatten();
+            files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|path| path.ends_with("first.log"))
+        };
+        wait_for("the log is closed", || (!is_open()).then_some(()));
+    }
+
     fn a_wrong_file_changes_nothing_and_says_why(driver) {
         let mut server = Server::start(&answering("v0"));
         let mut client = server.client();

@@ -197,7 +197,9 @@ async fn stream_all(stream: &Stream, bytes: &[u8]) -> Result<(), (io::Error, usi
     loop {
         let error = match either(stream.drained(0, None), weir_rt::sleep(PATIENCE)).await {
             Some(Ok(())) => return Ok(()),
-            Some(Err(SendError::Closed(errno))) => io::Error::from_raw_os_error(errno),
+            Some(Err(SendError::Closed(errno) | SendError::File(errno))) => {
+                io::Error::from_raw_os_error(errno)
+            }
             Some(Err(SendError::Truncated | SendError::TimedOut)) => io::ErrorKind::WriteZero.into(),
             // Slow is not gone.
             None if stream.sent() > sent => {

@@ -106,7 +106,7 @@ fn line(socket: &TcpSocket, conn: &SocketConnection, error: SendError) -> Option
         SendError::TimedOut => {
             socket.logs_errors().then(|| format!("lua tcp socket write timed out{}", conn.peer))
         }
-        SendError::Closed(errno) => {
+        SendError::Closed(errno) | SendError::File(errno) => {
             Some(format!("send() failed ({errno}: {}){}", weir_rt::file::errno_text(errno), conn.peer))
         }
         SendError::Truncated => None,
@@ -118,7 +118,7 @@ fn push_failed(l: LuaState, socket: &TcpSocket, error: SendError) -> i32 {
     l.push_nil();
     match error {
         SendError::TimedOut => l.push_bytes(b"timeout"),
-        SendError::Closed(errno) => l.push_bytes(errno_words(errno).as_bytes()),
+        SendError::Closed(errno) | SendError::File(errno) => l.push_bytes(errno_words(errno).as_bytes()),
         SendError::Truncated => l.push_bytes(b"error"),
     }
     2

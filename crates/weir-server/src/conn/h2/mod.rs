@@ -111,7 +111,9 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
             return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
                 Ok(()) => TurnReason::Work,
                 Err(SendError::TimedOut) => TurnReason::Gone(RecvOutcome::TimedOut),
-                Err(SendError::Closed(errno)) => TurnReason::Gone(RecvOutcome::Err(errno)),
+                Err(SendError::Closed(errno) | SendError::File(errno)) => {
+                    TurnReason::Gone(RecvOutcome::Err(errno))
+                }
                 Err(SendError::Truncated) => TurnReason::Gone(RecvOutcome::Eof),
             });
         }
