@@ -38,6 +38,14 @@ impl Contexts {
     pub const ANY: Self = Self::HTTP.or(Self::SERVER).or(Self::LOCATION);
     /// [`Contexts::ANY`] and `if` in `location`.
     pub const ANY_OR_IF: Self = Self::ANY.or(Self::LOCATION_IF);
+    /// `stream` and the servers in it: what is inherited downwards there.
+    pub const STREAM_ANY: Self = Self::STREAM.or(Self::STREAM_SERVER);
+    /// [`Contexts::ANY`] and [`Contexts::STREAM_ANY`].
+    pub const ANY_OR_STREAM: Self = Self::ANY.or(Self::STREAM_ANY);
+    /// `http` and `stream`.
+    pub const HTTP_OR_STREAM: Self = Self::HTTP.or(Self::STREAM);
+    /// `upstream` in `http` and in `stream`.
+    pub const ANY_UPSTREAM: Self = Self::UPSTREAM.or(Self::STREAM_UPSTREAM);
 
     /// The union of both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -193,6 +201,10 @@ pub mod names {
     pub const STREAM_UPSTREAM: Contexts = Contexts::STREAM_UPSTREAM;
     pub const ANY: Contexts = Contexts::ANY;
     pub const ANY_OR_IF: Contexts = Contexts::ANY_OR_IF;
+    pub const STREAM_ANY: Contexts = Contexts::STREAM_ANY;
+    pub const ANY_OR_STREAM: Contexts = Contexts::ANY_OR_STREAM;
+    pub const HTTP_OR_STREAM: Contexts = Contexts::HTTP_OR_STREAM;
+    pub const ANY_UPSTREAM: Contexts = Contexts::ANY_UPSTREAM;
 
     pub const NONE: ArgCount = ArgCount::NONE;
     pub const ONE: ArgCount = ArgCount::ONE;

@@ -37,6 +37,12 @@ impl<C: 'static> Directive<C> {
         Self { name, contexts, args, set, syntax: "", default: "", doc: "", example: "" }
     }
 
+    /// The same row for other blocks.
+    pub const fn within(mut self, contexts: Contexts) -> Self {
+        self.contexts = contexts;
+        self
+    }
+
     /// Adds the syntax for the reference manual: see [`DirectiveSignature::syntax`].
     pub const fn syntax(mut self, syntax: &'static str) -> Self {
         self.syntax = syntax;

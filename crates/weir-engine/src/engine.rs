@@ -11,6 +11,7 @@ mod known_pass;
 pub(crate) mod phases;
 mod polled;
 mod redirects;
+pub mod session;
 mod standalone;
 
 use weir_http::{Method, Version};

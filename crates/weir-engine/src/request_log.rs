@@ -47,8 +47,8 @@ impl ClientConnection {
         about_connection(self, level, message, |out| connection_context(self, &hosts.addr, out));
     }
 
-    /// Logs a message about the connection between two requests; nginx gives those no context.
-    pub(crate) fn log_idle(&self, level: LogLevel, message: &dyn Display) {
+    /// Logs a message about the connection outside of its requests; nginx gives those no context.
+    pub fn log_idle(&self, level: LogLevel, message: &dyn Display) {
         about_connection(self, level, message, |_| {});
     }
 }
@@ -125,6 +125,14 @@ fn exchange_context(x: &Exchange, out: &mut Vec<u8>) {
         return;
     }
     put(out, format_args!(", client: {}", x.client().host()));
+    if let Some(bytes) = x.session() {
+        put(out, format_args!(", server: {}", x.connection.hosts.borrow().addr));
+        x.write_part_context(out);
+        if bytes.is_passed.get() {
+            put(out, format_args!("{}", x.passed_bytes()));
+        }
+        return;
+    }
     out.extend_from_slice(b", server: ");
     out.extend_from_slice(&x.server.name);
     quoted(out, "request", request_line(x));

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod log;
 pub mod otel;
 pub mod rules;
+pub mod session;
 mod support;
 #[cfg(test)]
 mod testing;
@@ -70,3 +71,6 @@ pub use rules::rewrite::Rewrite;
 pub use rules::secure_link::SecureLink;
 pub use rules::set_misc::SetMisc;
 pub use rules::split_clients::SplitClients;
+pub use session::core::StreamCore;
+pub use session::proxy::StreamProxy;
+pub use session::returned::StreamReturn;

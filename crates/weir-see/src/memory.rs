@@ -91,8 +91,8 @@ impl ServerMemory {
 
 fn zones(source: &ServerSource) -> Vec<ZoneMemory> {
     let configuration = source.configuration();
-    let Some(zones) = configuration.shared::<SharedZones>() else { return Vec::new() };
-    let memory = zones.usage().map(|(directive, name, usage)| ZoneMemory {
+    let zones = configuration.sections().filter_map(|section| section.shared::<SharedZones>());
+    let memory = zones.flat_map(SharedZones::usage).map(|(directive, name, usage)| ZoneMemory {
         directive,
         name: name.to_owned(),
         used: usage.used,

@@ -245,11 +245,9 @@ impl Server {
     /// What is in the zones of the configuration in force stays in those of the next.
     fn keep_zones(&self, next: &Configuration) -> Result<(), StartError> {
         let before = self.configuration();
-        if let (Some(next), Some(before)) = (next.shared::<Upstreams>(), before.shared::<Upstreams>()) {
-            next.adopt(before);
-        }
-        match (next.shared::<SharedZones>(), before.shared::<SharedZones>()) {
-            (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
+        keep_zones(next, &before)?;
+        match (&next.stream, &before.stream) {
+            (Some(next), Some(before)) => keep_zones(next, before),
             _ => Ok(()),
         }
     }
@@ -282,7 +280,7 @@ impl Server {
         state.sockets = sockets;
         let directory = configuration.shared::<CacheFolder>().and_then(|directory| directory.0.clone());
         kept::keep_in(directory);
-        if let Some(upstreams) = configuration.shared::<Upstreams>() {
+        for upstreams in configuration.sections().filter_map(|section| section.shared::<Upstreams>()) {
             upstreams.follow();
         }
         if let Some(caches) = configuration.shared::<CacheZones>() {
@@ -478,3 +476,14 @@ fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result
 
 /// How long a worker may take to respond, or to end, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is in the zones of a section stays in those of the same section of the next configuration.
+fn keep_zones(next: &Configuration, before: &Configuration) -> Result<(), StartError> {
+    if let (Some(next), Some(before)) = (next.shared::<Upstreams>(), before.shared::<Upstreams>()) {
+        next.adopt(before);
+    }
+    match (next.shared::<SharedZones>(), before.shared::<SharedZones>()) {
+        (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
+        _ => Ok(()),
+    }
+}

@@ -52,7 +52,7 @@ pub use location::upstream_location::UpstreamLocation;
 pub use peer::Peer;
 pub use peer::peer_figures::PeerTotals;
 pub use protocol::{IncomingHead, OutgoingRequest, UpstreamProtocol};
-pub use request::attempt_records::AttemptRecords;
+pub use request::attempt_records::{AttemptRecords, first_byte_times, session_times};
 pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
 pub use request::exchange_part::{has_asked_servers, upstream_name};
 pub use request::overrides::UpstreamOverrides;

@@ -43,6 +43,11 @@ pub trait UpstreamProtocol {
         false
     }
 
+    /// How the bytes of a session of `stream` pass; asked when the server is connected. `None`: they are a request's.
+    fn session(&self, _x: &mut Exchange) -> Option<SessionManners> {
+        None
+    }
+
     /// A connection takes one request after the other, and [`UpstreamProtocol::head`] may be shown the same bytes twice: what it
     /// keeps between two calls it keeps nowhere.
     fn is_plain(&self) -> bool {
@@ -123,6 +128,17 @@ pub trait UpstreamProtocol {
     fn speaks_for_server(&self) -> bool {
         false
     }
+}
+
+/// How the bytes of a session pass between its client and its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionManners {
+    /// Each side may end its direction alone; else the session ends with the first.
+    pub half_close: bool,
+    /// Bytes a second that are taken of the client; 0: no limit.
+    pub upload_rate: u64,
+    /// Bytes a second that are taken of the server; 0: no limit.
+    pub download_rate: u64,
 }
 
 /// The head of a response that came before.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
+use weir_conf::names::{ANY_UPSTREAM, HTTP, MORE, NONE, ONE, ONE_OR_TWO, STREAM_UPSTREAM, UPSTREAM};
 use weir_conf::{
     ArgCount, Directive, DirectiveLine, Error, LineCx, Result, parse_number, parse_size, parse_time_ms,
 };
@@ -16,7 +16,7 @@ use crate::block::upstreams::Upstreams;
 use crate::config::server_parameters::ServerDraft;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::dns::FollowedName;
-use crate::discovery::server_address::{resolve, unresolved};
+use crate::discovery::server_address::{lacks_port, resolve, unresolved};
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::discovery::source::ServerSource;
 use crate::health::match_block::MatchBlocks;
@@ -43,7 +43,7 @@ impl Module for UpstreamModule {
     const NAME: &'static str = "upstream";
     type Conf = UpstreamConf;
     const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
-        DirectiveRow::new("server", UPSTREAM, MORE, UpstreamConf::set_server)
+        DirectiveRow::new("server", ANY_UPSTREAM, MORE, UpstreamConf::set_server)
             .syntax(
                 "server address [weight=number] [max_conns=number] [max_fails=number] \
                  [fail_timeout=time] [backup] [down] [resolve] [service=name] [route=string] \
@@ -54,7 +54,7 @@ impl Module for UpstreamModule {
                  UNIX-domain socket (`unix:path`). With `resolve` the peers follow DNS at run time; see \
                  docs/reference/upstreams.md and docs/explanation/names.md for Weir's own parameters.",
             ),
-        DirectiveRow::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
+        DirectiveRow::new("least_conn", ANY_UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
             .syntax("least_conn")
             .doc(
                 "Balances by the number of active connections: a request goes to the peer with the \
@@ -80,19 +80,19 @@ impl Module for UpstreamModule {
                 "Balances by the client's address: requests of one client (of one /24 network with IPv4) \
                  go to the same peer as long as it is available.",
             ),
-        DirectiveRow::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash)
+        DirectiveRow::new("hash", ANY_UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash)
             .syntax("hash key [consistent]")
             .doc(
                 "Balances by a hash of the key, which may contain variables. With `consistent` (ketama) \
                  few keys change their peer when a peer is added or removed.",
             ),
-        DirectiveRow::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random)
+        DirectiveRow::new("random", ANY_UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random)
             .syntax("random [two [least_conn | least_time=header | least_time=last_byte]]")
             .doc(
                 "Chooses a random peer, in proportion to the weights; with `two` the better of two random \
                  peers, by active connections or by response time.",
             ),
-        DirectiveRow::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
+        DirectiveRow::new("zone", ANY_UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .syntax("zone name [size]")
             .doc(
                 "Names the upstream's shared memory, as in nginx, which needs it for `resolve`. The state \
@@ -104,13 +104,13 @@ impl Module for UpstreamModule {
                 "Binds clients to peers: by a cookie that Weir sets, by the `route` of a peer found in \
                  variables, or by sessions that are learned from responses.",
             ),
-        DirectiveRow::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
+        DirectiveRow::new("source", ANY_UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
             .syntax("source kind place [parameter ...]")
             .doc(
                 "Where the list of peers is read from at run time: a file, a URL, etcd or Consul; see \
                  docs/reference/upstreams.md for the parameters.",
             ),
-        DirectiveRow::new("state", UPSTREAM, ONE, UpstreamConf::set_state).syntax("state file").doc(
+        DirectiveRow::new("state", ANY_UPSTREAM, ONE, UpstreamConf::set_state).syntax("state file").doc(
             "File that stores the list of peers as changed at run time, so that it survives a \
                  restart; used in place of `server` lines.",
         ),
@@ -137,13 +137,13 @@ impl Module for UpstreamModule {
                 "Conditions for the response to a `health_check`: lines `status`, `header` and `body`, \
                  which must all hold.",
             ),
-        DirectiveRow::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
+        DirectiveRow::new("queue", ANY_UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .syntax("queue number [timeout=time]")
             .doc(
                 "Number of requests that may wait when no peer can take one (`max_conns`), each for up to \
                  `timeout` (60s); further requests, and those whose time is over, get 502.",
             ),
-        DirectiveRow::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
+        DirectiveRow::new("retry_budget", ANY_UPSTREAM, ONE_OR_TWO, |c, l| {
             let budget = RetryBudget::parse(l)?;
             l.once(&mut c.retry_budget, budget)
         })
@@ -181,7 +181,7 @@ impl Module for UpstreamModule {
             .syntax("keepalive_timeout time")
             .default("60s")
             .doc("Time for which an idle connection to a peer is kept alive."),
-        DirectiveRow::new("resolver", UPSTREAM, MORE, |c, l| {
+        DirectiveRow::new("resolver", ANY_UPSTREAM, MORE, |c, l| {
             let resolver = weir_engine::resolver::parse(l)?;
             l.once(&mut c.resolver, resolver)
         })
@@ -190,7 +190,7 @@ impl Module for UpstreamModule {
             "Name servers that resolve the names of this upstream's servers; by default those of \
                  `http`. See docs/explanation/names.md.",
         ),
-        DirectiveRow::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
+        DirectiveRow::new("resolver_timeout", ANY_UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
             .syntax("resolver_timeout time")
             .default("30s")
             .doc("Time in which a name must be resolved."),
@@ -268,12 +268,16 @@ impl UpstreamConf {
         if let Some(name) = missing {
             return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
         }
+        let has_service = service.is_some();
         let place = match FollowedName::parse(line, resolve_later, service.as_deref())? {
             Some(named) => ServerPlace::Name(Arc::new(named)),
             None => ServerPlace::Fixed(
                 resolve(line.arg(0), 80).map_err(|message| unresolved(message).at(line.args()[0].span))?,
             ),
         };
+        if line.here() == STREAM_UPSTREAM && !has_service && lacks_port(line.arg(0)) {
+            return Err(line.fail_arg(0, format!("no port in upstream \"{}\"", line.arg(0))));
+        }
         self.servers.push(ServerEntry { backup, model, place });
         Ok(())
     }

@@ -6,7 +6,7 @@ use weir_engine::conf::build::STRUCTURE;
 use weir_engine::plan::variable::VariableSource;
 
 use crate::comparison::NginxComparison;
-use crate::modules::MODULES;
+use crate::modules::all_modules;
 
 /// A row, with its module's name.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct ReferenceVariable {
 /// All directives, `include` with them.
 pub fn directives() -> impl Iterator<Item = ReferenceRow> {
     let of_builder = STRUCTURE.into_iter().map(|row| ReferenceRow { module: "structure", row });
-    let of_modules = MODULES.iter().flat_map(|module| {
+    let of_modules = all_modules().flat_map(|module| {
         module.directives().into_iter().map(|row| ReferenceRow { module: module.name, row })
     });
     of_builder.chain(of_modules).chain([ReferenceRow { module: "structure", row: weir_conf::INCLUDE }])
@@ -43,7 +43,7 @@ pub(crate) fn directive(name: &str, here: Contexts) -> Option<ReferenceRow> {
 
 /// All variables of the tables.
 pub(crate) fn variables() -> impl Iterator<Item = ReferenceVariable> {
-    MODULES.iter().flat_map(|module| {
+    all_modules().flat_map(|module| {
         module.variables.iter().map(|variable| ReferenceVariable {
             module: module.name,
             name: variable.name,

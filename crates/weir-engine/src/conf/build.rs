@@ -1,7 +1,9 @@
 //! From a tree of lines to a [`Configuration`]: directives to their modules, blocks inside blocks, inheritance.
 
+mod locations;
+
 use std::any::TypeId;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,11 +18,16 @@ use super::server_core::ServerCoreConf;
 use super::{
     Configuration, LocationConf, LocationMatcher, ServerConf, absent, http_core::HttpCoreConf, listen,
 };
-use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, ModuleList, UnnamedBlock};
+use crate::module::{
+    BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, ModuleList, ProtocolSection, SectionContexts,
+    UnnamedBlock,
+};
 use crate::name_map::NameHasher;
-use crate::plan::blocks::HttpBlocks;
-use crate::regex::{LetterCase, RegexPattern};
+use crate::plan::PlanLevel;
+use crate::plan::blocks::ServerBlocks;
+use crate::plan::variable::Variable;
 use crate::settings::main::MainConf;
+use locations::{SiblingLocations, matcher, nested};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -42,35 +49,51 @@ pub fn build_with(
     tree: ConfTree,
     modules: &'static [ModuleDef],
     prefix: PathBuf,
-    lend: impl FnOnce(&mut ConfRegistry),
+    lend: impl Fn(&mut ConfRegistry),
 ) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
-    let modules: Vec<&'static ModuleDef> = modules.iter().collect();
-    let mut builder = ConfigurationBuilder::new(&tree, modules.clone());
-    builder.registry.shared::<ModuleList>().0.clone_from(&modules);
+    let mut builder = ConfigurationBuilder::new(&tree, modules);
     lend(&mut builder.registry);
-    let (servers, nobody) = builder.main(&tree.lines).unzip();
-    let servers = servers.unwrap_or_default();
-    let (addresses, problems) = listen::collect(&servers, &tree.source, &modules);
-    for problem in problems {
-        match problem.level {
-            weir_conf::LevelName::Emerg => builder.errors.push(problem),
-            _ => builder.warnings.push(problem),
-        }
+    let main = builder.main(&tree.lines);
+    let http = main.http.map(|block| builder.section(SectionContexts::HTTP, block, &main.confs));
+    let ReadSection { mut configuration, mut errors, mut warnings } =
+        builder.finish(http, SectionContexts::HTTP);
+    for (section, block) in main.sections {
+        let mut builder = ConfigurationBuilder::of_section(&tree, section, modules);
+        builder.registry.main = configuration.main.clone();
+        lend(&mut builder.registry);
+        let around = ModuleConfs::like(&builder.blank);
+        let blocks = builder.section(SectionContexts::STREAM, block, &around);
+        let mut read = builder.finish(Some(blocks), SectionContexts::STREAM);
+        errors.append(&mut read.errors);
+        warnings.append(&mut read.warnings);
+        read.configuration.source = tree.source.clone();
+        read.configuration.prefix.clone_from(&prefix);
+        errors.extend(listen::join(&mut configuration, &mut read.configuration));
+        configuration.stream = Some(Arc::new(read.configuration));
     }
-    let ConfigurationBuilder { mut registry, mut errors, mut warnings, .. } = builder;
-    warnings.append(&mut registry.warnings);
-    let main = registry.main.clone();
-    let (tables, mut shared, unknown) = registry.finish();
-    let blocks = HttpBlocks { servers, nobody, tables: Arc::new(tables) };
-    shared.insert(TypeId::of::<HttpBlocks>(), Box::new(blocks));
-    errors.extend(unknown);
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let lines = tree.lines.iter().map(DirectiveLine::count).sum();
-    let (source, agent) = (tree.source, Default::default());
-    let configuration = Configuration { main, addresses, shared, source, lines, prefix, agent };
+    configuration.lines = tree.lines.iter().map(DirectiveLine::count).sum();
+    (configuration.source, configuration.prefix) = (tree.source, prefix);
     (Ok(configuration), warnings)
+}
+
+/// What the lines outside of the blocks of protocols say, and those blocks.
+struct MainLines<'t> {
+    confs: ModuleConfs,
+    http: Option<&'t Block>,
+    sections: Vec<(&'static ProtocolSection, &'t Block)>,
+}
+
+/// The servers of a block, and a block of which nothing is said inside it.
+type SectionServers = (Vec<ServerConf>, ServerConf);
+
+/// A block of a protocol that was read whole.
+struct ReadSection {
+    configuration: Configuration,
+    errors: Vec<Error>,
+    warnings: Vec<Error>,
 }
 
 type DirectiveIndex = HashMap<&'static str, Vec<(usize, usize, Contexts)>, BuildHasherDefault<NameHasher>>;
@@ -83,51 +106,82 @@ struct ConfigurationBuilder<'t> {
     registry: ConfRegistry,
     /// A block of which nothing was read.
     blank: ModuleConfs,
+    /// Modules whose directives are for other blocks, for errors.
+    others: &'static [ModuleDef],
     errors: Vec<Error>,
     warnings: Vec<Error>,
 }
 
 impl<'t> ConfigurationBuilder<'t> {
-    fn new(tree: &'t ConfTree, modules: Vec<&'static ModuleDef>) -> Self {
+    /// For the blocks outside of all and `http`.
+    fn new(tree: &'t ConfTree, modules: &'static [ModuleDef]) -> Self {
+        let variables = modules.iter().flat_map(|module| module.variables);
+        Self::with_variables(tree, modules, variables)
+    }
+
+    fn with_variables(
+        tree: &'t ConfTree,
+        modules: &'static [ModuleDef],
+        variables: impl Iterator<Item = &'static Variable>,
+    ) -> Self {
+        let mut registry = ConfRegistry::new(variables, tree.paths.clone());
+        let modules: Vec<&'static ModuleDef> = modules.iter().collect();
+        registry.shared::<ModuleList>().0.clone_from(&modules);
         let mut index = DirectiveIndex::default();
         for (at, module) in modules.iter().enumerate() {
             for (row, directive) in module.directives().iter().enumerate() {
                 index.entry(directive.name).or_default().push((at, row, directive.contexts));
             }
         }
-        let registry = ConfRegistry::new(&modules, tree.paths.clone());
         let blank = ModuleConfs::new(&modules);
-        ConfigurationBuilder {
-            tree,
-            modules,
-            index,
-            registry,
-            blank,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        }
+        let (errors, warnings) = (Vec::new(), Vec::new());
+        ConfigurationBuilder { tree, modules, index, registry, blank, others: &[], errors, warnings }
     }
 
-    /// The servers, and a block of which nothing is said inside `http`; `None` without `http`.
-    fn main(&mut self, lines: &'t [DirectiveLine]) -> Option<(Vec<ServerConf>, ServerConf)> {
+    /// For the block of another protocol than HTTP; `outer` are the modules of the blocks around.
+    fn of_section(
+        tree: &'t ConfTree,
+        section: &'static ProtocolSection,
+        outer: &'static [ModuleDef],
+    ) -> Self {
+        let is_shared = |module: &ModuleDef| outer.iter().any(|other| other.name == module.name);
+        let variables = section.modules.iter().flat_map(|module| {
+            let all = !is_shared(module);
+            module.variables.iter().filter(move |variable| all || section.variables.contains(&variable.name))
+        });
+        let mut builder =
+            ConfigurationBuilder { others: outer, ..Self::with_variables(tree, section.modules, variables) };
+        builder.registry.is_stream = true;
+        builder
+    }
+
+    /// The lines outside of blocks, and the blocks of protocols, which are not gone into.
+    fn main(&mut self, lines: &'t [DirectiveLine]) -> MainLines<'t> {
         let mut main = ModuleConfs::like(&self.blank);
-        let mut http = None;
+        let (mut http, mut sections) = (None, Vec::<(&'static ProtocolSection, &'t Block)>::new());
         for line in lines {
+            let section = self
+                .modules
+                .iter()
+                .find_map(|module| module.hooks.section.filter(|section| line.name.is(section.name)));
             match line.name.str() {
-                "events" if main.get::<MainConf>().events => {
-                    self.errors.push(Error::new("\"events\" directive is duplicate").at(line.name.span));
-                }
+                "events" if main.get::<MainConf>().events => self.duplicate(line),
                 "events" => self.inside(line, Contexts::MAIN, EVENTS, |this, block| {
                     main.get_mut::<MainConf>().events = true;
                     for line in &block.lines {
                         this.directive(line, Contexts::EVENTS, &mut main);
                     }
                 }),
-                "http" if http.is_some() => {
-                    self.errors.push(Error::new("\"http\" directive is duplicate").at(line.name.span));
-                }
+                "http" if http.is_some() => self.duplicate(line),
                 "http" => {
                     self.inside(line, Contexts::MAIN, HTTP, |_, block| http = Some(block));
+                }
+                _ if let Some(section) = section => {
+                    match sections.iter().any(|(known, _)| known.name == section.name) {
+                        true => self.duplicate(line),
+                        false => self
+                            .inside(line, Contexts::MAIN, STREAM, |_, block| sections.push((section, block))),
+                    }
                 }
                 _ => self.directive(line, Contexts::MAIN, &mut main),
             }
@@ -137,21 +191,27 @@ impl<'t> ConfigurationBuilder<'t> {
         if self.registry.main.events {
             self.warnings.extend(self.registry.main.doubts().into_iter().map(Error::warning));
         }
-        http.map(|block| self.http(block, &main))
+        MainLines { confs: main, http, sections }
     }
 
-    fn http(&mut self, block: &'t Block, main: &ModuleConfs) -> (Vec<ServerConf>, ServerConf) {
+    fn duplicate(&mut self, line: &DirectiveLine) {
+        let message = format!("\"{}\" directive is duplicate", line.name.str());
+        self.errors.push(Error::new(message).at(line.name.span));
+    }
+
+    /// The block of a protocol: `main` is the one around it.
+    fn section(&mut self, here: SectionContexts, block: &'t Block, main: &ModuleConfs) -> SectionServers {
         let mut confs = ModuleConfs::like(&self.blank);
         let mut servers = Vec::new();
         for line in &block.lines {
             match line.name.str() {
-                "server" => self.inside(line, Contexts::HTTP, SERVER, |this, block| {
-                    servers.push(this.server(line, block));
+                "server" => self.inside(line, here.section, SERVER, |this, block| {
+                    servers.push(this.server(here, line, block));
                 }),
-                "upstream" => self.inside(line, Contexts::HTTP, UPSTREAM, |this, block| {
-                    this.upstream(line, block);
+                "upstream" => self.inside(line, here.section, UPSTREAM, |this, block| {
+                    this.upstream(here, line, block);
                 }),
-                _ => self.directive(line, Contexts::HTTP, &mut confs),
+                _ => self.directive(line, here.section, &mut confs),
             }
         }
         self.registry.settles_http = true;
@@ -172,11 +232,33 @@ impl<'t> ConfigurationBuilder<'t> {
         (servers, ServerConf { confs, locations, nested, words: 0 })
     }
 
+    /// The configuration that the `blocks` make, if there are any; without its text.
+    fn finish(self, blocks: Option<SectionServers>, here: SectionContexts) -> ReadSection {
+        let (servers, nobody) = blocks.unzip();
+        let servers = servers.unwrap_or_default();
+        let (addresses, problems) = listen::collect(&servers, here, &self.tree.source, &self.modules);
+        let ConfigurationBuilder { mut registry, mut errors, mut warnings, .. } = self;
+        for problem in problems {
+            match problem.level {
+                weir_conf::LevelName::Emerg => errors.push(problem),
+                _ => warnings.push(problem),
+            }
+        }
+        warnings.append(&mut registry.warnings);
+        let main = registry.main.clone();
+        let (tables, mut shared, unknown) = registry.finish();
+        let blocks = ServerBlocks { servers, nobody, level: here.level, tables: Arc::new(tables) };
+        shared.insert(TypeId::of::<ServerBlocks>(), Box::new(blocks));
+        errors.extend(unknown);
+        let configuration = Configuration { main, addresses, shared, ..Configuration::default() };
+        ReadSection { configuration, errors, warnings }
+    }
+
     /// `upstream name { }`: all its lines together make one upstream.
-    fn upstream(&mut self, line: &'t DirectiveLine, block: &'t Block) {
+    fn upstream(&mut self, here: SectionContexts, line: &'t DirectiveLine, block: &'t Block) {
         let mut confs = ModuleConfs::like(&self.blank);
         for line in &block.lines {
-            self.directive(line, Contexts::UPSTREAM, &mut confs);
+            self.directive(line, here.upstream, &mut confs);
         }
         for (at, module) in self.modules.iter().enumerate() {
             if let Some(end) = module.hooks.end_upstream
@@ -187,7 +269,7 @@ impl<'t> ConfigurationBuilder<'t> {
         }
     }
 
-    fn server(&mut self, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
+    fn server(&mut self, here: SectionContexts, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
         let mut confs = ModuleConfs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
         for (at, module) in self.modules.iter().enumerate() {
@@ -199,12 +281,15 @@ impl<'t> ConfigurationBuilder<'t> {
         let mut nested = Vec::new();
         for line in &block.lines {
             if line.name.is("location") {
-                self.inside(line, Contexts::SERVER, LOCATION, |this, block| {
+                self.inside(line, here.server, LOCATION, |this, block| {
                     this.location(line, block, None, &mut locations);
                 });
             } else {
-                self.nesting(line, Contexts::SERVER, &mut confs, &mut nested);
+                self.nesting(line, here.server, &mut confs, &mut nested);
             }
+        }
+        if here.level == PlanLevel::Session && confs.get::<HttpCoreConf>().content.is_none() {
+            self.errors.push(Error::new("no handler for server").at(line.name.span));
         }
         confs.get_mut::<ServerCoreConf>().accepts_connect = self.registry.take_accepts_connect();
         let mut words = NameHasher::default();
@@ -354,7 +439,11 @@ impl<'t> ConfigurationBuilder<'t> {
     fn not_here(&self, line: &DirectiveLine, name: &str) -> Error {
         let structural = STRUCTURE.iter().find(|block| block.name == name).map(|block| block.contexts);
         let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);
-        match declared.chain(structural).reduce(Contexts::or) {
+        let sections = self.modules.iter().filter_map(|module| module.hooks.section);
+        let others = self.others.iter().chain(sections.flat_map(|section| section.modules));
+        let others = others.flat_map(ModuleDef::directives);
+        let elsewhere = others.filter(|row| row.name == name).map(|row| row.contexts);
+        match declared.chain(structural).chain(elsewhere).reduce(Contexts::or) {
             Some(contexts) => DirectiveSignature::not_allowed(line, contexts),
             None if let Some(hint) = absent::directive(name) => {
                 Error::new(format!("unknown directive \"{name}\"")).at(line.name.span).hint(hint)
@@ -392,98 +481,6 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 }
 
-/// `location [ = | ~ | ~* | ^~ ] uri`, the modifier apart or glued to what follows.
-fn matcher(cx: &mut LineCx<'_>) -> Result<LocationMatcher, Error> {
-    if cx.args().len() == 2 {
-        let path = cx.bytes(1).to_vec();
-        return match cx.arg(0) {
-            "=" => Ok(LocationMatcher::Exact(path)),
-            "^~" => Ok(LocationMatcher::Prefix(path, true)),
-            "~" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, LetterCase::Distinct)?)),
-            "~*" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, LetterCase::Ignored)?)),
-            other => Err(cx.fail_arg(0, format!("invalid location modifier \"{other}\""))),
-        };
-    }
-    match cx.bytes(0) {
-        [b'=', path @ ..] => Ok(LocationMatcher::Exact(path.to_vec())),
-        [b'^', b'~', path @ ..] => Ok(LocationMatcher::Prefix(path.to_vec(), true)),
-        [b'~', b'*', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 2, LetterCase::Ignored)?)),
-        [b'~', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 1, LetterCase::Distinct)?)),
-        [b'@', ..] => Ok(LocationMatcher::Named(cx.bytes(0).to_vec())),
-        path => Ok(LocationMatcher::Prefix(path.to_vec(), false)),
-    }
-}
-
-/// The locations of one block.
-#[derive(Default)]
-struct SiblingLocations {
-    confs: Vec<LocationConf>,
-    /// What is taken: exact paths, prefixes, names. There may be very many of them.
-    exact: NameSet,
-    prefixes: NameSet,
-    named: NameSet,
-}
-
-type NameSet = HashSet<Vec<u8>, BuildHasherDefault<NameHasher>>;
-
-impl SiblingLocations {
-    /// Whether no other one has been for the same. Patterns are not compared.
-    fn take(&mut self, matcher: &LocationMatcher) -> bool {
-        match matcher {
-            LocationMatcher::Exact(path) => self.exact.insert(path.clone()),
-            LocationMatcher::Prefix(path, _) => self.prefixes.insert(path.clone()),
-            LocationMatcher::Named(name) => self.named.insert(name.clone()),
-            LocationMatcher::Regex(_) => true,
-        }
-    }
-}
-
-/// nginx's rules for a location beside and inside others.
-fn nested(
-    cx: &LineCx<'_>,
-    outer: Option<&LocationMatcher>,
-    matcher: &LocationMatcher,
-    siblings: &mut SiblingLocations,
-) -> Result<(), Error> {
-    let name = || bare_name(matcher);
-    if let Some(outer) = outer {
-        let outside = || bare_name(outer);
-        let fault = match (outer, matcher) {
-            (LocationMatcher::Exact(_), _) => {
-                format!("location \"{}\" cannot be inside the exact location \"{}\"", name(), outside())
-            }
-            (LocationMatcher::Named(_), _) => {
-                format!("location \"{}\" cannot be inside the named location \"{}\"", name(), outside())
-            }
-            (_, LocationMatcher::Named(_)) => {
-                format!("named location \"{}\" can be on the server level only", name())
-            }
-            (LocationMatcher::Prefix(around, _), _)
-                if matcher.path().is_some_and(|path| !path.starts_with(around)) =>
-            {
-                format!("location \"{}\" is outside location \"{}\"", name(), outside())
-            }
-            _ => String::new(),
-        };
-        if !fault.is_empty() {
-            return Err(cx.fail(fault));
-        }
-    }
-    if !siblings.take(matcher) {
-        return Err(cx.fail(format!("duplicate location \"{}\"", name())));
-    }
-    Ok(())
-}
-
-/// A location's name in nginx's messages: without its modifier.
-fn bare_name(matcher: &LocationMatcher) -> String {
-    let name = matcher.name();
-    match name.split_once(' ') {
-        Some(("=" | "^~" | "~" | "~*", bare)) => bare.to_owned(),
-        _ => name,
-    }
-}
-
 const EVENTS: DirectiveSignature = DirectiveSignature {
     syntax: "events",
     doc: "Contains the directives of connection processing. The main context must have one.",
@@ -494,17 +491,23 @@ const HTTP: DirectiveSignature = DirectiveSignature {
     doc: "Contains the directives of the HTTP server.",
     ..DirectiveSignature::new("http", Contexts::MAIN, ArgCount::NONE.block())
 };
+const STREAM: DirectiveSignature = DirectiveSignature {
+    syntax: "stream",
+    doc: "Contains the directives of the server for TCP: sessions, whatever protocol they speak.",
+    example: "stream {\n    server {\n        listen 5432;\n        proxy_pass 10.0.0.1:5432;\n    }\n}",
+    ..DirectiveSignature::new("stream", Contexts::MAIN, ArgCount::NONE.block())
+};
 const SERVER: DirectiveSignature = DirectiveSignature {
     syntax: "server",
-    doc: "Defines a virtual server: `listen` names its addresses, `server_name` its host names.",
+    doc: "Defines a virtual server: `listen` names its addresses, in `http` `server_name` its host names.",
     example: "server {\n    listen 80;\n    server_name example.com www.example.com;\n    root /srv/www;\n}",
-    ..DirectiveSignature::new("server", Contexts::HTTP, ArgCount::NONE.block())
+    ..DirectiveSignature::new("server", Contexts::HTTP.or(Contexts::STREAM), ArgCount::NONE.block())
 };
 const UPSTREAM: DirectiveSignature = DirectiveSignature {
     syntax: "upstream name",
     doc: "Defines an upstream: servers that `proxy_pass` and its like name together, with the way to choose among them.",
     example: "upstream backend {\n    server 10.0.0.1:8080;\n    server 10.0.0.2:8080;\n    keepalive 32;\n}",
-    ..DirectiveSignature::new("upstream", Contexts::HTTP, ArgCount::ONE.block())
+    ..DirectiveSignature::new("upstream", Contexts::HTTP.or(Contexts::STREAM), ArgCount::ONE.block())
 };
 const LOCATION: DirectiveSignature = DirectiveSignature {
     syntax: "location [ = | ~ | ~* | ^~ ] uri\nlocation @name",
@@ -528,4 +531,5 @@ const LIMIT_EXCEPT: DirectiveSignature = DirectiveSignature {
 };
 
 /// The blocks that the builder itself understands.
-pub const STRUCTURE: [DirectiveSignature; 6] = [EVENTS, HTTP, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];
+pub const STRUCTURE: [DirectiveSignature; 7] =
+    [EVENTS, HTTP, STREAM, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];

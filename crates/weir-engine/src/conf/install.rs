@@ -38,30 +38,34 @@ impl WorkerGeneration {
         configuration: &Arc<Configuration>,
         worker: &Rc<Worker>,
     ) -> Result<WorkerGeneration, Error> {
-        let builder = Rc::new(ServerBuilder::new(configuration, worker));
-        let servers = Rc::new(WorkerServers::new(configuration.servers().len(), builder.clone()));
-        let build = |index| servers.get_or_build(index, || builder.make(index, worker));
-        for index in built_at_once(configuration.servers()) {
-            build(index)?;
-        }
-        let mut hosts = Vec::with_capacity(configuration.addresses.len());
-        for address in &configuration.addresses {
-            let default = build(address.default)?.clone();
-            hosts.push(Rc::new(AddressServers::new(address, configuration, default, &servers)));
-        }
+        let builder = Rc::new(ServerBuilder::new(configuration, worker, None));
+        let servers = builder.servers(worker)?;
+        let here = configuration.addresses.iter().filter(|address| !address.stream);
+        let mut hosts = builder.hosts(here, &servers, worker)?;
         let nobody = builder.nobody(&servers, worker)?.map(Rc::new);
+        let mut stream = None;
+        if let Some(section) = &configuration.stream {
+            let builder = Rc::new(ServerBuilder::new(section, worker, Some(builder.link.clone())));
+            let servers = builder.servers(worker)?;
+            hosts.extend(builder.hosts(section.addresses.iter(), &servers, worker)?);
+            stream = Some(builder.link.clone());
+        }
         let mut serving = TypedValues::default();
         serving.push(Box::new(ServedHosts(hosts)));
         if let Some(nobody) = nobody {
             builder.link.set_nobody(&nobody);
             serving.push(Box::new(nobody));
         }
-        Ok(WorkerGeneration { configuration: configuration.clone(), serving, link: builder.link.clone() })
+        let link = builder.link.clone();
+        Ok(WorkerGeneration { configuration: configuration.clone(), serving, link, stream })
     }
 
     /// All plans are built when the configuration is installed, and what is wrong is reported then.
     pub fn is_built_at_once(configuration: &Configuration) -> bool {
-        built_at_once(configuration.servers()).count() == configuration.servers().len()
+        configuration.sections().all(|section| {
+            let servers = section.servers();
+            built_at_once(servers).count() == servers.len()
+        })
     }
 
     /// Does all of installing `configuration` that may fail, for all its blocks, and forgets it.
@@ -69,7 +73,10 @@ impl WorkerGeneration {
     /// # Errors
     /// As [`WorkerGeneration::install`].
     pub fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
-        let link = Rc::new(ConfigurationLink::new(configuration.clone()));
+        if let Some(section) = &configuration.stream {
+            Self::rehearse(section, worker)?;
+        }
+        let link = Rc::new(ConfigurationLink::new(configuration.clone(), None));
         let prepare = |confs: &ModuleConfs| confs.prepare(configuration.modules(), &link, worker);
         for server in configuration.servers() {
             prepare(&server.confs)?;
@@ -124,18 +131,50 @@ struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> ServerBuilder {
-        worker.present.begin_rules();
+    /// For one section of a configuration; `outer` is the link of the section around.
+    fn new(
+        configuration: &Arc<Configuration>,
+        worker: &Rc<Worker>,
+        outer: Option<Rc<ConfigurationLink>>,
+    ) -> ServerBuilder {
+        if outer.is_none() {
+            worker.present.begin_rules();
+        }
         ServerBuilder {
             titles: ServerTitles::new(configuration),
-            link: Rc::new(ConfigurationLink::new(configuration.clone())),
+            link: Rc::new(ConfigurationLink::new(configuration.clone(), outer)),
             worker: Rc::downgrade(worker),
         }
     }
 
+    /// The section's servers, of which the first are built.
+    fn servers(self: &Rc<Self>, worker: &Rc<Worker>) -> Result<Rc<WorkerServers>, Error> {
+        let confs = self.link.configuration.servers();
+        let servers = WorkerServers::new(confs.len(), self.clone());
+        for index in built_at_once(confs) {
+            servers.get_or_build(index, || self.make(index, worker))?;
+        }
+        Ok(Rc::new(servers))
+    }
+
+    /// The servers of each of `addresses`, which are the section's.
+    fn hosts<'a>(
+        &self,
+        addresses: impl Iterator<Item = &'a ListenAddress>,
+        servers: &Rc<WorkerServers>,
+        worker: &Rc<Worker>,
+    ) -> Result<Vec<Rc<AddressServers>>, Error> {
+        let hosts = addresses.map(|address| {
+            let index = address.default;
+            let default = servers.get_or_build(index, || self.make(index, worker))?.clone();
+            Ok(Rc::new(AddressServers::new(address, &self.link.configuration, default, servers)))
+        });
+        hosts.collect()
+    }
+
     /// Whose settings and whose connection what no client has caused has.
     fn nobody(&self, servers: &Rc<WorkerServers>, worker: &Rc<Worker>) -> Result<Option<RunOrigin>, Error> {
-        let Some(conf) = &self.link.configuration.http().nobody else { return Ok(None) };
+        let Some(conf) = &self.link.configuration.blocks().nobody else { return Ok(None) };
         let server = Rc::new(VirtualServer::nobody(conf, &self.link, worker)?);
         let hosts = Rc::new(AddressServers::nobodys(server.clone(), servers));
         let connection = Rc::new(ClientConnection::nobodys(&hosts, worker));
@@ -189,7 +228,8 @@ impl VirtualServer {
         title: &ServerTitle<'_>,
     ) -> Result<VirtualServer, Error> {
         let maker = PlanMaker::new(worker, link);
-        let plan = maker.block(&conf.confs, None, &conf.nested, PlanLevel::Server, title.server())?;
+        let level = link.configuration.blocks().level;
+        let plan = maker.block(&conf.confs, None, &conf.nested, level, title.server())?;
         let mut named = NameMap::default();
         let locations = Self::locations(&conf.locations, &maker, title, &mut named)?;
         Ok(VirtualServer::of(conf, link, worker, plan, locations, named))
@@ -245,7 +285,7 @@ impl VirtualServer {
             named,
             parts: conf.confs.server_parts(link.configuration.modules()),
             link: link.clone(),
-            tables: link.configuration.http().tables.clone(),
+            tables: link.configuration.blocks().tables.clone(),
             caches: RequestCaches::of(worker).clone(),
         }
     }

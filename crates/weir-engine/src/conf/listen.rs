@@ -14,7 +14,7 @@ use weir_conf::{LineCx, Result, Span};
 use weir_rt::net::{ListenOptions, SockAddr};
 
 pub(crate) use address::parse as parse_address;
-pub use collect::collect;
+pub(crate) use collect::{collect, join};
 
 /// One `listen` line as written: the addresses and the options of the socket.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use weir_conf::{Contexts, Error, Span};
 
 use crate::conf::absent;
-use crate::module::ModuleDef;
 use crate::plan::tables::RequestTables;
 use crate::plan::variable::{
     ValueBasis, Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable,
@@ -41,6 +40,9 @@ pub struct ConfRegistry {
     /// True while the settings of `http` itself are settled: nothing is served by them alone, and blocks inside may
     /// add to them.
     pub settles_http: bool,
+    /// True while the block of another protocol than HTTP is read (`stream`): what modules have by default for requests is
+    /// not there.
+    pub is_stream: bool,
     /// Where relative paths begin.
     pub paths: weir_conf::ConfPaths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -48,7 +50,11 @@ pub struct ConfRegistry {
 }
 
 impl ConfRegistry {
-    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::ConfPaths) -> ConfRegistry {
+    /// For a configuration in which modules have these variables; of one name the last counts.
+    pub(crate) fn new(
+        variables: impl Iterator<Item = &'static Variable>,
+        paths: weir_conf::ConfPaths,
+    ) -> ConfRegistry {
         let mut registry = ConfRegistry {
             table: VariableTable::default(),
             used: Vec::new(),
@@ -64,10 +70,11 @@ impl ConfRegistry {
             instructed: Vec::new(),
             content: None,
             settles_http: false,
+            is_stream: false,
             paths,
             main: Default::default(),
         };
-        for variable in modules.iter().flat_map(|module| module.variables) {
+        for variable in variables {
             match variable.get {
                 VariableSource::Plain(_) => {
                     registry.plain.insert(variable.name, variable);

@@ -189,6 +189,12 @@ fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
 /// `listen address[:port] [parameter ...]`
 fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     conf.listening = true;
+    if line.here() == weir_conf::Contexts::STREAM_SERVER {
+        let listen = ListenLine::parse(line)?;
+        refuse_in_stream(&listen, line)?;
+        conf.listens.push(listen);
+        return Ok(());
+    }
     match ListenLine::parse(line) {
         Ok(ListenLine { quic: true, span, .. }) => {
             conf.quic = conf.quic.or(span);
@@ -202,13 +208,22 @@ fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     Ok(())
 }
 
+/// What `listen` has for HTTP alone.
+fn refuse_in_stream(listen: &ListenLine, line: &LineCx<'_>) -> Result {
+    let foreign = [("http2", listen.http2), ("quic", listen.quic)];
+    match foreign.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(line.fail(format!("the \"{name}\" parameter is not supported in \"stream\""))),
+        None => Ok(()),
+    }
+}
+
 // The alias gives the closures of the table what `c` is.
 type ServerCoreRow = Directive<ServerCoreConf>;
 
 const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);
 
 const TABLE: &[ServerCoreRow] = &[
-    ServerCoreRow::new("listen", SERVER, MORE, listen)
+    ServerCoreRow::new("listen", SERVER.or(STREAM_SERVER), MORE, listen)
         .syntax(
             "listen address[:port] [parameter] ...\n\
              listen port [parameter] ...\n\
@@ -223,7 +238,7 @@ const TABLE: &[ServerCoreRow] = &[
              `setfib`.",
         )
         .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten unix:/run/weir.sock;"),
-    ServerCoreRow::new("server_name", SERVER, MORE, server_name)
+    ServerCoreRow::new("server_name", SERVER.or(STREAM_SERVER), MORE, server_name)
         .syntax("server_name name ...")
         .default("\"\"")
         .doc(
@@ -306,13 +321,13 @@ const TABLE: &[ServerCoreRow] = &[
         "Accepted for compatibility with nginx, without effect: requests take memory from the \
          worker's free lists.",
     ),
-    ServerCoreRow::new("server_names_hash_max_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("server_names_hash_max_size", HTTP_OR_STREAM, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_max_size, 0..)
     })
     .syntax("server_names_hash_max_size size")
     .default("512")
     .doc("Accepted for compatibility with nginx, without effect: the table of names grows as needed."),
-    ServerCoreRow::new("server_names_hash_bucket_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("server_names_hash_bucket_size", HTTP_OR_STREAM, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_bucket_size, 0..)
     })
     .syntax("server_names_hash_bucket_size size")
@@ -321,7 +336,7 @@ const TABLE: &[ServerCoreRow] = &[
         "Accepted for compatibility with nginx, without effect: the table of names has no \
          buckets of fixed size.",
     ),
-    ServerCoreRow::new("variables_hash_max_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("variables_hash_max_size", HTTP_OR_STREAM, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_max_size, 0..)
     })
     .syntax("variables_hash_max_size size")
@@ -330,7 +345,7 @@ const TABLE: &[ServerCoreRow] = &[
         "Accepted for compatibility with nginx, without effect: variables are looked up when \
          the configuration is read.",
     ),
-    ServerCoreRow::new("variables_hash_bucket_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("variables_hash_bucket_size", HTTP_OR_STREAM, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_bucket_size, 0..)
     })
     .syntax("variables_hash_bucket_size size")

@@ -63,9 +63,9 @@ impl TempPaths {
 /// # Errors
 /// What nginx says of the first that can't be made: `mkdir() "/path" failed (2: No such file or directory)`.
 pub fn create(configuration: &Configuration) -> std::result::Result<(), String> {
-    let Some(paths) = configuration.shared::<TempPaths>() else { return Ok(()) };
     let owner = configuration.main.run_as().map(|(user, _)| user.uid);
-    for path in &paths.0 {
+    let sections = configuration.sections().filter_map(|section| section.shared::<TempPaths>());
+    for path in sections.flat_map(|paths| &paths.0) {
         make(path)?;
         if let Some(uid) = owner {
             give(path, uid)?;

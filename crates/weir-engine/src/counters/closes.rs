@@ -42,11 +42,14 @@ pub enum CloseProtocol {
     Http2,
     /// A TLS handshake that was not complete.
     Tls,
+    /// A session of `stream`.
+    Session,
 }
 
 impl CloseProtocol {
     /// All of them.
-    pub const ALL: [CloseProtocol; 3] = [CloseProtocol::Http1, CloseProtocol::Http2, CloseProtocol::Tls];
+    pub const ALL: [CloseProtocol; 4] =
+        [CloseProtocol::Http1, CloseProtocol::Http2, CloseProtocol::Tls, CloseProtocol::Session];
 
     /// The word for it in labels and tables.
     pub const fn as_str(self) -> &'static str {
@@ -54,6 +57,7 @@ impl CloseProtocol {
             CloseProtocol::Http1 => "http1",
             CloseProtocol::Http2 => "http2",
             CloseProtocol::Tls => "tls",
+            CloseProtocol::Session => "stream",
         }
     }
 }

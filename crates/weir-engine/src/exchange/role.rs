@@ -1,6 +1,9 @@
-//! Two states of an exchange: what kind of request it is, and what has become of its response.
+//! Two states of an exchange: what kind of request it is, or that it is a session, and what has become of its response.
 
-use super::StandaloneRun;
+use std::rc::Rc;
+
+use super::session_bytes::SessionBytes;
+use super::{Exchange, StandaloneRun};
 
 /// What an exchange is of.
 #[derive(Default)]
@@ -12,6 +15,8 @@ pub(crate) enum ExchangeRole {
     Subrequest,
     /// No request: what runs by itself.
     Alone(StandaloneRun),
+    /// A session of `stream`, from its client's connection to its end.
+    Session(Rc<SessionBytes>),
 }
 
 /// What has become of a response.
@@ -26,4 +31,24 @@ pub(crate) enum ResponseDelivery {
     ///
     /// [`Exchange::abandon`]: super::Exchange::abandon
     Abandoned,
+}
+
+impl Exchange {
+    /// The bytes of the session; `None` of a request.
+    pub fn session(&self) -> Option<&Rc<SessionBytes>> {
+        if let ExchangeRole::Session(bytes) = &self.role { Some(bytes) } else { None }
+    }
+
+    /// `, bytes from/to client:1/2, bytes from/to upstream:2/1`: nginx's words for what has passed.
+    pub fn passed_bytes(&self) -> String {
+        let Some(bytes) = self.session() else { return String::new() };
+        let client = format!("{}/{}", bytes.from_client.get(), self.bytes_sent());
+        let server = format!("{}/{}", bytes.from_server.get(), bytes.to_server.get());
+        format!(", bytes from/to client:{client}, bytes from/to upstream:{server}")
+    }
+
+    /// Whether it is a session of `stream`.
+    pub fn is_session(&self) -> bool {
+        self.session().is_some()
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn try_write(x: &mut Exchange, chain: &mut BodyChain) -> bool {
 async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineError> {
     x.body_sent += chain.len();
     match &mut x.transport {
-        Transport::H1(wire) => {
+        Transport::H1(wire) | Transport::Session(wire) => {
             let wire = wire.clone();
             write::write_body(x, &wire, &mut chain).await?;
         }

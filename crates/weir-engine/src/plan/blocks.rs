@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use super::PlanLevel;
 use super::module_confs::ModuleConfs;
 use super::tables::RequestTables;
 use crate::regex::RegexPattern;
 use crate::worker::configuration::Configuration;
 
-/// What `http` says, as read; a value that the configuration shares.
-#[derive(Default)]
-pub(crate) struct HttpBlocks {
+/// What `http`, or the block of another protocol, says, as read; a value that the configuration shares.
+pub(crate) struct ServerBlocks {
     /// The virtual servers, in order.
     pub(crate) servers: Vec<ServerConf>,
+    /// The plans of servers are of this level.
+    pub(crate) level: PlanLevel,
     /// What the block itself says, for what runs without a request.
     pub(crate) nobody: Option<ServerConf>,
     /// Variables.
@@ -21,16 +23,21 @@ pub(crate) struct HttpBlocks {
 impl Configuration {
     /// The virtual servers, in order.
     pub fn servers(&self) -> &[ServerConf] {
-        &self.http().servers
+        &self.blocks().servers
     }
 
-    /// The variables of `http`.
+    /// The virtual servers of all sections, those of `http` first.
+    pub fn all_servers(&self) -> impl Iterator<Item = &ServerConf> {
+        self.sections().flat_map(Configuration::servers)
+    }
+
+    /// The variables of its protocol.
     pub fn variables(&self) -> &RequestTables {
-        &self.http().tables
+        &self.blocks().tables
     }
 
-    /// What `http` says; not for a request's path, since it is looked up.
-    pub(crate) fn http(&self) -> &HttpBlocks {
+    /// What its protocol's block says; not for a request's path, since it is looked up.
+    pub(crate) fn blocks(&self) -> &ServerBlocks {
         self.shared().expect("a configuration is made with its blocks")
     }
 }

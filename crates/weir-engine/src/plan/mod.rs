@@ -145,6 +145,8 @@ pub enum PlanLevel {
     Nested,
     /// `http`, for what runs without a request: no handler runs, only its settings count.
     Alone,
+    /// A server of `stream`: its plan runs all phases of a session.
+    Session,
 }
 
 /// An instruction of another module's that is among those of `rewrite`, as configured.

@@ -9,7 +9,9 @@ pub struct ListenAddress {
     pub addr: SockAddr,
     /// How its socket is set up; those of the line that sets any.
     pub options: ListenOptions,
-    /// The servers that serve it, by their index in the file, in that order; never empty.
+    /// True of an address of `stream`: its servers are those of that section.
+    pub stream: bool,
+    /// The servers that serve it, by their index in their section, in that order; never empty.
     pub servers: Vec<usize>,
     /// Index of the default server: it serves hosts that no `server_name` matches.
     pub default: usize,

@@ -8,3 +8,4 @@ pub(crate) mod location_list;
 pub mod main;
 pub mod server;
 pub mod server_name;
+pub mod session;

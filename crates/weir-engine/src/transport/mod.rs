@@ -37,6 +37,7 @@ use tls::ConnectionTls;
 pub use client::ClientSide;
 pub(crate) use encode::redirect_target;
 pub use h2::H2Stream;
+pub use open::ConnectionEntry;
 pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.
@@ -270,6 +271,8 @@ pub enum Transport {
     H1(Rc<wire::ClientWire>),
     /// A stream of an HTTP/2 connection.
     H2(H2Stream),
+    /// A connection whose bytes are no HTTP: a session of `stream`.
+    Session(Rc<wire::ClientWire>),
     /// Memory: a subrequest whose response its parent wants.
     Capture(ResponseCapture),
     /// The parent's output, in its turn: a subrequest that is included there.
@@ -281,17 +284,17 @@ impl Transport {
     pub(crate) fn bytes_written(&self) -> u64 {
         match self {
             Transport::None => 0,
-            Transport::H1(wire) => wire.written(),
+            Transport::H1(wire) | Transport::Session(wire) => wire.written(),
             Transport::H2(stream) => stream.written(),
             Transport::Capture(capture) => capture.bytes.len() as u64,
             Transport::Splice(outlet) => outlet.total(),
         }
     }
 
-    /// The socket's connection, of HTTP/1 or HTTP/2; `None` for a subrequest, which has no socket of its own.
+    /// The socket's connection; `None` for a subrequest, which has no socket of its own.
     pub fn wire(&self) -> Option<&Rc<wire::ClientWire>> {
         match self {
-            Transport::H1(wire) => Some(wire),
+            Transport::H1(wire) | Transport::Session(wire) => Some(wire),
             Transport::H2(stream) => Some(stream.wire()),
             _ => None,
         }
@@ -302,7 +305,7 @@ impl Transport {
     #[inline]
     pub(crate) fn take_kernel(&self) -> u64 {
         match self {
-            Transport::H1(wire) => wire.take_kernel(),
+            Transport::H1(wire) | Transport::Session(wire) => wire.take_kernel(),
             Transport::H2(stream) => stream.wire().take_kernel(),
             _ => 0,
         }
@@ -324,7 +327,7 @@ impl Transport {
     /// The client at the other end, to be watched; `None` for a subrequest.
     pub fn client(&self) -> Option<ClientSide> {
         match self {
-            Transport::H1(wire) => Some(ClientSide::H1(wire.clone())),
+            Transport::H1(wire) | Transport::Session(wire) => Some(ClientSide::H1(wire.clone())),
             Transport::H2(stream) => Some(ClientSide::H2(stream.clone())),
             _ => None,
         }
@@ -333,7 +336,7 @@ impl Transport {
     /// Ready once the client has left or given the request up; registers the polling task else.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Transport::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
+            Transport::H1(wire) | Transport::Session(wire) => wire.stream.poll_closed(cx).map(|_| ()),
             Transport::H2(stream) => stream.poll_gone(cx),
             _ => Poll::Pending,
         }

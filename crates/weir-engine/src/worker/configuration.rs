@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_conf::ConfSource;
@@ -16,7 +17,8 @@ use crate::settings::main::MainConf;
 pub struct Configuration {
     /// The settings outside of `http`.
     pub main: MainConf,
-    /// The addresses to listen on, each with the servers that share it.
+    /// The addresses to listen on, each with the servers that share it: those of `http`, then those of `stream`, whose servers are in
+    /// [`stream`](Configuration::stream).
     pub addresses: Vec<ListenAddress>,
     /// See [`Configuration::shared`].
     pub(crate) shared: SharedValues,
@@ -26,6 +28,9 @@ pub struct Configuration {
     pub lines: usize,
     /// Where relative paths begin (`-p`).
     pub prefix: PathBuf,
+    /// What `stream` says, a configuration of its own with variables, upstreams and zones apart from those of `http`; its
+    /// addresses are also among these here. `None` without the block, and in that configuration itself.
+    pub stream: Option<Arc<Configuration>>,
     /// See [`Configuration::want_agent`].
     pub(crate) agent: AtomicBool,
 }
@@ -34,10 +39,15 @@ pub struct Configuration {
 pub(crate) type SharedValues = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
 
 impl Configuration {
-    /// The value of type `T` that modules share while the configuration is read; `None` if no module has made one. The
+    /// The value of type `T` that modules of this section share while the configuration is read; `None` if no module has made one. The
     /// blocks of a protocol are such a value.
     pub fn shared<T: 'static>(&self) -> Option<&T> {
         self.shared.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// The configuration of `http` and that of `stream`.
+    pub fn sections(&self) -> impl Iterator<Item = &Configuration> {
+        std::iter::once(self).chain(self.stream.as_deref())
     }
 
     /// Leaves nothing but the settings outside of blocks and of the process: for a master, which serves no request itself
@@ -47,6 +57,7 @@ impl Configuration {
         self.addresses = Vec::new();
         self.shared = SharedValues::new();
         self.source = ConfSource::default();
+        self.stream = None;
     }
 
     /// Called by a module while the configuration is installed: a privileged agent process is needed beside the

@@ -18,49 +18,63 @@ pub struct WorkerGeneration {
     /// What serves its addresses: each protocol's, by its type.
     pub(crate) serving: TypedValues,
     pub(crate) link: Rc<ConfigurationLink>,
+    /// That of the section `stream`, if there is one.
+    pub(crate) stream: Option<Rc<ConfigurationLink>>,
 }
 
 impl WorkerGeneration {
     /// All workers have built the configuration ([`ConfigurationLink::when_built`]).
     pub fn all_built(&self) {
-        run_hooks(&self.link.built_hooks);
+        self.links().for_each(|link| run_hooks(&link.built_hooks));
     }
 
     /// What waits for the configuration to be in force goes on ([`ConfigurationLink::when_in_force`]).
     pub fn take_force(&self) {
-        self.link.in_force.set(true);
-        run_hooks(&self.link.force_hooks);
+        for link in self.links() {
+            link.in_force.set(true);
+            run_hooks(&link.force_hooks);
+        }
     }
 
     /// Does what modules have asked for before the worker serves ([`ConfigurationLink::before_serving`]).
     pub async fn begin(&self) {
-        loop {
-            let next = self.link.beginning.borrow_mut().pop_front();
-            let Some(next) = next else { return };
-            next.await;
+        for link in self.links() {
+            loop {
+                let next = link.beginning.borrow_mut().pop_front();
+                let Some(next) = next else { break };
+                next.await;
+            }
         }
     }
 
     /// Marks the generation as no longer in force: when its last request has ended, that is logged.
     pub fn retire(self: Rc<Self>) {
-        self.link.retired.set(true);
+        self.links().for_each(|link| link.retired.set(true));
         self.leave();
     }
 
     /// The worker is about to end, or goes on with another configuration: what waits for a time to come is notified
     /// ([`ConfigurationLink::on_leave`]).
     pub fn leave(&self) {
-        self.link.leaving.set(true);
-        run_hooks(&self.link.leave_hooks);
+        for link in self.links() {
+            link.leaving.set(true);
+            run_hooks(&link.leave_hooks);
+        }
+    }
+
+    fn links(&self) -> impl Iterator<Item = &ConfigurationLink> {
+        std::iter::once(&*self.link).chain(self.stream.as_deref())
     }
 }
 
 impl Drop for WorkerGeneration {
     /// What was never notified holds the configuration, perhaps. Where it was given up, scripts of its start may still run.
     fn drop(&mut self) {
-        self.link.leaving.set(true);
-        for hooks in [&self.link.built_hooks, &self.link.force_hooks, &self.link.leave_hooks] {
-            drop(hooks.take());
+        for link in self.links() {
+            link.leaving.set(true);
+            for hooks in [&link.built_hooks, &link.force_hooks, &link.leave_hooks] {
+                drop(hooks.take());
+            }
         }
     }
 }
@@ -77,8 +91,10 @@ fn run_hooks(hooks: &LinkHooks) {
 /// The configuration of one worker, with what lives as long as it: values of modules, and the tasks to run at its
 /// beginning and end.
 pub struct ConfigurationLink {
-    /// The configuration.
+    /// The configuration, or one section of it.
     pub configuration: Arc<Configuration>,
+    /// Of a section inside another: the link of that one, which lives as long.
+    outer: Option<Rc<ConfigurationLink>>,
     /// True when there is a newer configuration.
     pub(crate) retired: Cell<bool>,
     /// See [`ConfigurationLink::local`].
@@ -99,17 +115,21 @@ pub struct ConfigurationLink {
 impl Drop for ConfigurationLink {
     /// A person or program that tests or supervises a reload waits for this line: one of each worker.
     fn drop(&mut self) {
-        if self.retired.get() {
+        if self.retired.get() && self.outer.is_none() {
             log::worker_exited();
         }
     }
 }
 
 impl ConfigurationLink {
-    /// A link to `configuration`, which is to be installed on this worker.
-    pub(crate) fn new(configuration: Arc<Configuration>) -> ConfigurationLink {
+    /// A link to `configuration`, which is to be installed on this worker; `outer` is that of the section around.
+    pub(crate) fn new(
+        configuration: Arc<Configuration>,
+        outer: Option<Rc<ConfigurationLink>>,
+    ) -> ConfigurationLink {
         ConfigurationLink {
             configuration,
+            outer,
             retired: Cell::default(),
             kept: RefCell::default(),
             leaving: Cell::default(),

@@ -111,7 +111,7 @@ impl LogFormats {
     /// The format called `name`, which does not exist before its `log_format` is read.
     pub(super) fn find(registry: &mut ConfRegistry, name: &[u8], span: Span) -> Option<Arc<LogFormat>> {
         match name {
-            COMBINED => Some(LogFormats::combined(registry, span)),
+            COMBINED if !registry.is_stream => Some(LogFormats::combined(registry, span)),
             name => registry.shared::<LogFormats>().0.get(name).cloned(),
         }
     }

@@ -49,7 +49,7 @@ impl AccessLogs {
     /// Opens the log whose path `script` is. As in nginx, only while the request's root is a directory: names that
     /// clients make up make no files.
     fn open(&self, x: &mut Exchange, script: &ValueScript) -> Option<LogFile> {
-        if !root_exists(x) {
+        if !x.is_session() && !root_exists(x) {
             return None;
         }
         let value = script.value(x);

@@ -45,7 +45,8 @@ impl Module for Log {
     /// Opens the block's own logs. What a server or location neither has nor inherits is `logs/access.log combined`;
     /// not earlier, since that file is not made when every server has a log of its own.
     fn resolve(conf: &mut LogConf, registry: &mut ConfRegistry) -> Result<(), Error> {
-        if conf.open.is_none() && !conf.off && conf.written.is_empty() && conf.depth >= SERVER_DEPTH {
+        let is_unsaid = conf.open.is_none() && !conf.off && conf.written.is_empty();
+        if is_unsaid && conf.depth >= SERVER_DEPTH && !registry.is_stream {
             conf.written.push(usual(registry));
         }
         if !conf.written.is_empty() {
@@ -142,14 +143,14 @@ fn usual(registry: &mut ConfRegistry) -> WrittenLog {
 type LogRow = Directive<LogConf>;
 
 const TABLE: &[LogRow] = &[
-    LogRow::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
+    LogRow::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT).or(STREAM_ANY), MORE, set::access_log)
         .syntax(
             "access_log path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]\n\
              access_log off",
         )
         .default("logs/access.log combined")
         .doc(
-            "Logs requests to a file, or to `syslog:...`, `tcp://host:port`, \
+            "Logs requests, or in `stream` sessions, which have no format by default, to a file, or to `syslog:...`, `tcp://host:port`, \
              `udp://host:port` or `unix:path`. With `buffer` or `gzip` (64k) lines are written \
              when the buffer is full or older than `flush`. With `if` only requests are logged for \
              which the condition is neither empty nor `0`. The path of a file \
@@ -159,7 +160,7 @@ const TABLE: &[LogRow] = &[
             "log_format main '$remote_addr \"$request\" $status $body_bytes_sent $request_time';\n\
              access_log logs/access.log main buffer=64k flush=5s;",
         ),
-    LogRow::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
+    LogRow::new("log_format", HTTP_OR_STREAM, TWO_OR_MORE, set::log_format)
         .syntax(
             "log_format name [escape=default|json|none] string ...\n\
              log_format name json field=value ...",
@@ -168,7 +169,7 @@ const TABLE: &[LogRow] = &[
             "Defines a format of access logs: a text with variables, or, with `json`, a JSON \
              object per line. `escape` is how values of variables are escaped.",
         ),
-    LogRow::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
+    LogRow::new("open_log_file_cache", ANY_OR_STREAM, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
         .syntax(
             "open_log_file_cache max=number [inactive=time] [min_uses=number] [valid=time]\n\
              open_log_file_cache off",

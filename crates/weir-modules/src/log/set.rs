@@ -20,6 +20,9 @@ pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
         return if line.args().len() == 1 { Ok(()) } else { Err(line.invalid_parameter(1)) };
     }
     let path = path(line)?;
+    if line.args().len() < 2 && line.ext::<ConfRegistry>().is_stream {
+        return Err(line.fail("log format is not specified"));
+    }
     let (name, at) = if line.args().len() > 1 { (line.bytes(1), 1) } else { (&b"combined"[..], 0) };
     let span = line.args().get(at).map_or(line.line().name.span, |word| word.span);
     let format = LogFormats::find(line.ext(), name, span);

@@ -1,7 +1,7 @@
 //! `access`: restricts access by the client's address with `allow` and `deny`; the first rule that matches decides
 //! (nginx's `ngx_http_access_module`).
 
-use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
+use weir_conf::names::{ANY_OR_STREAM, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::rehearsed::HandlerRehearsal;
@@ -17,7 +17,7 @@ impl Module for Access {
     const NAME: &'static str = "access";
     type Conf = AccessConf;
     const DIRECTIVES: &'static [Directive<AccessConf>] = &[
-        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| {
+        Directive::<AccessConf>::new("allow", ANY_OR_STREAM.or(LIMIT_EXCEPT), ONE, |c, line| {
             c.add(line, AccessEffect::Allow)
         })
         .syntax("allow address | CIDR | unix: | all")
@@ -27,7 +27,7 @@ impl Module for Access {
                  first that matches decides.",
         )
         .example("allow 192.168.1.0/24;\nallow 2001:db8::/32;\ndeny all;"),
-        Directive::<AccessConf>::new("deny", ANY.or(LIMIT_EXCEPT), ONE, |c, line| {
+        Directive::<AccessConf>::new("deny", ANY_OR_STREAM.or(LIMIT_EXCEPT), ONE, |c, line| {
             c.add(line, AccessEffect::Deny)
         })
         .syntax("deny address | CIDR | unix: | all")

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::names::{ANY, FLAG, HTTP, ONE, TWO};
+use weir_conf::names::{ANY, ANY_OR_STREAM, FLAG, HTTP_OR_STREAM, ONE, TWO};
 use weir_conf::{Directive, Error, LineCx, Result, Span, parse_number};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
@@ -25,7 +25,7 @@ impl Module for LimitConn {
     const NAME: &'static str = "limit_conn";
     type Conf = LimitConnConf;
     const DIRECTIVES: &'static [Directive<LimitConnConf>] = &[
-        LimitConnRow::new(ZONE, HTTP, TWO, LimitConnConf::set_zone)
+        LimitConnRow::new(ZONE, HTTP_OR_STREAM, TWO, LimitConnConf::set_zone)
             .syntax("limit_conn_zone key zone=name:size")
             .doc(
                 "Declares a shared memory zone that counts active requests by the value of \
@@ -39,28 +39,32 @@ impl Module for LimitConn {
                  \x20   }\n\
                  }",
             ),
-        LimitConnRow::new("limit_conn", ANY, TWO, LimitConnConf::set_limit)
+        LimitConnRow::new("limit_conn", ANY_OR_STREAM, TWO, LimitConnConf::set_limit)
             .syntax("limit_conn zone number")
             .doc(
                 "Maximum number of concurrent requests for one key of the zone; further \
                  requests are rejected with `limit_conn_status`. In HTTP/2 each stream counts \
                  as a request.",
             ),
-        LimitConnRow::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.refusal.set_log_level(line))
-            .syntax("limit_conn_log_level info | notice | warn | error")
-            .default("error")
-            .doc("Log level for rejected requests."),
+        LimitConnRow::new("limit_conn_log_level", ANY_OR_STREAM, ONE, |conf, line| {
+            conf.refusal.set_log_level(line)
+        })
+        .syntax("limit_conn_log_level info | notice | warn | error")
+        .default("error")
+        .doc("Log level for rejected requests."),
         LimitConnRow::new("limit_conn_status", ANY, ONE, |conf, line| conf.refusal.set_status(line))
             .syntax("limit_conn_status code")
             .default("503")
             .doc("Status of rejected requests, 400 to 599."),
-        LimitConnRow::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.refusal.set_dry_run(line))
-            .syntax("limit_conn_dry_run on | off")
-            .default("off")
-            .doc(
-                "Counts and logs requests beyond the limit without rejecting them; \
+        LimitConnRow::new("limit_conn_dry_run", ANY_OR_STREAM, FLAG, |conf, line| {
+            conf.refusal.set_dry_run(line)
+        })
+        .syntax("limit_conn_dry_run on | off")
+        .default("off")
+        .doc(
+            "Counts and logs requests beyond the limit without rejecting them; \
                  `$limit_conn_status` then is `REJECTED_DRY_RUN`.",
-            ),
+        ),
     ];
     const VARIABLES: &'static [Variable] = &[Variable::new("limit_conn_status", status).volatile()];
 

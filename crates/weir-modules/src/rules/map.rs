@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use weir_conf::names::{HTTP, ONE, TWO};
+use weir_conf::names::{HTTP_OR_STREAM, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
 use weir_engine::regex::{GivenUp, LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
@@ -22,7 +22,7 @@ impl Module for Map {
     const NAME: &'static str = "map";
     type Conf = MapConf;
     const DIRECTIVES: &'static [Directive<MapConf>] = &[
-        MapRow::new("map", HTTP, TWO.block(), set_map)
+        MapRow::new("map", HTTP_OR_STREAM, TWO.block(), set_map)
             .syntax("map string $variable")
             .doc(
                 "Defines a variable whose value depends on another string. Entries of the \
@@ -36,20 +36,24 @@ impl Module for Map {
                  \x20   ~*(iphone|android)  1;\n\
                  }",
             ),
-        MapRow::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
-            .syntax("map_hash_max_size size")
-            .default("2048")
-            .doc(
-                "Accepted for compatibility with nginx, without effect: tables have the size \
+        MapRow::new("map_hash_max_size", HTTP_OR_STREAM, ONE, |conf, line| {
+            line.number(&mut conf.max_size, ..)
+        })
+        .syntax("map_hash_max_size size")
+        .default("2048")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: tables have the size \
                  that they need.",
-            ),
-        MapRow::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
-            .syntax("map_hash_bucket_size size")
-            .default("64")
-            .doc(
-                "Accepted for compatibility with nginx, without effect: tables have the size \
+        ),
+        MapRow::new("map_hash_bucket_size", HTTP_OR_STREAM, ONE, |conf, line| {
+            line.number(&mut conf.bucket_size, ..)
+        })
+        .syntax("map_hash_bucket_size size")
+        .default("64")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: tables have the size \
                  that they need.",
-            ),
+        ),
     ];
 }
 

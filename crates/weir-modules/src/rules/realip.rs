@@ -4,7 +4,7 @@
 //! It runs first of all handlers, and once more before the access checks where the location has settings of its own.
 //! A replaced address stays for the rest of the request.
 
-use weir_conf::names::{ANY, FLAG, ONE};
+use weir_conf::names::{ANY, ANY_OR_STREAM, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::privileged;
@@ -24,7 +24,7 @@ impl Module for Realip {
     const NAME: &'static str = "realip";
     type Conf = RealipConf;
     const DIRECTIVES: &'static [Directive<RealipConf>] = &[
-        Directive::new("set_real_ip_from", ANY, ONE, RealipConf::add_proxy)
+        Directive::new("set_real_ip_from", ANY_OR_STREAM, ONE, RealipConf::add_proxy)
             .syntax("set_real_ip_from address | CIDR | hostname | unix:")
             .doc(
                 "Trusted proxy, whose requests state the client address in `real_ip_header`: \
@@ -60,14 +60,20 @@ impl Module for Realip {
 
     fn install(conf: &RealipConf, plan: &mut PlanBuilder<'_>) {
         let Some(proxies) = &conf.proxies else { return };
-        let source = conf.source.clone().unwrap_or(AddressSource::XRealIp);
+        let source = match plan.level {
+            // Nothing else states it before the first byte.
+            PlanLevel::Session => AddressSource::ProxyProtocol,
+            _ => conf.source.clone().unwrap_or(AddressSource::XRealIp),
+        };
         let recursive = conf.recursive == Some(true);
         let replace =
             || AddressReplacer { trust: ProxyTrust::new(proxies, recursive), source: source.clone() };
-        if plan.level == PlanLevel::Server {
+        if matches!(plan.level, PlanLevel::Server | PlanLevel::Session) {
             plan.handler(Phase::PostRead, Self::NAME, replace());
         }
-        plan.handler(Phase::Preaccess, Self::NAME, replace());
+        if plan.level != PlanLevel::Session {
+            plan.handler(Phase::Preaccess, Self::NAME, replace());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `split_clients`: a variable that divides clients into groups of given sizes by a hash of some text (nginx's
 //! `ngx_http_split_clients_module`); the same text is always in the same group.
 
-use weir_conf::names::{HTTP, TWO};
+use weir_conf::names::{HTTP_OR_STREAM, TWO};
 use weir_conf::{Directive, LineCx, Result, parse_fixed};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
@@ -15,7 +15,7 @@ impl Module for SplitClients {
     const NAME: &'static str = "split_clients";
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] =
-        &[Directive::new("split_clients", HTTP, TWO.block(), set_split_clients)
+        &[Directive::new("split_clients", HTTP_OR_STREAM, TWO.block(), set_split_clients)
             .syntax("split_clients string $variable")
             .doc(
                 "Defines a variable for A/B testing: the hash (MurmurHash2) of the string \

@@ -119,9 +119,9 @@ impl ServerCapacity {
 /// All zones of shared memory.
 pub(super) fn zones(source: &ServerSource) -> Vec<ZoneUse> {
     let configuration = source.configuration();
-    let Some(zones) = configuration.shared::<SharedZones>() else { return Vec::new() };
+    let zones = configuration.sections().filter_map(|section| section.shared::<SharedZones>());
     zones
-        .usage()
+        .flat_map(SharedZones::usage)
         .map(|(owner, name, usage)| ZoneUse {
             name: format!("{owner} {name}"),
             used: usage.used,

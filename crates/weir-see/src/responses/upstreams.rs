@@ -66,9 +66,10 @@ fn apply(upstream: &Arc<Upstream>, change: &UpstreamChange) -> Result<(), ListRe
 }
 
 pub(super) fn upstreams(configuration: &Configuration) -> impl Iterator<Item = &Arc<Upstream>> {
-    configuration.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
+    Upstreams::all_of(configuration)
 }
 
 fn find(source: &ServerSource, name: &str) -> Option<Arc<Upstream>> {
-    source.configuration().shared::<Upstreams>()?.find(name).cloned()
+    let configuration = source.configuration();
+    configuration.sections().find_map(|section| section.shared::<Upstreams>()?.find(name).cloned())
 }

@@ -7,7 +7,7 @@ use weir_rt::net::{self, SockAddr};
 use weir_rt::notify::{Notify, either};
 use weir_rt::{Listener, Stream};
 
-use super::{begin, proxy};
+use super::{begin, proxy, session};
 use crate::tls;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::request_log;
@@ -108,17 +108,25 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     connection.expects_tls = expects_tls;
     let connection = Rc::new(connection);
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
+    let is_session = generation.configuration.addresses[address].stream;
     connection.narrow(&generation);
     request_log::debug::accepted(&connection);
     let wire = Rc::new(ClientWire::new(stream));
     let open = worker.open(&wire, &connection);
     let (worker, owner) = (worker.clone(), connection.clone());
+    if is_session {
+        return session::start(worker, connection, wire, open, proxy_protocol);
+    }
     let task = async move {
-        if !proxy_protocol || proxy::read(&connection, &wire).await {
+        let timeout = connection.hosts.borrow().default().settings.client_header_timeout;
+        if !proxy_protocol || proxy::read(&connection, &wire, timeout).await {
             // Boxed: most connections have none of it.
             let alpn = match expects_tls {
                 false => Some(None),
-                true => Box::pin(tls::accept::run(&worker, &connection, &wire)).await.map(Some),
+                true => {
+                    let http = tls::accept::HandshakeOwner::Http;
+                    Box::pin(tls::accept::run(&worker, &connection, &wire, http)).await.map(Some)
+                }
             };
             if let Some(alpn) = alpn {
                 begin::serve(worker.clone(), connection, wire, alpn).await;

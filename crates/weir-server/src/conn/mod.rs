@@ -9,3 +9,4 @@ pub(crate) mod head;
 mod linger;
 pub(crate) mod parked;
 mod proxy;
+pub(crate) mod session;

@@ -10,11 +10,11 @@ use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses, closing};
 use weir_engine::worker::CloseReason;
 
-/// Reads the header within `client_header_timeout` and notes what it says; bytes after it stay in the input. The
+/// Reads the header within `timeout` milliseconds and notes what it says; bytes after it stay in the input. The
 /// header may come in any number of pieces. `false`: it is absent or invalid, the reason is logged, the connection is
 /// to be closed without a response.
-pub(crate) async fn read(connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>) -> bool {
-    wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
+pub(crate) async fn read(connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>, timeout: u64) -> bool {
+    wire.timer.arm(timeout);
     loop {
         if let Some(done) = attempt(connection, wire) {
             return done;
@@ -97,7 +97,7 @@ mod tests {
             let client = Stream::from_fd(theirs.into()).expect("a socket");
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
             weir_rt::spawn(async move {
-                if read(&connection, &wire).await {
+                if read(&connection, &wire, 10_000).await {
                     h1::run(worker, connection, wire, 60_000).await;
                 }
             });

@@ -23,7 +23,7 @@ use super::hook::{
     self, ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
 };
 use super::ocsp::ResponderNames;
-use super::server::{HandshakeConfigs, ServerTls};
+use super::server::{HANDSHAKE_TIMEOUT, HandshakeConfigs, ServerTls};
 use super::server_part::{client_policy, server_tls};
 use super::state;
 use super::state::ClientJudgement;
@@ -38,15 +38,16 @@ use weir_upstream::tls_client::cache::CertificateFiles;
 use weir_upstream::tls_client::layer::TlsLayer;
 use weir_upstream::tls_client::{effort, files};
 
-/// Completes the handshake within `client_header_timeout`; bytes after it are read through the layer. `Some`: what to
-/// speak. `None`: it failed, the reason is logged, the connection is to be closed. How long it held the loop, and how
+/// Completes the handshake of a client within `client_header_timeout`, of a session within `ssl_handshake_timeout`; bytes after
+/// it are read through the layer. `Some`: what to speak. `None`: it failed, the reason is logged, the connection is to be closed. How long it held the loop, and how
 /// long it was away, is counted (`weir sites`: tls).
 pub(crate) async fn run(
     worker: &Rc<Worker>,
     connection: &Rc<ClientConnection>,
     wire: &Rc<ClientWire>,
+    of: HandshakeOwner,
 ) -> Option<AgreedProtocol> {
-    let mut handshake = pin!(agree(worker, connection, wire));
+    let mut handshake = pin!(agree(worker, connection, wire, of));
     let (begin, mut held) = (clock::ticks(), HeldTime::new(worker.recorder.borrow().cpu()));
     let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
     let wait = clock::ticks().saturating_sub(begin + held.ticks);
@@ -56,6 +57,15 @@ pub(crate) async fn run(
         recorder.connection_step(ConnectionStep::TlsCpu, clock::scale().ns_to_ticks(cpu), 0);
     }
     alpn
+}
+
+/// What comes after a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandshakeOwner {
+    /// Requests.
+    Http,
+    /// A session of `stream`.
+    Session,
 }
 
 /// How long a handshake held the loop.
@@ -86,16 +96,22 @@ async fn agree(
     worker: &Rc<Worker>,
     connection: &Rc<ClientConnection>,
     wire: &Rc<ClientWire>,
+    of: HandshakeOwner,
 ) -> Option<AgreedProtocol> {
     connection.speaks(CloseProtocol::Tls);
-    wire.timer.arm(connection.server().settings.client_header_timeout);
+    wire.timer.arm(match of {
+        HandshakeOwner::Http => connection.server().settings.client_header_timeout,
+        HandshakeOwner::Session => {
+            server_tls(&connection.server()).map_or(HANDSHAKE_TIMEOUT, |tls| tls.handshake_timeout())
+        }
+    });
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {
         received = receive(connection, wire, "waiting for request").await?;
     }
     let begun = clock::ticks();
     // As nginx has it: a handshake record, or a hello of version 2.
-    if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
+    if of == HandshakeOwner::Http && !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
         wire.input.borrow_mut().give(received);
         connection.speaks(CloseProtocol::Http1);
         return Some(AgreedProtocol::Http1);

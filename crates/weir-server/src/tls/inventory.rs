@@ -66,7 +66,7 @@ pub fn certificates(
     most: usize,
 ) -> ServedCertificates {
     let mut found: HashMap<u64, FoundCertificate> = HashMap::new();
-    for (number, server) in configuration.servers().iter().enumerate() {
+    for (number, server) in configuration.all_servers().enumerate() {
         let Some(tls) = server.confs.find::<SslConf>().and_then(|conf| conf.resolved.as_ref()) else {
             continue;
         };
@@ -111,13 +111,14 @@ impl FoundCertificate {
 
     /// `None`: it was replaced meanwhile.
     fn served(&self, configuration: &Configuration) -> Option<ServedCertificate> {
-        let server = configuration.servers().get(self.place.0)?;
+        let server = configuration.all_servers().nth(self.place.0)?;
         let tls = server.confs.find::<SslConf>()?.resolved.as_ref()?;
         let staple = staple(tls, self.place.1);
         let fixed = tls.current().fixed.get(self.place.1)?.clone();
         let mut names: Vec<String> = Vec::new();
         for &number in &self.servers {
-            for (name, _) in &configuration.servers()[number].confs.get::<ServerCoreConf>().written {
+            let server = configuration.all_servers().nth(number)?;
+            for (name, _) in &server.confs.get::<ServerCoreConf>().written {
                 let name = String::from_utf8_lossy(name);
                 if names.len() < NAMES && !names.iter().any(|known| *known == name) {
                     names.push(name.into_owned());
@@ -187,7 +188,7 @@ pub(super) fn shown(file: &str) -> String {
 /// One server of each that share settings.
 fn commons(configuration: &Configuration) -> Vec<&Arc<ServerTls>> {
     let mut seen = Vec::new();
-    let tls = configuration.servers().iter().filter_map(|server| {
+    let tls = configuration.all_servers().filter_map(|server| {
         server.confs.find::<SslConf>()?.resolved.as_ref().filter(|tls| tls.has_certificates())
     });
     // Many servers in a row have the same.

@@ -11,6 +11,7 @@ mod counted;
 mod hook;
 pub mod inventory;
 mod ocsp;
+pub mod preread;
 pub mod replace;
 mod server;
 mod server_part;
@@ -37,6 +38,7 @@ pub use hook::{
     ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
     handle_client_hello,
 };
+pub use preread::SslPreread;
 pub use server::ServerTls;
 pub use server_part::{client_policy, server_tls};
 pub use settings::{ClientVerify, SslConf};

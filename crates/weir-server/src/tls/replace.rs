@@ -136,5 +136,5 @@ fn servers<'c>(configuration: &'c Configuration, name: &str) -> impl Iterator<It
         names.iter().any(|(written, _)| *written == name.as_bytes())
     };
     let tls = |server: &'c ServerConf| server.confs.find::<SslConf>()?.resolved.as_ref();
-    configuration.servers().iter().filter(named).filter_map(tls).filter(|tls| tls.has_certificates())
+    configuration.all_servers().filter(named).filter_map(tls).filter(|tls| tls.has_certificates())
 }

@@ -111,6 +111,11 @@ impl ServerTls {
         !matches!(self.common.settings.verify, None | Some(ClientVerify::Off))
     }
 
+    /// For how long the handshake of a session may take, in milliseconds.
+    pub(super) fn handshake_timeout(&self) -> u64 {
+        self.common.settings.handshake_timeout.unwrap_or(HANDSHAKE_TIMEOUT)
+    }
+
     /// `ssl_buffer_size`: bytes of a record.
     pub(super) fn record(&self) -> u64 {
         self.common.settings.buffer_size.unwrap_or(RECORD)
@@ -150,7 +155,8 @@ impl ServerTls {
     /// What a session belongs to, as for nginx: the certificates, and whose clients' are taken. What clients are asked for
     /// is beyond nginx.
     fn context(&self, fixed: &[FixedCertificates], computed: &[Certificate]) -> Vec<u8> {
-        let mut context = format!("HTTP {:?} ", self.common.settings.verify).into_bytes();
+        let protocol = if self.common.settings.alpn.is_some() { "STREAM" } else { "HTTP" };
+        let mut context = format!("{protocol} {:?} ", self.common.settings.verify).into_bytes();
         let own = fixed.iter().map(|it| &it.certificate).chain(computed);
         let own = own.filter_map(|it| it.chain().first()).map(|der| der.as_ref());
         for part in own.chain(self.common.subjects.iter().map(Vec::as_slice)) {
@@ -414,7 +420,7 @@ fn offered(
         groups: groups.map_err(text)?,
         prefer_own_order: commands.server_preference.or(conf.prefer_server_ciphers).unwrap_or(false),
         prioritize_chacha: commands.prioritize_chacha.unwrap_or(false),
-        alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
+        alpn: conf.alpn.clone().unwrap_or_else(|| HTTP_VERSIONS.map(<[u8]>::to_vec).to_vec()),
         cache,
         tickets: tickets.map(|keys| keys.tickets(&[], lifetime)),
         compress: conf.compression.unwrap_or(false),
@@ -443,6 +449,10 @@ fn ticket_keys(conf: &SslSettings) -> Result<TicketKeys, String> {
     TicketKeys::given(&keys).map_err(|error| error.to_string())
 }
 
+/// Versions of HTTP/1 by ALPN.
+const HTTP_VERSIONS: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
+/// `ssl_handshake_timeout`, in milliseconds.
+pub(super) const HANDSHAKE_TIMEOUT: u64 = 60_000;
 /// nginx's default of `ssl_buffer_size`.
 const RECORD: u64 = 16 * 1024;
 /// nginx's OpenSSL takes as much.

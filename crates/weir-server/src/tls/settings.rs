@@ -69,6 +69,10 @@ pub(super) struct SslSettings {
     pub(super) compression: Option<bool>,
     /// `ssl_conf_command`
     pub(super) commands: Option<TlsCommands>,
+    /// Protocols that clients must offer one of if they offer any; `None` in `http`, whose versions are offered.
+    pub(super) alpn: Option<Vec<Vec<u8>>>,
+    /// In milliseconds (`ssl_handshake_timeout`).
+    pub(super) handshake_timeout: Option<u64>,
 }
 
 /// `ssl_verify_client`: whether clients are asked for certificates, and what a bad one means.
@@ -179,6 +183,9 @@ impl SslConf {
 
     pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let Some(span) = self.span else { return Ok(()) };
+        if registry.is_stream {
+            self.set().alpn.get_or_insert_default();
+        }
         if !self.has_certificates() && !self.rejects() {
             self.resolve_trust(registry);
             return Ok(());
@@ -246,7 +253,9 @@ impl SslSettings {
             reject_handshake,
             certificate_cache,
             compression,
-            commands
+            commands,
+            alpn,
+            handshake_timeout
         );
     }
 

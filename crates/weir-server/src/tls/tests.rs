@@ -106,7 +106,7 @@ fn served(name: &str) -> Option<String> {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let wire = Rc::new(ClientWire::new(Stream::from_fd(ours.into()).expect("a socket")));
         weir_rt::spawn(async move {
-            accept::run(&worker, &connection, &wire).await;
+            accept::run(&worker, &connection, &wire, accept::HandshakeOwner::Http).await;
         });
         connect(Stream::from_fd(theirs.into()).expect("a socket"), name).await
     })

@@ -304,7 +304,7 @@ impl Attempt {
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
                 connection.begin(x.connection.account);
-                return Ok(self.open_tunnel(connection, lease));
+                return Ok(self.open_tunnel(x, connection, lease));
             }
             connection.own = self.decided.keep;
             let asked = self.ask(x, &mut connection, &lease).await;
@@ -341,8 +341,16 @@ impl Attempt {
     }
 
     /// The connection itself is the response.
-    fn open_tunnel(&mut self, connection: Box<UpstreamConnection>, lease: PeerLease) -> ReceivedHead {
-        self.records.opened();
+    fn open_tunnel(
+        &mut self,
+        x: &Exchange,
+        connection: Box<UpstreamConnection>,
+        lease: PeerLease,
+    ) -> ReceivedHead {
+        match x.is_session() {
+            true => lease.connected(),
+            false => self.records.opened(),
+        }
         let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
         ReceivedHead { incoming, link: UpstreamLink::Own(connection), lease, rest: Vec::new() }
     }

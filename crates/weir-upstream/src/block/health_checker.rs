@@ -30,8 +30,7 @@ impl HealthChecker {
     /// # Errors
     /// It can't start.
     pub fn prepare(configuration: &Configuration) -> io::Result<()> {
-        let upstreams = configuration.shared::<Upstreams>();
-        let checks = upstreams.is_some_and(|all| all.iter().any(|upstream| upstream.health_check.is_some()));
+        let checks = Upstreams::all_of(configuration).any(|upstream| upstream.health_check.is_some());
         if checks { services::start() } else { Ok(()) }
     }
 
@@ -61,7 +60,7 @@ impl Drop for HealthChecker {
 pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
     let Some(configuration) = now.upgrade() else { return };
     *lock(in_force) = now.clone();
-    for upstream in configuration.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter) {
+    for upstream in Upstreams::all_of(&configuration) {
         if let Some(check) = &upstream.health_check {
             let of = InForceOf { now: in_force.clone(), configuration: now.clone() };
             weir_rt::spawn(rounds(of, Arc::downgrade(upstream), Rc::new(check.clone())));

@@ -14,6 +14,7 @@ use crate::discovery::server_list::ServerEntry;
 use crate::peer::Peer;
 use crate::peer::balance::BalanceMethod;
 use crate::peer::members::UpstreamMembers;
+use weir_engine::conf::Configuration;
 use weir_engine::resolver::Resolver;
 
 /// The upstreams of one configuration; lent by `ConfRegistry::shared`.
@@ -66,6 +67,11 @@ impl Upstreams {
     /// All upstreams, of blocks and of addresses, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.upstreams.iter()
+    }
+
+    /// All upstreams of all sections of `configuration`.
+    pub fn all_of(configuration: &Configuration) -> impl Iterator<Item = &Arc<Upstream>> {
+        configuration.sections().filter_map(Configuration::shared::<Upstreams>).flat_map(Upstreams::iter)
     }
 
     /// The upstream of one server that a `*_pass` names by address, made when it is not known yet.

@@ -364,15 +364,17 @@ impl Peer {
 
     /// A try has ended; one that [`failed`](Peer::fail) has been counted. `true`: by this one the peer is back.
     pub fn done(&self, outcome: PeerOutcome) -> bool {
-        let state = &self.state;
         if self.is_compared {
-            state.conns.fetch_sub(1, Relaxed);
+            self.state.conns.fetch_sub(1, Relaxed);
         }
+        outcome == PeerOutcome::Fine && self.succeeded()
+    }
+
+    /// It has done what was asked. `true`: by this it is back.
+    pub(crate) fn succeeded(&self) -> bool {
+        let state = &self.state;
         // It responded in an interval that began after its last failure: that one is forgotten.
-        if outcome == PeerOutcome::Fine
-            && state.fails.load(Relaxed) > 0
-            && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
-        {
+        if state.fails.load(Relaxed) > 0 && state.accessed.load(Relaxed) < state.checked.load(Relaxed) {
             let fails = state.fails.swap(0, Relaxed);
             if self.max_fails > 0 && fails >= self.max_fails {
                 self.recovered();

@@ -176,6 +176,12 @@ impl AttemptRecords {
         self.with(|this| this.header = Some(age));
     }
 
+    /// The first byte of a session's server is there.
+    pub(crate) fn first_byte(&self) {
+        let age = self.age();
+        self.with(|this| this.header = Some(age));
+    }
+
     /// The try has ended, with this status if no head came.
     pub(crate) fn end(&self, status: Option<u16>) {
         let age = self.age();
@@ -345,6 +351,16 @@ impl AttemptRecord {
 /// The TLS of the connection to the server that was asked last.
 fn server_tls(x: &mut Exchange) -> Option<Rc<UpstreamTlsFacts>> {
     part_if(x)?.records.as_ref()?.0.tls.borrow().clone()
+}
+
+/// When the first byte of each try of a session came, in seconds since it began (`$upstream_first_byte_time`).
+pub fn first_byte_times(x: &mut Exchange) -> Option<Text> {
+    each(x, |this, out| seconds(out, this.header))
+}
+
+/// How long each try of a session took, in seconds (`$upstream_session_time`).
+pub fn session_times(x: &mut Exchange) -> Option<Text> {
+    each(x, |this, out| seconds(out, this.response))
 }
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.

@@ -8,6 +8,7 @@ pub(crate) mod limit_rate;
 pub(crate) mod read_ahead;
 pub(crate) mod received_head;
 pub(crate) mod response_body;
+pub(crate) mod session_flow;
 pub(crate) mod store;
 pub(crate) mod tunnel;
 pub(crate) mod upload;

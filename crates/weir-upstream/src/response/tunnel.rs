@@ -1,6 +1,7 @@
 //! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until both sides
 //! have ended. The end of one side is passed on, after its last bytes, and what the other still has to say arrives;
-//! nginx closes both sides at the first end.
+//! nginx closes both sides at the first end. A session of `stream` is the same without a head before it, and ends as nginx's
+//! does ([`SessionFlow`]).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -11,9 +12,11 @@ use weir_rt::{HeldMemory, Timer};
 use weir_trace::WaitKind;
 
 use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::IncomingHead;
 use crate::request::attempt_records::AttemptRecords;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::response::session_flow::{FlowDirection, PacedBytes, SessionFlow};
 use crate::worker_side::worker_part;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
@@ -23,7 +26,7 @@ use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
 use weir_engine::worker::{CloseReason, UpstreamCloseReason, Worker};
 
-/// Passes the response's head on, then bytes both ways.
+/// Passes the response's head on, if there is one, then bytes both ways.
 pub(crate) async fn run(
     x: &mut Exchange,
     up: &UpstreamLocation,
@@ -33,24 +36,17 @@ pub(crate) async fn run(
     let ReceivedHead { incoming, link, lease, rest } = answered;
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
     let opened = up.protocol.opens_tunnels();
-    x.response.unframed = opened;
-    headers::copy(x, up, &incoming, headers::HeaderOrigin::Server { keeps: false });
-    x.keep_alive = false;
     if let UpstreamLink::Own(connection) = &link {
         connection.end.expects(UpstreamCloseReason::Tunnel);
     }
-    if x.transport.h1().is_some() {
-        x.connection.ends(CloseReason::Tunnel);
-    }
-    if !output::send_head(x).await {
+    let manners = up.protocol.session(x);
+    let flow = x.session().zip(manners).map(|(bytes, manners)| SessionFlow::new(bytes, manners, records));
+    if flow.is_none() && !send_head(x, up, &incoming).await {
         return Verdict::Status(500);
-    }
-    if let Some(wire) = x.transport.wire() {
-        wire.flush();
     }
     let high = if opened { up.settings.buffer_size } else { HIGH };
     let ends = Default::default();
-    let tunnel = UpgradeTunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
+    let tunnel = UpgradeTunnel { client, server: link, timeout: up.settings.read_timeout, high, ends, flow };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let task = Box::pin(tunnel.run());
@@ -58,21 +54,63 @@ pub(crate) async fn run(
     let entry = TunnelEntry::new(&x.worker, HeldMemory::new(1, held));
     let end = shared.waiting_for(WaitKind::UpstreamBody, task).await;
     drop(entry);
-    tunnel.end_client();
-    match &tunnel.server {
+    match &tunnel.flow {
+        Some(flow) => end_session(x, flow, &end),
+        None => {
+            tunnel.end_client();
+            count(&tunnel.server, records);
+            if let TunnelEnd::TimedOut = end {
+                // Which side was silent is not known: as with a client's time-out, neither side is to blame.
+                x.log(LogLevel::Info, &TIMED_OUT);
+            }
+        }
+    }
+    records.end(None);
+    drop(lease);
+    Verdict::Done
+}
+
+/// Sends the client the head that comes before the tunnel's bytes; `false`: it can't be sent.
+async fn send_head(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead) -> bool {
+    x.response.unframed = up.protocol.opens_tunnels();
+    headers::copy(x, up, incoming, headers::HeaderOrigin::Server { keeps: false });
+    x.keep_alive = false;
+    if x.transport.h1().is_some() {
+        x.connection.ends(CloseReason::Tunnel);
+    }
+    if !output::send_head(x).await {
+        return false;
+    }
+    if let Some(wire) = x.transport.wire() {
+        wire.flush();
+    }
+    true
+}
+
+fn count(link: &UpstreamLink, records: &AttemptRecords) {
+    match link {
         UpstreamLink::Own(connection) => records.count(connection.stream.sent(), connection.sent(), 0),
         UpstreamLink::Talk(talk) => {
             let (sent, received) = talk.counts();
             records.count(0, sent, received);
         }
     }
-    records.end(None);
-    drop(lease);
+}
+
+/// Says in nginx's words how a session has ended.
+fn end_session(x: &Exchange, flow: &SessionFlow, end: &TunnelEnd) {
+    flow.end();
     if let TunnelEnd::TimedOut = end {
-        // Which side was silent is not known: as with a client's time-out, neither side is to blame.
-        x.log(LogLevel::Info, &TIMED_OUT);
+        return x.log(
+            LogLevel::Info,
+            &"connection timed out (110: Connection timed out) while proxying connection",
+        );
     }
-    Verdict::Done
+    let who = match flow.first_end.get() {
+        Some(FlowDirection::Back) => "upstream",
+        Some(FlowDirection::Forth) | None => "client",
+    };
+    x.connection.log_idle(LogLevel::Info, &format_args!("{who} disconnected{}", x.passed_bytes()));
 }
 
 /// A tunnel's entry with its worker: it is counted as long as it is open.
@@ -108,6 +146,8 @@ struct UpgradeTunnel {
     /// More than this on its way to one side stops the reading of the other.
     high: u64,
     ends: TunnelEnds,
+    /// Of a session.
+    flow: Option<SessionFlow>,
 }
 
 /// Which directions have ended.
@@ -182,7 +222,7 @@ impl UpgradeTunnel {
         }
         let early = self.client.early();
         if !early.is_empty() {
-            self.server.pass(early);
+            self.give(FlowDirection::Forth, early);
         }
         self.server.timer().arm(self.timeout);
     }
@@ -192,12 +232,12 @@ impl UpgradeTunnel {
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
-        let (client, server, ends) = (&self.client, &self.server, &self.ends);
+        let (client, server) = (&self.client, &self.server);
         loop {
             match (self.forth(cx), self.back(cx)) {
                 (TunnelMoved::Broken, _) | (_, TunnelMoved::Broken) => return Poll::Ready(TunnelEnd::Closed),
                 (TunnelMoved::Some, _) | (_, TunnelMoved::Some) => {}
-                _ if ends.client.get() && ends.server.get() => {
+                _ if self.is_over() => {
                     let (there, here) = (server.poll_room(cx, 0), client.poll_room(cx, 0));
                     if there.is_ready() && here.is_ready() {
                         return Poll::Ready(TunnelEnd::Closed);
@@ -209,6 +249,15 @@ impl UpgradeTunnel {
         }
     }
 
+    /// Nothing more is to be read.
+    fn is_over(&self) -> bool {
+        let (client, server) = (self.ends.client.get(), self.ends.server.get());
+        match &self.flow {
+            Some(flow) if flow.ends_at_once() => client || server,
+            _ => client && server,
+        }
+    }
+
     fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
         let end = if self.ends.server.get() { TunnelEnd::Closed } else { TunnelEnd::TimedOut };
         self.server.timer().poll_expired(cx).map(|()| end)
@@ -216,51 +265,114 @@ impl UpgradeTunnel {
 
     /// For how long nothing may move.
     fn patience(&self) -> u64 {
-        if self.ends.server.get() { self.timeout.min(AFTER_SERVER_MS) } else { self.timeout }
+        let after_server = self.ends.server.get() && self.flow.is_none();
+        if after_server { self.timeout.min(AFTER_SERVER_MS) } else { self.timeout }
     }
 
     /// Moves what the client has to the server, unless that one takes nothing at the moment.
     fn forth(&self, cx: &mut Context<'_>) -> TunnelMoved {
-        let (server, ended) = (&self.server, &self.ends.client);
-        if ended.get() {
+        if self.ends.client.get() {
             return TunnelMoved::Nothing;
         }
-        match server.poll_room(cx, self.high) {
-            Poll::Pending => return TunnelMoved::Nothing,
-            Poll::Ready(false) => return TunnelMoved::Broken,
-            Poll::Ready(true) => {}
-        }
-        match self.client.poll_bytes(cx) {
-            Poll::Pending => TunnelMoved::Nothing,
-            Poll::Ready(TunnelBytes::End) => {
-                ended.set(true);
-                server.end();
-                TunnelMoved::Some
-            }
-            Poll::Ready(bytes) => self.moved(bytes, |bytes| server.pass(bytes)),
-        }
+        let room = self.server.poll_room(cx, self.high);
+        self.one_way(cx, FlowDirection::Forth, room, |cx| self.client.poll_bytes(cx))
     }
 
     /// The other way.
     fn back(&self, cx: &mut Context<'_>) -> TunnelMoved {
-        let ended = &self.ends.server;
-        if ended.get() {
+        if self.ends.server.get() {
             return TunnelMoved::Nothing;
         }
-        match self.client.poll_room(cx, self.high) {
+        let room = self.client.poll_room(cx, self.high);
+        self.one_way(cx, FlowDirection::Back, room, |cx| self.server.poll_bytes(cx))
+    }
+
+    /// Moves what `read` gives, if there is `room` on the other side.
+    fn one_way(
+        &self,
+        cx: &mut Context<'_>,
+        direction: FlowDirection,
+        room: Poll<bool>,
+        read: impl FnOnce(&mut Context<'_>) -> Poll<TunnelBytes>,
+    ) -> TunnelMoved {
+        match room {
             Poll::Pending => return TunnelMoved::Nothing,
             Poll::Ready(false) => return TunnelMoved::Broken,
             Poll::Ready(true) => {}
         }
-        match self.server.poll_bytes(cx) {
-            Poll::Pending => TunnelMoved::Nothing,
-            Poll::Ready(TunnelBytes::End) => {
-                ended.set(true);
-                self.end_client();
-                self.server.timer().arm(self.patience());
-                TunnelMoved::Some
+        if let Some(flow) = &self.flow {
+            match flow.poll_held(cx, direction) {
+                PacedBytes::Read => {}
+                PacedBytes::Some(bytes) => {
+                    self.hand_on(direction, bytes);
+                    return TunnelMoved::Some;
+                }
+                PacedBytes::Wait => return TunnelMoved::Nothing,
             }
-            Poll::Ready(received) => self.moved(received, |bytes| self.client.pass(bytes)),
+        }
+        let bytes = match read(cx) {
+            Poll::Pending => return TunnelMoved::Nothing,
+            Poll::Ready(TunnelBytes::End) => return self.ended(direction),
+            Poll::Ready(TunnelBytes::Broken) => {
+                self.note_end(direction);
+                return TunnelMoved::Broken;
+            }
+            Poll::Ready(TunnelBytes::Received(buf)) => buf.to_vec(),
+            Poll::Ready(TunnelBytes::Piece(piece)) => piece,
+        };
+        self.server.timer().touch(self.patience());
+        self.give(direction, bytes);
+        TunnelMoved::Some
+    }
+
+    /// The side from which `direction` comes has ended it.
+    fn ended(&self, direction: FlowDirection) -> TunnelMoved {
+        self.note_end(direction);
+        let closes = self.flow.as_ref().is_some_and(SessionFlow::ends_at_once);
+        match direction {
+            FlowDirection::Forth => {
+                self.ends.client.set(true);
+                if !closes {
+                    self.server.end();
+                }
+            }
+            FlowDirection::Back => {
+                self.ends.server.set(true);
+                if !closes {
+                    self.end_client();
+                }
+                self.server.timer().arm(self.patience());
+            }
+        }
+        TunnelMoved::Some
+    }
+
+    fn note_end(&self, direction: FlowDirection) {
+        if let Some(flow) = &self.flow
+            && flow.first_end.get().is_none()
+        {
+            flow.first_end.set(Some(direction));
+        }
+    }
+
+    /// Passes on what was read, unless a rate makes it wait.
+    fn give(&self, direction: FlowDirection, bytes: Vec<u8>) {
+        let bytes = match &self.flow {
+            Some(flow) => flow.read(direction, bytes),
+            None => Some(bytes),
+        };
+        if let Some(bytes) = bytes {
+            self.hand_on(direction, bytes);
+        }
+    }
+
+    fn hand_on(&self, direction: FlowDirection, bytes: Vec<u8>) {
+        if let Some(flow) = &self.flow {
+            flow.passed(direction, bytes.len());
+        }
+        match direction {
+            FlowDirection::Forth => self.server.pass(bytes),
+            FlowDirection::Back => self.client.pass(bytes),
         }
     }
 
@@ -269,17 +381,6 @@ impl UpgradeTunnel {
         if !self.ends.client_knows.replace(true) {
             self.client.end();
         }
-    }
-
-    fn moved(&self, bytes: TunnelBytes, give: impl Fn(Vec<u8>)) -> TunnelMoved {
-        let bytes = match bytes {
-            TunnelBytes::Received(buf) => buf.to_vec(),
-            TunnelBytes::Piece(piece) => piece,
-            TunnelBytes::End | TunnelBytes::Broken => return TunnelMoved::Broken,
-        };
-        self.server.timer().touch(self.patience());
-        give(bytes);
-        TunnelMoved::Some
     }
 }
 

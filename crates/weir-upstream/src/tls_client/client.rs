@@ -227,6 +227,29 @@ impl ClientTls {
         ClientConfig::new(&settings).map_err(|error| error.to_string())
     }
 
+    /// As it is where these protocols are offered (ALPN).
+    ///
+    /// # Panics
+    /// Never: what was a good configuration is one with other protocols.
+    #[must_use]
+    pub fn offering(&self, protocols: Vec<Vec<u8>>) -> ClientTls {
+        let settings = ClientSettings { alpn: protocols, ..self.settings.clone() };
+        let config = ClientConfig::new(&settings).expect("the rest was accepted before");
+        let others = self.others.clone();
+        ClientTls {
+            settings,
+            config,
+            name: self.name.clone(),
+            computed: self.computed.clone(),
+            kept: CertificateCache::new(None),
+            passwords: self.passwords.clone(),
+            conf_prefix: self.conf_prefix.clone(),
+            verify: self.verify.clone(),
+            others,
+            addresses: self.addresses,
+        }
+    }
+
     /// As it is where a script has these wishes.
     ///
     /// # Errors

@@ -84,3 +84,17 @@ pub fn certificate_cache(slot: &mut Option<Option<CertificateCacheLimits>>, line
     }
     line.once(slot, Some(keep))
 }
+
+/// `ssl_alpn protocol ...`
+///
+/// # Errors
+/// A name that no protocol can have.
+pub fn alpn_protocols(slot: &mut Option<Vec<Vec<u8>>>, line: &mut LineCx<'_>) -> Result {
+    let is_wrong = |name: &[u8]| name.is_empty() || name.len() > 255;
+    if let Some(at) = line.args().iter().position(|word| is_wrong(word.bytes())) {
+        let message = format!("invalid protocol \"{}\": a name has 1 to 255 bytes", line.arg(at));
+        return Err(line.fail_arg(at, message));
+    }
+    let protocols = line.args().iter().map(|word| word.bytes().to_vec()).collect();
+    line.once(slot, protocols)
+}

@@ -135,8 +135,7 @@ impl LastMeant {
 async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<DnsAnswer>, Verdict> {
     let Some((resolver, timeout)) = x.plan.core.resolver.clone() else {
         x.log_error(&format_args!("no resolver defined to resolve {name}"));
-        x.cause = Cause::DnsFailed;
-        return Err(Verdict::Status(502));
+        return Err(unresolved(x));
     };
     let found = match resolver::question(name) {
         Ok(question) => {
@@ -159,8 +158,13 @@ async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<DnsAnswer>, Verdict
 
 fn failed(x: &mut Exchange, name: &str, failure: DnsFailure) -> Verdict {
     x.log_error(&format_args!("{name} could not be resolved ({}: {failure})", failure.number()));
+    unresolved(x)
+}
+
+/// As in nginx a session ends with another status than a request.
+fn unresolved(x: &mut Exchange) -> Verdict {
     x.cause = Cause::DnsFailed;
-    Verdict::Status(502)
+    Verdict::Status(if x.is_session() { 500 } else { 502 })
 }
 
 /// What this worker has learned before of `name` from the location's resolver, if it has one.

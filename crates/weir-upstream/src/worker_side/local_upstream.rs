@@ -329,6 +329,13 @@ impl PeerLease {
         }
     }
 
+    /// The peer has taken the connection of a session, which may last for days: that is all that is asked of it.
+    pub(crate) fn connected(&self) {
+        if self.peer.succeeded() {
+            self.upstream.upstream.changes.tell();
+        }
+    }
+
     /// Where the time of its use goes, among the sites of a location.
     pub(crate) fn site(&self, sites: &PeerSites) -> Site {
         if self.upstream.upstream.computed { sites.of_computed() } else { sites.of(&self.peer) }

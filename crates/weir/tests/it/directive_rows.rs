@@ -196,10 +196,11 @@ fn refused(row: &DirectiveSignature) -> Option<String> {
 }
 
 /// A block, and a configuration's text before and after its lines.
-const BLOCKS: [(Contexts, &str, &str); 8] = [
+const BLOCKS: [(Contexts, &str, &str); 9] = [
     (Contexts::MAIN, "", "events {} http {}"),
     (Contexts::EVENTS, "events {", "} http {}"),
     (Contexts::HTTP, "events {} http {", "}"),
+    (Contexts::STREAM, "events {} stream {", "}"),
     (Contexts::SERVER, "events {} http { server {", "} }"),
     (Contexts::LOCATION, "events {} http { server { location / {", "} } }"),
     (Contexts::UPSTREAM, "events {} http { upstream a { server 127.0.0.1:1;", "} }"),

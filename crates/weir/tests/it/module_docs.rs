@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir::comparison::NginxComparison;
-use weir::modules::MODULES;
+use weir::modules::all_modules;
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::build::STRUCTURE;
 
@@ -70,7 +70,7 @@ fn every_directive_is_found_by_its_name() {
 /// Module → its directives, in the order of its table.
 pub(crate) fn tables() -> BTreeMap<&'static str, Vec<DirectiveSignature>> {
     let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", STRUCTURE.to_vec())]);
-    for module in MODULES {
+    for module in all_modules() {
         tables.entry(module.name).or_default().extend(module.directives());
     }
     tables.retain(|_, rows| !rows.is_empty());
@@ -192,6 +192,20 @@ const ABOUT: &[(&str, &str)] = &[
         "ssl",
         "TLS for clients (nginx's `ngx_http_ssl_module`): certificates, protocols, sessions, client certificates. There are\n\
          TLS 1.2, with six ciphers (ECDHE and AEAD), and TLS 1.3; see [tls.md](../tls.md).",
+    ),
+    (
+        "stream_core",
+        "How sessions of `stream` begin, and what variables say of them (nginx's `ngx_stream_core_module`); see\n\
+         [Proxy TCP](../../guides/tcp.md).",
+    ),
+    ("stream_proxy", "Passes sessions to servers (nginx's `ngx_stream_proxy_module`)."),
+    (
+        "stream_return",
+        "Sends the client a value and closes the connection (nginx's `ngx_stream_return_module`).",
+    ),
+    (
+        "stream_ssl_preread",
+        "What a client says to begin TLS, without ending its TLS here (nginx's `ngx_stream_ssl_preread_module`).",
     ),
     ("structure", "The blocks of a configuration."),
     (

@@ -49,13 +49,6 @@ const THIRD_PARTY: &str = "A third-party module.";
 pub const ABSENT_FEATURES: &[AbsentFeature] = &[
     // Other protocols.
     AbsentFeature {
-        what: "\"stream\" yet",
-        directives: &["stream"],
-        variables: &[],
-        why: "Proxying of TCP and UDP is not built yet.",
-        instead: "TCP and UDP are not proxied; use nginx or HAProxy for those ports",
-    },
-    AbsentFeature {
         what: "\"mail\"",
         directives: &["mail"],
         variables: &[],

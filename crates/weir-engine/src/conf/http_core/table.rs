@@ -113,7 +113,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
          \x20   auth_basic_user_file conf/htpasswd;\n\
          }",
     ),
-    HttpCoreRow::new("resolver", ANY, MORE, |c, line| {
+    HttpCoreRow::new("resolver", ANY_OR_STREAM, MORE, |c, line| {
         let resolver = crate::resolver::parse(line)?;
         line.once(&mut c.resolver, resolver)
     })
@@ -127,7 +127,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
          address. Weir's own parameters are described in docs/explanation/names.md.",
     )
     .example("resolver 127.0.0.53 valid=30s;\nresolver_timeout 5s;"),
-    HttpCoreRow::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
+    HttpCoreRow::new("resolver_timeout", ANY_OR_STREAM, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
         .syntax("resolver_timeout time")
         .default("30s")
         .doc("Timeout for resolving a host name."),
@@ -279,7 +279,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         "Passes 103 (Early Hints) responses of upstream servers to the client if one of \
              the values is neither empty nor `0`.",
     ),
-    HttpCoreRow::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
+    HttpCoreRow::new("tcp_nodelay", ANY_OR_STREAM, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
         .syntax("tcp_nodelay on | off")
         .default("on")
         .doc(
@@ -442,7 +442,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         .syntax("log_subrequest on | off")
         .default("off")
         .doc("Logs subrequests to the access log."),
-    HttpCoreRow::new("error_log", ANY, MORE, set::error_log)
+    HttpCoreRow::new("error_log", ANY_OR_STREAM, MORE, set::error_log)
         .syntax("error_log file [level]")
         .default("logs/error.log error")
         .doc(

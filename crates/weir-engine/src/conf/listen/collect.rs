@@ -1,26 +1,31 @@
 //! The addresses of all servers together.
 
-use weir_conf::{ConfSource, Error, Span};
+use weir_conf::{ConfSource, Contexts, Error, Span};
 use weir_rt::net::SockAddr;
 
 use super::{ListenLine, names};
-use crate::conf::ServerConf;
 use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
-use crate::module::ModuleDef;
+use crate::conf::{Configuration, ServerConf};
+use crate::module::{ModuleDef, SectionContexts};
 use crate::settings::listen::ListenAddress;
 
-/// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
-/// are among it. `source` is what they were read from.
-pub fn collect(
+/// The addresses that the `servers` of the section `here` listen on, in the order of their first mention, and what is wrong
+/// with them; warnings are among it. `source` is what they were read from.
+pub(crate) fn collect(
     servers: &[ServerConf],
+    here: SectionContexts,
     source: &ConfSource,
     modules: &[&ModuleDef],
 ) -> (Vec<ListenAddress>, Vec<Error>) {
+    let stream = here.section == Contexts::STREAM;
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
     let mut collector = ListenCollector::default();
     for (index, conf) in confs.iter().enumerate() {
-        if !conf.listening {
+        if !conf.listening && stream {
+            let message = "no \"listen\" is defined for server";
+            collector.errors.push(at_line(Error::new(message), conf.span));
+        } else if !conf.listening {
             collector.line(index, &ListenLine { span: conf.span, ..ListenLine::implied() });
         }
         for listen in &conf.listens {
@@ -34,12 +39,31 @@ pub fn collect(
         // Set once on the listener instead of on each connection: before a request there is only the default server.
         let default = servers[address.default].confs.get::<HttpCoreConf>();
         address.options.nodelay = default.tcp_nodelay.unwrap_or(true);
+        address.stream = stream;
         names::check(address, &confs, &mut errors);
     }
     for check in modules.iter().filter_map(|module| module.hooks.check_addresses) {
         errors.extend(check(&addresses, servers, source));
     }
     (addresses, errors)
+}
+
+/// Adds the addresses of `section` to those of the configuration around, and says which of them both have: sections do not share
+/// sockets.
+pub(crate) fn join(configuration: &mut Configuration, section: &mut Configuration) -> Vec<Error> {
+    let before = configuration.addresses.len();
+    let mut errors = Vec::new();
+    for address in &section.addresses {
+        let both = configuration.addresses[..before].iter().any(|known| known.addr == address.addr);
+        if both {
+            let span = section.servers()[address.default].confs.get::<ServerCoreConf>().span;
+            let message = format!("{} is listened on in \"http\" and in \"stream\"", address.addr);
+            errors.push(at_line(Error::new(message), span));
+        }
+        let wildcard_of = address.wildcard_of.map(|at| at + before);
+        configuration.addresses.push(ListenAddress { wildcard_of, ..address.clone() });
+    }
+    errors
 }
 
 #[derive(Default)]
@@ -119,6 +143,7 @@ impl ListenEntry {
         let address = ListenAddress {
             addr: addr.clone(),
             options: listen.options.clone(),
+            stream: false,
             servers: vec![server],
             default: server,
             proxy_protocol: listen.proxy_protocol,

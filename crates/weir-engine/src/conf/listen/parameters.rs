@@ -118,6 +118,9 @@ fn unknown(line: &LineCx<'_>, i: usize, text: &[u8]) -> Error {
         let value = String::from_utf8_lossy(value);
         return line.fail_arg(i, format!("invalid ipv6only flags \"{value}\""));
     }
+    if text == b"udp" {
+        return line.fail_arg(i, "the \"udp\" parameter is not supported: sessions are over TCP");
+    }
     if text.starts_with(b"accept_filter=") {
         let message = "are not supported on this platform, ignored";
         return line.fail_arg(i, format!("accept filters \"{}\" {message}", line.arg(i)));

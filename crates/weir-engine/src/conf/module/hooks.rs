@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use weir_conf::{ConfSource, DirectiveLine, Error, Span};
 
+use super::section::ProtocolSection;
 use super::{Module, ModuleConfs, conf_of};
 use crate::conf::ServerConf;
 use crate::conf::registry::ConfRegistry;
@@ -37,6 +38,8 @@ pub struct BuildHooks<C: 'static> {
     /// Before [`Module::install`], for each block on each worker; an error stops the (re)load. It is called for all blocks
     /// before a configuration is taken into use, also for those whose plans are built when a request asks for them.
     pub prepare: Option<PrepareInstall<C>>,
+    /// The block of another protocol that the module brings along (`stream`).
+    pub section: Option<&'static ProtocolSection>,
 }
 
 impl<C: 'static> BuildHooks<C> {
@@ -48,6 +51,7 @@ impl<C: 'static> BuildHooks<C> {
         check_addresses: None,
         server_part: None,
         prepare: None,
+        section: None,
     };
 }
 
@@ -60,6 +64,7 @@ pub(crate) struct ErasedHooks {
     pub(crate) check_addresses: Option<CheckAddresses>,
     pub(crate) server_part: Option<MakeServerPart<dyn Any>>,
     pub(crate) prepare: Option<PrepareInstall<dyn Any>>,
+    pub(crate) section: Option<&'static ProtocolSection>,
 }
 
 impl ErasedHooks {
@@ -99,6 +104,7 @@ impl ErasedHooks {
                     None => Ok(()),
                 }),
             },
+            section: M::HOOKS.section,
         }
     }
 }

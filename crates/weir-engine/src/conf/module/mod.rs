@@ -7,6 +7,7 @@
 
 mod confs;
 mod hooks;
+mod section;
 
 use std::any::Any;
 
@@ -22,6 +23,8 @@ pub use crate::plan::module_confs::ModuleConfs;
 pub(crate) use confs::{BlockHeirs, BlockKin, ConfSettling};
 use hooks::ErasedHooks;
 pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart, PrepareInstall};
+pub use section::ProtocolSection;
+pub(crate) use section::SectionContexts;
 
 /// A module of the server.
 pub trait Module: 'static {

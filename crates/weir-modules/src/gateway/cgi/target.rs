@@ -26,6 +26,8 @@ pub(crate) struct CgiPass {
     scheme: Option<&'static str>,
     /// The address is known, and speaks TLS.
     secure: bool,
+    /// Servers speak TLS whatever the address says.
+    always_secure: bool,
 }
 
 impl CgiPass {
@@ -82,8 +84,15 @@ impl CgiPass {
             upstream: None,
             scheme,
             secure,
+            always_secure: false,
         });
         Ok(())
+    }
+
+    /// Its servers speak TLS, whatever the address says.
+    pub(crate) fn always_secure(&mut self) {
+        self.always_secure = true;
+        self.secure = true;
     }
 
     /// Whether its servers may speak TLS.
@@ -108,7 +117,7 @@ impl CgiPass {
             },
             None => CgiDestination::Computed(self.script.clone()),
         };
-        CgiTarget { to, scheme: self.scheme }
+        CgiTarget { to, scheme: self.scheme, always_secure: self.always_secure }
     }
 }
 
@@ -159,6 +168,7 @@ fn check(address: &str) -> std::result::Result<(), String> {
 pub(crate) struct CgiTarget {
     to: CgiDestination,
     scheme: Option<&'static str>,
+    always_secure: bool,
 }
 
 enum CgiDestination {
@@ -177,7 +187,7 @@ impl weir_upstream::PassTarget for CgiTarget {
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match &self.to {
             CgiDestination::Fixed { upstream, secure } => {
-                if self.scheme.is_some() {
+                if self.may_be_secure() {
                     x.state::<SecureName>().0 = secure.clone();
                 }
                 Ok(upstream.clone())
@@ -193,7 +203,7 @@ impl weir_upstream::PassTarget for CgiTarget {
     fn rehearsed(&self, x: &mut Exchange) -> std::result::Result<weir_upstream::PassDestination, Verdict> {
         match &self.to {
             CgiDestination::Fixed { upstream, secure } => {
-                if self.scheme.is_some() {
+                if self.may_be_secure() {
                     x.state::<SecureName>().0 = secure.clone();
                 }
                 Ok(weir_upstream::PassDestination::Upstream(upstream.upstream.clone()))
@@ -208,13 +218,17 @@ impl weir_upstream::PassTarget for CgiTarget {
 }
 
 impl CgiTarget {
+    fn may_be_secure(&self) -> bool {
+        self.scheme.is_some() || self.always_secure
+    }
+
     /// The host that `script` says; where the module has schemes, [`SecureName`] of `x` is set.
     fn host(&self, x: &mut Exchange, script: &ValueScript) -> String {
         let value = script.value(x);
         let text = String::from_utf8_lossy(x.text(&value)).into_owned();
         let (host, secure) = parts(&text, self.scheme);
-        if self.scheme.is_some() {
-            let name = secure.then(|| Text::Span(x.arena.push(host.as_bytes())));
+        if self.may_be_secure() {
+            let name = (secure || self.always_secure).then(|| Text::Span(x.arena.push(host.as_bytes())));
             x.state::<SecureName>().0 = name;
         }
         host.to_owned()

@@ -10,7 +10,7 @@ mod ranges;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use weir_conf::names::{HTTP, ONE_OR_TWO};
+use weir_conf::names::{HTTP_OR_STREAM, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::VarIndex;
@@ -31,21 +31,22 @@ pub struct Geo;
 impl Module for Geo {
     const NAME: &'static str = "geo";
     type Conf = ();
-    const DIRECTIVES: &'static [Directive<()>] = &[Directive::new("geo", HTTP, ONE_OR_TWO.block(), set_geo)
-        .syntax("geo [$address] $variable")
-        .doc(
-            "Defines a variable whose value depends on the client address, or on the address \
+    const DIRECTIVES: &'static [Directive<()>] =
+        &[Directive::new("geo", HTTP_OR_STREAM, ONE_OR_TWO.block(), set_geo)
+            .syntax("geo [$address] $variable")
+            .doc(
+                "Defines a variable whose value depends on the client address, or on the address \
              in another variable. Entries in the block are networks with their values; the \
              most specific network wins. Special lines: `default`, `delete`, `include`, \
              `proxy`, `proxy_recursive`, `ranges` and `volatile`.",
-        )
-        .example(
-            "geo $country {\n\
+            )
+            .example(
+                "geo $country {\n\
              \x20   default        ZZ;\n\
              \x20   192.0.2.0/24   DE;\n\
              \x20   2001:db8::/32  FR;\n\
              }",
-        )];
+            )];
 }
 
 /// `geo [$address] $variable { ... }`

@@ -13,7 +13,8 @@ mod replace;
 mod tests;
 
 use weir_conf::names::{
-    FLAG, HTTP, LOCATION, LOCATION_IF, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
+    FLAG, HTTP, LOCATION, LOCATION_IF, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, STREAM_SERVER, TWO,
+    TWO_OR_THREE,
 };
 use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
@@ -63,7 +64,7 @@ impl Module for Rewrite {
                  `-x`, each with `!` for its opposite.",
             )
             .example("if ($request_method = POST) {\n    return 405;\n}"),
-        Directive::new("set", BLOCKS, TWO, RewriteConf::set)
+        Directive::new("set", BLOCKS.or(STREAM_SERVER), TWO, RewriteConf::set)
             .syntax("set $variable value")
             .doc("Sets a variable; the value may contain text and variables."),
         Directive::new("rewrite_log", HTTP_AND_BLOCKS, FLAG, |conf: &mut RewriteConf, line| {
@@ -98,7 +99,10 @@ impl Module for Rewrite {
         if conf.warn == Some(false) {
             plan.keep(NoWarnings);
         }
-        let phase = if plan.level == PlanLevel::Server { Phase::ServerRewrite } else { Phase::Rewrite };
+        let phase = match plan.level {
+            PlanLevel::Server | PlanLevel::Session => Phase::ServerRewrite,
+            _ => Phase::Rewrite,
+        };
         match conf.code.first() {
             None if plan.instructed.is_empty() => {}
             // The program of the block around runs it.

@@ -9,7 +9,9 @@ use crate::tls::ocsp::OcspResponder;
 use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::commands::TlsSide;
 use weir_upstream::tls_client::files::{self, BUILDING};
-use weir_upstream::tls_client::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
+use weir_upstream::tls_client::values::{
+    absolute, alpn_protocols, certificate_cache, ciphers, protocols, warn_of_groups,
+};
 
 /// `ssl_certificate_key file [inline|pool]`
 fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
@@ -129,10 +131,11 @@ fn gone(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 // The alias gives the closures of the table what `c` is.
 type SslRow = Directive<SslConf>;
 
-const HERE: Contexts = HTTP.or(SERVER);
+const HTTP_HERE: Contexts = HTTP.or(SERVER);
+const HERE: Contexts = HTTP_HERE.or(STREAM_ANY);
 
 pub(in crate::tls) const TABLE: &[SslRow] = &[
-    SslRow::new("ssl", HERE, ONE, gone)
+    SslRow::new("ssl", HTTP_HERE, ONE, gone)
         .syntax("ssl on | off")
         .doc("Refused, as in nginx since 1.25.1: `listen ... ssl` takes its place."),
     SslRow::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
@@ -202,7 +205,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
     .syntax("ssl_prefer_server_ciphers on | off")
     .default("off")
     .doc("Prefers the order of the server's ciphers to that of the client's."),
-    SslRow::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
+    SslRow::new("ssl_buffer_size", HTTP_HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
         .syntax("ssl_buffer_size size")
         .default("16k")
         .doc("Size of TLS records of responses, at most 16k."),
@@ -291,7 +294,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         .syntax("ssl_stapling_verify on | off")
         .default("off")
         .doc("Verifies that OCSP responses are signed by the issuer or by its appointed responder."),
-    SslRow::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
+    SslRow::new("ssl_early_data", HTTP_HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
         .syntax("ssl_early_data on | off")
         .default("off")
         .doc(
@@ -330,7 +333,19 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         .syntax("ssl_ocsp_cache off | shared:name:size")
         .default("off")
         .doc("Cache of the OCSP status of client certificates."),
-    SslRow::new("ssl_ech_file", HERE, ONE, ech_file)
+    SslRow::new("ssl_alpn", STREAM_ANY, MORE, |c, line| alpn_protocols(&mut c.set().alpn, line))
+        .syntax("ssl_alpn protocol ...")
+        .doc(
+            "Protocols for ALPN (RFC 7301): a client that offers protocols must offer one of these, else its handshake fails. \
+             The one that was agreed on is in `$ssl_alpn_protocol`.",
+        ),
+    SslRow::new("ssl_handshake_timeout", STREAM_ANY, ONE, |c, line| {
+        line.time_ms(&mut c.set().handshake_timeout)
+    })
+    .syntax("ssl_handshake_timeout time")
+    .default("60s")
+    .doc("Timeout for TLS handshakes; then the session ends with 500."),
+    SslRow::new("ssl_ech_file", HTTP_HERE, ONE, ech_file)
         .syntax("ssl_ech_file file")
         .doc("Refused: Encrypted ClientHello is not available."),
 ];

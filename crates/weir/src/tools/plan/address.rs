@@ -47,7 +47,7 @@ pub(super) fn choose(addresses: &[ListenAddress], request: &PlanRequest) -> Resu
 }
 
 fn indices(addresses: &[ListenAddress], fits: impl Fn(&ListenAddress) -> bool) -> Vec<usize> {
-    let fitting = addresses.iter().enumerate().filter(|(_, address)| fits(address));
+    let fitting = addresses.iter().enumerate().filter(|(_, address)| !address.stream && fits(address));
     fitting.map(|(index, _)| index).collect()
 }
 

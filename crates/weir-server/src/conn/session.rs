@@ -1,0 +1,142 @@
+//! A connection to a server of `stream`: one session from the socket that was accepted to its close.
+
+use std::rc::Rc;
+
+use weir_engine::Verdict;
+use weir_engine::engine::session;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::LogLevel;
+use weir_engine::request_head::ClientJudge;
+use weir_engine::settings::session::SessionSettings;
+use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientConnection, ConnectionEntry};
+use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
+use weir_trace::WaitKind;
+
+use super::proxy;
+use crate::tls;
+use crate::tls::accept::HandshakeOwner;
+use crate::tls::accepted::TlsJudge;
+
+/// Starts the task of a session.
+pub(crate) fn start(
+    worker: Rc<Worker>,
+    connection: Rc<ClientConnection>,
+    wire: Rc<ClientWire>,
+    open: ConnectionEntry,
+    proxy_protocol: bool,
+) {
+    connection.speaks(CloseProtocol::Session);
+    wire.idle.set(false);
+    let owner = connection.clone();
+    let task = async move {
+        let mut session = OpenSession::new(&worker, &connection);
+        run(session.exchange(), &wire, proxy_protocol).await;
+        drop(session);
+        drop(open);
+    };
+    owner.task_bytes.set(size_of_val(&task) as u32);
+    weir_rt::spawn(task);
+}
+
+async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) {
+    session::begin(x, wire);
+    x.worker.counters.writing.add(1);
+    if x.hears(LogLevel::Info) {
+        let (peer, address) = (&x.connection.peer, x.connection.hosts.borrow().addr.clone());
+        x.connection.log_idle(LogLevel::Info, &format_args!("client {peer} connected to {address}"));
+    }
+    let verdict = content(x, wire, proxy_protocol).await;
+    x.connection.ends(reason(x, &verdict));
+    wire.flush();
+    drain(x, wire).await;
+    session::end(x, verdict).await;
+    x.worker.counters.writing.sub(1);
+}
+
+/// Says that nothing follows, and waits until that and what was sent before have left: a socket that is closed before discards
+/// them. A client that takes nothing ends this by the timer.
+async fn drain(x: &Exchange, wire: &ClientWire) {
+    // One that is gone needs neither.
+    let _gone = wire.stream.shutdown_write();
+    if wire.stream.unsent() > 0 && !wire.broken.get() {
+        wire.timer.arm(x.plan.core.send_timeout);
+        let _gone = wire.stream.drained(0, Some(&wire.timer)).await;
+    }
+}
+
+/// The session up to its end, which is given.
+async fn content(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) -> Verdict {
+    let settings = x.plan.kept::<SessionSettings>().copied().unwrap_or_default();
+    let connection = x.connection.clone();
+    if proxy_protocol && !proxy::read(&connection, wire, settings.proxy_protocol_timeout).await {
+        return Verdict::Status(400);
+    }
+    if let Err(verdict) = session::admit(x).await {
+        return verdict;
+    }
+    if connection.expects_tls && !agree(x, wire).await {
+        return Verdict::Status(500);
+    }
+    session::serve(x).await
+}
+
+/// Completes the TLS handshake; from there on the server is the one that its name has chosen. `false`: it has failed, or the client
+/// has no certificate that the server takes.
+async fn agree(x: &mut Exchange, wire: &Rc<ClientWire>) -> bool {
+    let (worker, connection) = (x.worker.clone(), x.connection.clone());
+    let handshake = tls::accept::run(&worker, &connection, wire, HandshakeOwner::Session);
+    let shared = x.shared.clone();
+    let agreed = shared.waiting_for(WaitKind::ClientRead, Box::pin(handshake)).await;
+    if agreed.is_none() {
+        return false;
+    }
+    connection.speaks(CloseProtocol::Session);
+    choose_server(x) && TlsJudge::check(x).is_ok()
+}
+
+/// The server is the one that the name in the handshake has chosen, and captures of its pattern are the session's. `false`: which one it
+/// is is not known.
+fn choose_server(x: &mut Exchange) -> bool {
+    let connection = x.connection.clone();
+    x.server = connection.server();
+    x.plan = x.server.plan.clone();
+    let Some(name) = connection.hello.get().and_then(|hello| hello.server_name.clone()) else { return true };
+    x.request.host = x.arena.push(name.as_bytes());
+    let hosts = connection.hosts.borrow().clone();
+    hosts.is_single() || hosts.choose(x).is_ok()
+}
+
+/// Why the connection ends with a session that ended so, unless what ended it has said so.
+fn reason(x: &Exchange, verdict: &Verdict) -> CloseReason {
+    match verdict {
+        Verdict::Status(_) | Verdict::Close(_) => CloseReason::ErrorStatus,
+        _ if x.connection.is_retired() => CloseReason::Shutdown,
+        _ => CloseReason::Tunnel,
+    }
+}
+
+/// The exchange of a session. Dropping it gives the exchange back to the worker.
+struct OpenSession {
+    worker: Rc<Worker>,
+    x: Option<Box<Exchange>>,
+}
+
+impl OpenSession {
+    fn new(worker: &Rc<Worker>, connection: &Rc<ClientConnection>) -> OpenSession {
+        let x = worker.take_exchange(connection, &connection.server());
+        OpenSession { worker: worker.clone(), x: Some(x) }
+    }
+
+    fn exchange(&mut self) -> &mut Exchange {
+        self.x.as_mut().expect("taken only when dropped")
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        if let Some(x) = self.x.take() {
+            self.worker.give_exchange(x);
+        }
+    }
+}
