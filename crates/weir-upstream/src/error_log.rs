@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
+use weir_rt::SendError;
 use weir_rt::file::errno_text;
 use weir_trace::Cause;
 
@@ -53,6 +54,20 @@ pub(crate) fn receive(x: &Exchange, errno: i32) -> AttemptFault {
     let text = errno_text(errno);
     error(x, &format_args!("recv() failed ({errno}: {text}) while {READING_HEAD}"));
     AttemptFault { reason: FailureReason::ERROR, cause: Cause::ResetBeforeResponse }
+}
+
+/// A file with a request's body can't be read, or ended before its length.
+pub(crate) fn lost_file(x: &Exchange, error: SendError) {
+    match error {
+        SendError::File(errno) => {
+            let text = errno_text(errno);
+            x.log(LogLevel::Crit, &format_args!("file error ({errno}: {text}) while {SENDING}"));
+        }
+        _ => {
+            let message = format_args!("sendfile() reported that a file was truncated while {SENDING}");
+            x.log(LogLevel::Alert, &message);
+        }
+    }
 }
 
 /// The client left while a server was asked; at level info.

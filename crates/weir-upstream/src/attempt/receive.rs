@@ -21,6 +21,8 @@ enum ReceiveEvent {
     Sent,
     /// It does not leave.
     Stuck,
+    /// It can't leave: the file that has its body can't be read, or ended early.
+    FileLost(SendError),
     /// Of the response, or in its place.
     Received(RecvOutcome),
 }
@@ -37,6 +39,9 @@ impl Attempt {
         incoming: &mut IncomingHead,
     ) -> Result<usize, AttemptFailure> {
         let settings = self.up.settings.clone();
+        if let Some(error) = connection.stream.file_error() {
+            return Err(self.lost_file(x, error));
+        }
         let mut sending = asked != RequestProgress::Sent && connection.stream.backlog() > 0;
         if asked != RequestProgress::Sent {
             connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
@@ -53,6 +58,9 @@ impl Attempt {
                 {
                     return Poll::Ready(match sent {
                         Err(SendError::TimedOut) => ReceiveEvent::Stuck,
+                        Err(error @ (SendError::File(_) | SendError::Truncated)) => {
+                            ReceiveEvent::FileLost(error)
+                        }
                         // A server that refuses the rest of a body may have said why.
                         _ => ReceiveEvent::Sent,
                     });
@@ -71,6 +79,7 @@ impl Attempt {
                     connection.timer.arm(settings.read_timeout);
                 }
                 ReceiveEvent::Stuck => return Err(error_log::send_timed_out(x)),
+                ReceiveEvent::FileLost(error) => return Err(self.lost_file(x, error)),
                 ReceiveEvent::Received(RecvOutcome::TimedOut) => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(AttemptFailure::Next(fault));

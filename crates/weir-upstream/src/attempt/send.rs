@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use weir_rt::{OutputChunk, RecvOutcome, SendError};
-use weir_trace::WaitKind;
+use weir_trace::{Cause, WaitKind};
 
 use crate::config::failure_reason::AttemptFailure;
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -46,6 +46,15 @@ impl Attempt {
         }
         connection.stream.flush();
         Ok(())
+    }
+
+    /// The file that has the body of `x` can't be sent: no server is to blame, and another would get no more of it.
+    #[cold]
+    pub(crate) fn lost_file(&self, x: &mut Exchange, error: SendError) -> AttemptFailure {
+        error_log::lost_file(x, error);
+        x.cause = Cause::File;
+        self.records.end(Some(500));
+        AttemptFailure::End(Verdict::Status(500))
     }
 
     async fn stream_body(
@@ -92,7 +101,10 @@ impl Attempt {
             match self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
                 Ok(()) => {}
                 Err(SendError::TimedOut) => return Err(error_log::send_timed_out(x)),
-                Err(_) => return Ok(()),
+                Err(error @ (SendError::File(_) | SendError::Truncated)) => {
+                    return Err(self.lost_file(x, error));
+                }
+                Err(SendError::Closed(_)) => return Ok(()),
             }
         }
     }

@@ -41,7 +41,7 @@ impl CursorLine {
         let known = context(&names.collect::<Vec<_>>());
         match (outer, &self.blocks[..]) {
             (Some(_), _) => known,
-            (None, [first, ..]) if first == "events" || first == "http" => known,
+            (None, [first, ..]) if ["events", "http", "stream"].contains(&first.as_str()) => known,
             // In a part of a configuration.
             (None, []) => Contexts::MAIN | Contexts::ANY | Contexts::UPSTREAM,
             (None, [first, ..]) if first == "location" => {
@@ -64,6 +64,9 @@ fn context(blocks: &[&str]) -> Contexts {
         ["http"] => Contexts::HTTP,
         ["http", "server"] => Contexts::SERVER,
         ["http", "upstream"] => Contexts::UPSTREAM,
+        ["stream"] => Contexts::STREAM,
+        ["stream", "server"] => Contexts::STREAM_SERVER,
+        ["stream", "upstream"] => Contexts::STREAM_UPSTREAM,
         ["http", "server", "if"] => Contexts::SERVER_IF,
         ["http", "server", "location", inner @ ..] => match inner.last() {
             None | Some(&"location") => Contexts::LOCATION,
@@ -177,6 +180,8 @@ mod tests {
         assert_eq!(of("", Some(&[])), Contexts::MAIN);
         assert_eq!(of("", Some(&["http", "server"])), Contexts::SERVER);
         assert_eq!(of("http { map $a $b { ", None), Contexts::NONE);
+        assert_eq!(of("stream { server { ", None), Contexts::STREAM_SERVER);
+        assert_eq!(of("stream { server { location / { ", None), Contexts::NONE);
         assert!(of("", None).allows(Contexts::LOCATION));
     }
 }

@@ -48,7 +48,7 @@ const UNKNOWN: &str = "\u{1}";
 const MOST: usize = 4;
 
 /// How each block is written, the usual one of a directive first.
-const BLOCKS: [(Contexts, &str, &str); 9] = [
+const BLOCKS: [(Contexts, &str, &str); 12] = [
     (Contexts::SERVER, "http { server { ", " } }"),
     (Contexts::LOCATION, "http { server { location / { ", " } } }"),
     (Contexts::HTTP, "http { ", " }"),
@@ -58,6 +58,9 @@ const BLOCKS: [(Contexts, &str, &str); 9] = [
     (Contexts::SERVER_IF, "http { server { if ($host) { ", " } } }"),
     (Contexts::LOCATION_IF, "http { server { location / { if ($host) { ", " } } } }"),
     (Contexts::LIMIT_EXCEPT, "http { server { location / { limit_except GET { ", " } } } }"),
+    (Contexts::STREAM_SERVER, "stream { server { ", " } }"),
+    (Contexts::STREAM, "stream { ", " }"),
+    (Contexts::STREAM_UPSTREAM, "stream { upstream u { ", " } }"),
 ];
 
 #[cfg(test)]

@@ -160,9 +160,9 @@ fn what_can_never_be_served_is_an_error_that_says_why() {
             "built into",
         ),
         (
-            "events { } stream { server { listen 1; } }",
-            "unknown directive \"stream\"",
-            "TCP and UDP are not proxied",
+            "events { } stream { server { listen 1 udp; return x; } }",
+            "the \"udp\" parameter is not supported",
+            "sessions are over TCP",
         ),
         ("events { } mail { server { } }", "unknown directive \"mail\"", "no proxy for mail"),
         (

@@ -51,6 +51,32 @@ fn assert_error(server: &Server, message: &str, backend: &Backend) {
 }
 
 both_drivers! {
+    /// The file is this server's own affair: no other server is asked, none is left out, and the client gets 500.
+    fn a_body_s_file_that_is_cut_off_is_no_server_s_fault(driver) {
+        let backend = Backend::start(|visit| {
+            while let Some(head) = visit.head() {
+                let is_whole = !head.starts_with("POST") || visit.bytes(BODY).is_some();
+                if !is_whole || !visit.answer("whole") {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{
+            upstream one {{ server 127.0.0.1:{} max_fails=1 fail_timeout=1h; }}
+            server {{ listen 127.0.0.1:%%PORT%%; proxy_http_version 1.1; client_body_buffer_size 1k;
+                location /cut {{ access_by_lua_block {{ ngx.req.read_body() io.open(ngx.req.get_body_file(), 'w'):close() }} proxy_pass http://one; }}
+                location / {{ proxy_pass http://one; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).allow("truncated").allow("io.open").start();
+        let post = |path: &str| {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {BODY}\r\n\r\n");
+            server.client().request([head.as_bytes(), &vec![b'x'; BODY]].concat()).status
+        };
+        assert_eq!(post("/cut"), 500);
+        assert!(server.error_log_line("truncated while sending request to upstream").contains("[alert]"));
+        assert_eq!(post("/"), 200);
+        assert_eq!(server.get("/").text(), "whole");
+    }
+
     fn a_server_that_refuses_is_named(driver) {
         let port = free_port();
         let server = proxy(&[port], "");
@@ -474,3 +500,6 @@ fn echo(client: &mut Client) {
 
 /// What a connection may hold: what the sockets' buffers and ours take.
 const LITTLE: u64 = 16 << 20;
+
+/// More than a body's buffer.
+const BODY: usize = 200_000;
