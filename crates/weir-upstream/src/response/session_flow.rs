@@ -114,20 +114,23 @@ impl SessionFlow {
 
 #[cfg(test)]
 mod tests {
+    use weir_engine::testing;
+
     use super::*;
 
     #[test]
     fn what_is_read_is_counted_and_held_where_there_is_a_rate() {
-        let bytes = Rc::<SessionBytes>::default();
-        let manners = SessionManners { upload_rate: 3, ..SessionManners::default() };
-        let flow = SessionFlow::new(&bytes, manners, &AttemptRecords::default());
-        assert_eq!(flow.read(FlowDirection::Back, vec![1; 4]), Some(vec![1; 4]));
-        assert_eq!(flow.read(FlowDirection::Forth, vec![2; 5]), None);
-        assert_eq!((bytes.from_client.get(), bytes.from_server.get()), (5, 4));
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(matches!(flow.poll_held(&mut cx, FlowDirection::Back), PacedBytes::Read));
-        assert!(
-            matches!(flow.poll_held(&mut cx, FlowDirection::Forth), PacedBytes::Some(part) if part == [2; 3])
-        );
+        testing::run("server { }", "GET / HTTP/1.0\r\n\r\n", async |_| {
+            let bytes = Rc::<SessionBytes>::default();
+            let manners = SessionManners { upload_rate: 3, ..SessionManners::default() };
+            let flow = SessionFlow::new(&bytes, manners, &AttemptRecords::default());
+            assert_eq!(flow.read(FlowDirection::Back, vec![1; 4]), Some(vec![1; 4]));
+            assert_eq!(flow.read(FlowDirection::Forth, vec![2; 5]), None);
+            assert_eq!((bytes.from_client.get(), bytes.from_server.get()), (5, 4));
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(matches!(flow.poll_held(&mut cx, FlowDirection::Back), PacedBytes::Read));
+            let held = flow.poll_held(&mut cx, FlowDirection::Forth);
+            assert!(matches!(held, PacedBytes::Some(part) if part == [2; 3]));
+        });
     }
 }
