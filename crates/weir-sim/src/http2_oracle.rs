@@ -12,7 +12,7 @@ pub(crate) fn fault_of(
     outcome: &Outcome<'_>,
 ) -> Option<String> {
     let target = stream.request.target;
-    if let Some(fault) = secret_fault(plan, client.tls.as_ref(), outcome) {
+    if let Some(fault) = secret_fault(plan, target, client.tls.as_ref(), outcome) {
         return fault;
     }
     let is_good = match (outcome.end, outcome.why) {

@@ -114,7 +114,7 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
     let Some((client, request)) = find(plan, outcome.number) else {
         return Some("nobody has asked this".to_owned());
     };
-    if let Some(fault) = secret_fault(plan, client.tls.as_ref(), outcome) {
+    if let Some(fault) = secret_fault(plan, request.target, client.tls.as_ref(), outcome) {
         return fault;
     }
     if outcome.why == "waited" {
