@@ -35,7 +35,7 @@ pub const KINDS: [(SimFileKind, &str, &str); 7] = [
 ];
 
 impl SimFileKind {
-    /// The kind of the file at `path`, which is relative to the server's directory; `None`: it is none that fails.
+    /// The kind of the file at `path`, which is relative to the server's directory; `None`: no fault applies to it.
     pub fn of(path: &str) -> Option<SimFileKind> {
         let is_it = |begin: &str| path.starts_with(begin) || path == begin.trim_end_matches('/');
         KINDS.iter().find(|(.., begin)| is_it(begin)).map(|(kind, ..)| *kind)

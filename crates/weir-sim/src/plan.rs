@@ -205,7 +205,7 @@ impl Plan {
         }
     }
 
-    /// The request with a number, whoever asks it.
+    /// The request with this number, of any client.
     pub fn request(&self, number: u64) -> Option<&RequestPlan> {
         let first = self.clients.iter().flat_map(|client| &client.requests);
         let streams = self.http2.clients.iter().flat_map(|client| &client.requests);

@@ -499,7 +499,7 @@ const STREAM: DirectiveSignature = DirectiveSignature {
 };
 const SERVER: DirectiveSignature = DirectiveSignature {
     syntax: "server",
-    doc: "Defines a virtual server: `listen` names its addresses, in `http` `server_name` its host names.",
+    doc: "Defines a virtual server: `listen` names its addresses, `server_name` its host names.",
     example: "server {\n    listen 80;\n    server_name example.com www.example.com;\n    root /srv/www;\n}",
     ..DirectiveSignature::new("server", Contexts::HTTP.or(Contexts::STREAM), ArgCount::NONE.block())
 };

@@ -15,7 +15,7 @@ use weir_upstream::protocol::{
 };
 use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{FailureReason, ProxyHeader, UpstreamFamily, first_byte_times, session_times};
+use weir_upstream::{FailureReason, UpstreamFamily, first_byte_times, session_times};
 
 use crate::gateway::cgi::target::{CgiPass, SecureName, pass_requests};
 use crate::gateway::family_rows::family_row;
@@ -97,7 +97,7 @@ impl Module for StreamProxy {
         .syntax("proxy_next_upstream_timeout time")
         .default("0")
         .doc("Time in which servers may be tried for a session; 0 is no limit."),
-        StreamProxyRow::new("proxy_protocol", STREAM_ANY, ONE, StreamProxyConf::set_protocol)
+        StreamProxyRow::new("proxy_protocol", STREAM_ANY, ONE, |c, line| c.family.set_proxy_protocol(line))
             .syntax("proxy_protocol on | off | v1 | v2")
             .default("off")
             .doc("Sends the client's addresses at the beginning of connections to servers (PROXY protocol); `on` is version 1."),
@@ -213,17 +213,6 @@ impl StreamProxyConf {
             _ => FailureReason::ERROR.0 | FailureReason::TIMEOUT.0,
         };
         line.once(&mut self.family.next_upstream, reasons)
-    }
-
-    /// `proxy_protocol on | off | v1 | v2`
-    fn set_protocol(&mut self, line: &mut LineCx<'_>) -> Result {
-        let version = match line.arg(0) {
-            "off" => None,
-            "on" | "v1" => Some(ProxyHeader::V1),
-            "v2" => Some(ProxyHeader::V2),
-            _ => return Err(line.invalid_value(0)),
-        };
-        line.once(&mut self.family.proxy_protocol, version)
     }
 }
 

@@ -359,6 +359,17 @@ impl UpstreamFamily {
         line.once(slot, Some(BindAddress { address, transparent }))
     }
 
+    /// `proxy_protocol on | off | v1 | v2`; `on` is version 1.
+    pub fn set_proxy_protocol(&mut self, line: &mut LineCx<'_>) -> Result {
+        let version = match line.arg(0) {
+            "off" => None,
+            "on" | "v1" => Some(ProxyHeader::V1),
+            "v2" => Some(ProxyHeader::V2),
+            _ => return Err(line.invalid_value(0)),
+        };
+        line.once(&mut self.proxy_protocol, version)
+    }
+
     /// `_send_lowat size`, which says that it has no effect.
     ///
     /// # Errors

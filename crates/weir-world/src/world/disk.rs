@@ -59,7 +59,7 @@ impl SimDisk {
         }
     }
 
-    /// Another link of the file at `path`, which is about to be removed or replaced; `None`: there is none.
+    /// Another link of the file at `path`, which is about to be removed or replaced; `None` without one.
     pub(crate) fn save(&mut self, path: &Path) -> Option<PathBuf> {
         let lost = self.directory.join("lost");
         if fs::create_dir_all(&lost).is_err() {

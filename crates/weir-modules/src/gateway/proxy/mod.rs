@@ -19,7 +19,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Module, UnnamedBlock, inherit};
 use weir_upstream::tls_client::client::ClientConf;
-use weir_upstream::{ProxyHeader, UpstreamFamily, pass_to};
+use weir_upstream::{UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use http::HttpPass;
@@ -60,7 +60,7 @@ impl Module for Proxy {
         })
         .syntax("proxy_http_version 1.0 | 1.1 | 2").default("1.1").doc("Version of HTTP for requests to the upstream server."),
         ProxyRow::new("proxy_upgrade", ANY, MORE, |c, l| UpgradeProtocols::set(&mut c.upgrade, l)).syntax("proxy_upgrade on | off | protocol ...").default("off").doc("Passes the client's `Upgrade` field on: `on` for `websocket`, or for the protocols named; never for `h2c`."),
-        ProxyRow::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol).syntax("proxy_protocol on | off | v1 | v2").default("off").doc("Sends the client's addresses at the beginning of connections to the upstream server (PROXY protocol); `on` is version 1."),
+        ProxyRow::new("proxy_protocol", ANY, ONE, |c, line| c.family.set_proxy_protocol(line)).syntax("proxy_protocol on | off | v1 | v2").default("off").doc("Sends the client's addresses at the beginning of connections to the upstream server (PROXY protocol); `on` is version 1."),
         ProxyRow::new("proxy_cache_convert_head", ANY, FLAG, |c, l| l.flag(&mut c.family.cache.convert_head))
             .syntax("proxy_cache_convert_head on | off").default("on").doc("Converts HEAD to GET for requests whose responses are cached."),
         ProxyRow::new("proxy_redirect", ANY, ONE_OR_TWO, |c, l| {
@@ -227,16 +227,5 @@ impl ProxyConf {
         let location = line.ext::<ConfRegistry>().location();
         self.pass = Some(ProxyPass::parse(line, location)?);
         Ok(())
-    }
-
-    /// `proxy_protocol on | off | v1 | v2`
-    fn set_protocol(&mut self, line: &mut LineCx<'_>) -> Result {
-        let version = match line.arg(0) {
-            "off" => None,
-            "on" | "v1" => Some(ProxyHeader::V1),
-            "v2" => Some(ProxyHeader::V2),
-            _ => return Err(line.invalid_value(0)),
-        };
-        line.once(&mut self.family.proxy_protocol, version)
     }
 }
