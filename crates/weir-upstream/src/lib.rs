@@ -43,7 +43,7 @@ mod upstream_module;
 
 pub use block::upstream::Upstream;
 pub use block::upstreams::Upstreams;
-pub use config::directives::{ProxyHeader, UpstreamFamily, UpstreamSettings};
+pub use config::directives::{UpstreamFamily, UpstreamSettings};
 pub use config::failure_reason::FailureReason;
 pub use config::field_names::FieldNames;
 pub use handler::{PassDestination, PassTarget, meant, pass_to};

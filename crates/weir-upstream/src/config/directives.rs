@@ -82,7 +82,7 @@ pub struct UpstreamFamily {
     /// `_force_ranges`: whether byte ranges are served whatever the response's `Accept-Ranges`.
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
-    pub proxy_protocol: Option<Option<ProxyHeader>>,
+    pub(crate) proxy_protocol: Option<Option<ProxyHeader>>,
     /// True when the module has no files: responses are never read ahead into one.
     pub without_files: bool,
     /// True when a 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
@@ -94,7 +94,7 @@ pub struct UpstreamFamily {
 
 /// The PROXY protocol's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyHeader {
+pub(crate) enum ProxyHeader {
     /// A line of text.
     V1,
     /// Version 2, binary.
@@ -174,7 +174,7 @@ pub struct UpstreamSettings {
     pub force_ranges: bool,
     /// The PROXY protocol header that connections begin with; such a connection serves one client only. `None`: no
     /// header.
-    pub proxy_protocol: Option<ProxyHeader>,
+    pub(crate) proxy_protocol: Option<ProxyHeader>,
     /// `_cache…`; `None`: nothing is cached.
     pub cache: Option<Arc<CacheSettings>>,
     /// `_store`: the path of the file, and its permission bits; `None`: nothing is stored.
