@@ -46,6 +46,9 @@ const STREAM_OWN: &[ModuleDef] = &[
     ModuleDef::of::<Access>(),
     ModuleDef::of::<StreamReturn>(),
     ModuleDef::of::<StreamProxy>(),
+    // After all others: its scripts come at the end of their phases.
+    ModuleDef::of::<Lua>(),
+    ModuleDef::of::<LuaKong>(),
 ];
 
 /// The module that brings `stream` along.
@@ -67,6 +70,8 @@ const STREAM_VARIABLES: &[&str] = &[
     "connection",
     "hostname",
     "limit_conn_status",
+    "lua_alloc",
+    "lua_cpu_time",
     "msec",
     "nginx_version",
     "pid",

@@ -60,6 +60,7 @@ pub fn build_with(
     for (section, block) in main.sections {
         let mut builder = ConfigurationBuilder::of_section(&tree, section, modules);
         builder.registry.main = configuration.main.clone();
+        builder.registry.outer = configuration.shared.clone();
         lend(&mut builder.registry);
         let around = ModuleConfs::like(&builder.blank);
         let blocks = builder.section(SectionContexts::STREAM, block, &around);
@@ -246,11 +247,12 @@ impl<'t> ConfigurationBuilder<'t> {
         }
         warnings.append(&mut registry.warnings);
         let main = registry.main.clone();
+        let outer = std::mem::take(&mut registry.outer);
         let (tables, mut shared, unknown) = registry.finish();
         let blocks = ServerBlocks { servers, nobody, level: here.level, tables: Arc::new(tables) };
-        shared.insert(TypeId::of::<ServerBlocks>(), Box::new(blocks));
+        shared.insert(TypeId::of::<ServerBlocks>(), Arc::new(blocks));
         errors.extend(unknown);
-        let configuration = Configuration { main, addresses, shared, ..Configuration::default() };
+        let configuration = Configuration { main, addresses, shared, outer, ..Configuration::default() };
         ReadSection { configuration, errors, warnings }
     }
 

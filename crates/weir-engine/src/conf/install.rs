@@ -44,13 +44,17 @@ impl WorkerGeneration {
         let mut hosts = builder.hosts(here, &servers, worker)?;
         let nobody = builder.nobody(&servers, worker)?.map(Rc::new);
         let mut stream = None;
+        let mut serving = TypedValues::default();
         if let Some(section) = &configuration.stream {
             let builder = Rc::new(ServerBuilder::new(section, worker, Some(builder.link.clone())));
             let servers = builder.servers(worker)?;
             hosts.extend(builder.hosts(section.addresses.iter(), &servers, worker)?);
+            if let Some(nobody) = builder.nobody(&servers, worker)?.map(Rc::new) {
+                builder.link.set_nobody(&nobody);
+                serving.push(Box::new(SectionOrigin { _held: nobody }));
+            }
             stream = Some(builder.link.clone());
         }
-        let mut serving = TypedValues::default();
         serving.push(Box::new(ServedHosts(hosts)));
         if let Some(nobody) = nobody {
             builder.link.set_nobody(&nobody);
@@ -85,6 +89,11 @@ impl WorkerGeneration {
         }
         Ok(())
     }
+}
+
+/// The origin of what no client of a section has caused, as long as its configuration takes sessions.
+struct SectionOrigin {
+    _held: Rc<RunOrigin>,
 }
 
 /// Calls `prepare` for all blocks among and inside `locations`.

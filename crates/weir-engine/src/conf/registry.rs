@@ -1,6 +1,6 @@
 //! What the modules of one configuration share while it is read: variables, and anything else by its type.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -23,7 +23,9 @@ pub struct ConfRegistry {
     declared: Vec<bool>,
     plain: HashMap<&'static str, &'static Variable>,
     prefixes: Vec<&'static Variable>,
-    shared: SharedValues,
+    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    /// See [`ConfRegistry::around`].
+    pub(crate) outer: SharedValues,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
     /// What is to be reported of what was found when blocks were settled; the configuration is used.
@@ -62,6 +64,7 @@ impl ConfRegistry {
             plain: HashMap::new(),
             prefixes: Vec::new(),
             shared: HashMap::new(),
+            outer: SharedValues::new(),
             nested: (0, None),
             warnings: Vec::new(),
             location: None,
@@ -226,6 +229,11 @@ impl ConfRegistry {
         entry.downcast_mut().expect("kept under its own type")
     }
 
+    /// While a section is read, what modules of `http` have shared; nothing else has it.
+    pub fn around<T: 'static>(&self) -> Option<&T> {
+        self.outer.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
     /// Names of variables are the same in any case, and are stored in lower case.
     fn index(&mut self, name: &str) -> VarIndex {
         if let Some(index) = self.table.by_name.get(name) {
@@ -284,6 +292,7 @@ impl ConfRegistry {
             })
             .collect();
         let tables = RequestTables { variables: self.table, plain: self.plain, prefixes: self.prefixes };
-        (tables, self.shared, errors)
+        let shared = self.shared.into_iter().map(|(id, value)| (id, Arc::from(value))).collect();
+        (tables, shared, errors)
     }
 }

@@ -22,6 +22,8 @@ pub struct Configuration {
     pub addresses: Vec<ListenAddress>,
     /// See [`Configuration::shared`].
     pub(crate) shared: SharedValues,
+    /// Of a section: what those of `http` share. See [`Configuration::around`].
+    pub(crate) outer: SharedValues,
     /// The files that were read (`-T`, places of late errors).
     pub source: ConfSource,
     /// The directives and entries of blocks that it was built from; those of an included file count at each `include`.
@@ -36,13 +38,19 @@ pub struct Configuration {
 }
 
 /// Values by their types.
-pub(crate) type SharedValues = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
+pub(crate) type SharedValues = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 impl Configuration {
     /// The value of type `T` that modules of this section share while the configuration is read; `None` if no module has made one. The
     /// blocks of a protocol are such a value.
     pub fn shared<T: 'static>(&self) -> Option<&T> {
         self.shared.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// As [`Configuration::shared`], of `http` also in a section's configuration: what the process has once.
+    pub fn around<T: 'static>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        self.outer.get(&id).or_else(|| self.shared.get(&id))?.downcast_ref()
     }
 
     /// The configuration of `http` and that of `stream`.
@@ -68,6 +76,6 @@ impl Configuration {
 
     /// Whether an installed module wants the privileged agent ([`Configuration::want_agent`]).
     pub fn wants_agent(&self) -> bool {
-        self.agent.load(Relaxed)
+        self.sections().any(|section| section.agent.load(Relaxed))
     }
 }

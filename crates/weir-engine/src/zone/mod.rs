@@ -168,6 +168,11 @@ impl SharedZone {
         self.owner
     }
 
+    /// Its size in bytes; `None` where it is not declared.
+    pub fn size(&self) -> Option<u64> {
+        self.declared.get().map(|declared| declared.size)
+    }
+
     /// Whether a reload has brought what is in it.
     pub fn is_adopted(&self) -> bool {
         self.adopted.load(Relaxed)

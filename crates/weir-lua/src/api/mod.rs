@@ -31,6 +31,7 @@ pub(crate) mod resolver;
 pub(crate) mod resp;
 pub(crate) mod resty;
 pub(crate) mod semaphore;
+pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod socket;
 pub(crate) mod socket_log;
@@ -53,6 +54,7 @@ pub(crate) use log::level as log_level;
 pub(crate) use output::{AHEAD, FIRST_SAID, text_of as output_text};
 pub(crate) use req::method_name;
 pub(crate) use shared::is_ignored as writes_are_ignored;
+pub(crate) use socket::{lend_client, take_client_back};
 pub(crate) use time::started;
 
 /// All functions.
@@ -68,6 +70,7 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     log::TABLE,
     re::TABLE,
     req::TABLE,
+    session::TABLE,
     shared::TABLE,
     location::TABLE,
     time::TABLE,
@@ -111,6 +114,7 @@ pub(crate) const TABLES: &[&[ApiFunction]] = &[
     socket::TABLES[5],
     socket::TABLES[6],
     socket::TABLES[7],
+    socket::TABLES[8],
     socket::DATAGRAMS,
     socket_log::TABLE,
     timer::TABLE,

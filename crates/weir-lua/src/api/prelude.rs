@@ -34,6 +34,7 @@ pub(crate) const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/openssl", include_str!("openssl/prelude.lua")),
     ("=ngx/nginx_symbols", include_str!("nginx_symbols/prelude.lua")),
     ("=ngx/resty", include_str!("resty/prelude.lua")),
+    ("=ngx/session", include_str!("session/prelude.lua")),
     ("=ngx/library", include_str!("library/prelude.lua")),
     ("=ngx/jit_advice", include_str!("../inspect/jit_advice.lua")),
 ];

@@ -1,11 +1,12 @@
 //! The settings of the `*_by_lua*` and `lua_*` directives.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::ValueScript;
-use weir_engine::zone::SharedZones;
+use weir_engine::zone::{SharedZone, SharedZones};
 
 use crate::api::socket::SocketConf;
 use crate::dict::DICTIONARY;
@@ -27,6 +28,8 @@ pub struct LuaConf {
     pub(crate) rewrite: Option<ScriptSource>,
     pub(crate) access: Option<ScriptSource>,
     pub(crate) precontent: Option<ScriptSource>,
+    /// Of `stream`.
+    pub(crate) preread: Option<ScriptSource>,
     pub(crate) content: Option<ScriptSource>,
     pub(crate) header_filter: Option<ScriptSource>,
     pub(crate) body_filter: Option<ScriptSource>,
@@ -66,6 +69,7 @@ impl LuaConf {
             ScriptPhase::Rewrite => &mut self.rewrite,
             ScriptPhase::Access => &mut self.access,
             ScriptPhase::Precontent => &mut self.precontent,
+            ScriptPhase::Preread => &mut self.preread,
             ScriptPhase::HeaderFilter => &mut self.header_filter,
             ScriptPhase::BodyFilter => &mut self.body_filter,
             ScriptPhase::Log => &mut self.log,
@@ -86,6 +90,7 @@ impl LuaConf {
             &self.rewrite,
             &self.access,
             &self.precontent,
+            &self.preread,
             &self.content,
             &self.header_filter,
             &self.body_filter,
@@ -109,7 +114,9 @@ impl LuaConf {
     /// Said once, however many blocks turn the cache off.
     fn uncached(&self, line: &mut LineCx<'_>) {
         if !std::mem::replace(&mut line.ext::<ConfRegistry>().shared::<UncachedAlert>().0, true) {
-            line.alert("lua_code_cache is off; this will hurt performance");
+            let of_stream = line.ext::<ConfRegistry>().is_stream;
+            let whose = if of_stream { "stream " } else { "" };
+            line.alert(format!("{whose}lua_code_cache is off; this will hurt performance"));
         }
     }
 
@@ -253,11 +260,34 @@ impl LuaConf {
                 line.fail_arg(0, format!("lua_shared_dict \"{name}\" is already defined as \"{name}\""))
             );
         }
-        let zone = line.ext::<ConfRegistry>().shared::<SharedZones>().named(DICTIONARY, &name);
-        let zone = zone.map_err(|message| line.fail_arg(0, message))?;
-        zone.declare(size, "", ()).map_err(|message| line.fail_arg(0, message))?;
+        let zone = zone(line.ext(), &name, size).map_err(|message| line.fail_arg(0, message))?;
         self.main.dicts.push(zone);
         Ok(())
+    }
+
+    /// `lua_add_variable $name`
+    pub(crate) fn add_variable(line: &mut LineCx<'_>) -> Result {
+        let Some(name) = line.arg(0).strip_prefix('$').map(str::to_owned) else {
+            return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0))));
+        };
+        // One that is there already stays what it is.
+        let _known = line.ext::<ConfRegistry>().define_assigned(&name);
+        Ok(())
+    }
+}
+
+/// The zone of a dictionary. One that `stream` declares is that of the same name in `http`, if there is one.
+fn zone(registry: &mut ConfRegistry, name: &str, size: u64) -> std::result::Result<Arc<SharedZone>, String> {
+    let around = registry.around::<SharedZones>();
+    let known = around.and_then(|zones| zones.of(DICTIONARY).find(|zone| *zone.name == *name));
+    let Some(known) = known else {
+        let zone = registry.shared::<SharedZones>().named(DICTIONARY, name)?;
+        return zone.declare(size, "", ()).map(|()| zone);
+    };
+    match known.size() == Some(size) {
+        true => Ok(known.clone()),
+        // Of a zone that has another size this is the error.
+        false => known.declare(size, "", ()).map(|()| known.clone()),
     }
 }
 

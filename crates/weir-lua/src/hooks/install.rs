@@ -20,12 +20,13 @@ use crate::hooks::conf::LuaConf;
 use crate::hooks::filters::{BodyScript, HeaderScript};
 use crate::hooks::malloc_trim;
 use crate::hooks::phases::{LogScript, PhaseScript, ScriptHome};
+use crate::hooks::session::SessionScript;
 use crate::hooks::set_by::VmSlot;
 use crate::hooks::tls::clients::ClientScripts;
 use crate::hooks::tls::upstream::UpstreamScripts;
 use crate::hooks::wiring::WIRING;
 use crate::run::settings::ScriptSettings;
-use crate::vm::chunk::ScriptChunk;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
 use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
@@ -69,8 +70,12 @@ pub(super) fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) {
     plan.keep(settings);
     plan.keep(home.clone());
     plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
-    install_phases(conf, plan, &vm, settings);
     install_tls(conf, plan, &home, settings);
+    if plan.level == PlanLevel::Session {
+        install_session(conf, plan, &home, settings);
+        return;
+    }
+    install_phases(conf, plan, &vm, settings);
     install_responses(conf, plan, &home, settings);
 }
 
@@ -104,7 +109,7 @@ fn install_phases(conf: &LuaConf, plan: &mut PlanBuilder<'_>, vm: &Rc<LuaVm>, se
 
 /// The scripts of handshakes.
 fn install_tls(conf: &LuaConf, plan: &mut PlanBuilder<'_>, home: &ScriptHome, settings: ScriptSettings) {
-    if plan.level == PlanLevel::Server && conf.secure.are_for_clients() {
+    if matches!(plan.level, PlanLevel::Server | PlanLevel::Session) && conf.secure.are_for_clients() {
         weir_server::tls::handle_client_hello(plan, ClientScripts::new(home, settings, &conf.secure));
     }
     if conf.secure.are_for_servers() {
@@ -112,6 +117,28 @@ fn install_tls(conf: &LuaConf, plan: &mut PlanBuilder<'_>, home: &ScriptHome, se
             plan,
             UpstreamScripts::new(home, settings, &conf.secure),
         );
+    }
+}
+
+/// The scripts of sessions.
+fn install_session(conf: &LuaConf, plan: &mut PlanBuilder<'_>, home: &ScriptHome, settings: ScriptSettings) {
+    let script = |phase, source: &ScriptSource| {
+        SessionScript::new(home, phase, ScriptChunk::new(source.clone()), settings)
+    };
+    if let Some(source) = &conf.preread {
+        let (label, script) = (ScriptPhase::Preread.label(), script(ScriptPhase::Preread, source));
+        match conf.main.preread_first {
+            Some(true) => plan.first_handler(EnginePhase::Precontent, label, script),
+            // After `set`, which is in the place of the last handlers before the content.
+            _ => plan.handler(EnginePhase::ServerRewrite, label, script),
+        }
+    }
+    if let Some(source) = &conf.content {
+        plan.content(ScriptPhase::Content.label(), script(ScriptPhase::Content, source));
+    }
+    if let Some(source) = &conf.log {
+        // What it gives to variables is in the lines of access logs.
+        plan.first_handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(home, source));
     }
 }
 
@@ -128,7 +155,8 @@ fn install_responses(
         plan.content(ScriptPhase::Content.label(), script);
     }
     if let Some(source) = &conf.log {
-        plan.handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(home, source));
+        // What it gives to variables is in the lines of access logs.
+        plan.first_handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(home, source));
     }
     if let Some(source) = &conf.header_filter {
         plan.header_filter(
@@ -157,7 +185,7 @@ fn vm_of(conf: &LuaConf, link: &Rc<ConfigurationLink>, worker: &Worker) -> Resul
             (conf_main.init, conf_main.init_worker, conf_main.exit_worker) = (None, None, None);
         }
         let rehearsed = configuration.shared::<RehearsedConfiguration>().is_some();
-        let lmdb = configuration.shared::<LmdbSettings>().filter(|_| !rehearsed);
+        let lmdb = configuration.around::<LmdbSettings>().filter(|_| !rehearsed);
         let lmdb = lmdb.map_or(Ok(None), |lmdb| lmdb.environment(configuration)).map_err(Error::new)?;
         // Scripts of the configuration before this one may have refused some.
         worker.counters.refused.clear();

@@ -1,8 +1,8 @@
 //! The directives and variables of lua-kong-nginx-module, which Kong's nginx is built with. What its Lua calls is in
 //! [`api::kong`](crate::api::kong).
 
-use weir_conf::names::{ANY, HTTP, LOCATION, ONE};
-use weir_conf::{Directive, LineCx, Result};
+use weir_conf::names::{ANY, HTTP, LOCATION, ONE, STREAM_SERVER};
+use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::request_log::LoggedVariable;
@@ -10,6 +10,9 @@ use weir_engine::variable::{VarIndex, Variable};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 
 use crate::api::kong::StaticTag;
+
+/// Where there are requests or sessions.
+const TAGGED: Contexts = LOCATION.or(STREAM_SERVER);
 
 /// The module `lua_kong`.
 pub struct LuaKong;
@@ -25,9 +28,9 @@ impl Module for LuaKong {
                  the variables that Kong uses. Those that the configuration uses have one anyway.",
             )
             .example("lua_kong_load_var_index default;\nlua_kong_load_var_index $ssl_curve;"),
-        Directive::<KongConf>::new("lua_kong_set_static_tag", LOCATION, ONE, |conf, line| line.text(&mut conf.tag))
+        Directive::<KongConf>::new("lua_kong_set_static_tag", TAGGED, ONE, |conf, line| line.text(&mut conf.tag))
             .syntax("lua_kong_set_static_tag value")
-            .doc("Text that scripts of the location get from `resty.kong.tag`; it is not inherited."),
+            .doc("Text that scripts of the location, or of the server of `stream`, get from `resty.kong.tag`; it is not inherited."),
         Directive::new("lua_kong_error_log_request_id", ANY, ONE, KongConf::set_request_id)
             .syntax("lua_kong_error_log_request_id $variable")
             .doc(

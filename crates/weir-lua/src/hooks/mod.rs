@@ -10,6 +10,7 @@ pub(crate) mod malloc_trim;
 pub(crate) mod module;
 pub(crate) mod phases;
 pub mod privileged_agent;
+mod session;
 pub(crate) mod set_by;
 pub(crate) mod tls;
 pub(crate) mod wiring;

@@ -45,7 +45,8 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
 /// A thread can't start.
 pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
     let (configuration, workers) = (server.configuration(), server.crew());
-    let zones = configuration.shared::<SharedZones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
+    let zones = configuration.sections().filter_map(|section| section.shared::<SharedZones>());
+    let zones = zones.flat_map(|zones| zones.of(DICTIONARY));
     let dicts =
         zones.map(|zone| (zone.name.to_string(), zone.store(|size| SharedDict::of(zone, size)))).collect();
     let (sender, published) = channel();

@@ -187,6 +187,7 @@ pub(crate) fn doing(phase: ScriptPhase) -> &'static str {
     match phase {
         ScriptPhase::Balancer => DOING_BALANCER,
         ScriptPhase::Log => " while logging request",
+        ScriptPhase::Preread => " while prereading client data",
         ScriptPhase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
         _ => "",
     }

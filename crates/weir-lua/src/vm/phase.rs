@@ -46,6 +46,8 @@ pub(crate) enum ScriptPhase {
     ProxySslVerify = 1 << 19,
     /// `init_worker_by_lua*` where it may wait (`lua_yield_everywhere`)
     InitWorkerWaits = 1 << 20,
+    /// `preread_by_lua*` of `stream`
+    Preread = 1 << 21,
 }
 
 impl ScriptPhase {
@@ -72,6 +74,7 @@ impl ScriptPhase {
             ScriptPhase::SslSessionStore => "ssl_session_store",
             ScriptPhase::ProxySslCertificate => "proxy_ssl_cert",
             ScriptPhase::ProxySslVerify => "proxy_ssl_verify",
+            ScriptPhase::Preread => "preread",
         }
     }
 
@@ -98,6 +101,7 @@ impl ScriptPhase {
             ScriptPhase::SslSessionStore => "ssl_session_store_by_lua*",
             ScriptPhase::ProxySslCertificate => "proxy_ssl_certificate_by_lua*",
             ScriptPhase::ProxySslVerify => "proxy_ssl_verify_by_lua*",
+            ScriptPhase::Preread => "preread_by_lua*",
         }
     }
 
@@ -124,6 +128,7 @@ impl ScriptPhase {
             ScriptPhase::SslSessionStore => "ssl_session_store_by_lua",
             ScriptPhase::ProxySslCertificate => "proxy_ssl_certificate_by_lua",
             ScriptPhase::ProxySslVerify => "proxy_ssl_verify_by_lua",
+            ScriptPhase::Preread => "preread_by_lua",
         }
     }
 
@@ -143,6 +148,7 @@ pub(crate) const OUTPUT: u32 = ScriptPhase::ServerRewrite as u32
     | ScriptPhase::Rewrite as u32
     | ScriptPhase::Access as u32
     | ScriptPhase::Precontent as u32
+    | ScriptPhase::Preread as u32
     | ScriptPhase::Content as u32;
 /// What is not waited for.
 const BY_ITSELF: u32 = ScriptPhase::Timer as u32 | ScriptPhase::InitWorkerWaits as u32;

@@ -1,4 +1,4 @@
-//! Settings of the `http` block: those of a VM.
+//! Settings of the block `http` or `stream`: those of a VM.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) enum OpensslPlace {
     File(String),
 }
 
-/// Settings of the `http` block: those of a VM.
+/// Settings of the block `http` or `stream`: those of a VM.
 #[derive(Clone, Default)]
 pub(crate) struct VmSettings {
     pub(crate) package_path: Option<String>,
@@ -50,6 +50,8 @@ pub(crate) struct VmSettings {
     pub(crate) rewrite_first: Option<bool>,
     pub(crate) access_first: Option<bool>,
     pub(crate) precontent_first: Option<bool>,
+    /// `preread_by_lua_no_postpone`
+    pub(crate) preread_first: Option<bool>,
     pub(crate) dicts: Vec<Arc<SharedZone>>,
     /// Where relative names of files begin.
     pub(crate) prefix: PathBuf,
@@ -71,6 +73,8 @@ pub(crate) struct VmSettings {
     pub(crate) repeats_init: bool,
     /// The VM is for one request only.
     pub(crate) single: bool,
+    /// Its scripts are those of `stream`: their API is that of sessions.
+    pub(crate) stream: bool,
 }
 
 impl VmSettings {

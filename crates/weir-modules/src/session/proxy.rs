@@ -13,8 +13,8 @@ use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, SessionManners, UpstreamProtocol,
 };
-use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
+use weir_upstream::tls_client::{SecureUpstream, TlsOverrides};
 use weir_upstream::{FailureReason, UpstreamFamily, first_byte_times, session_times};
 
 use crate::gateway::cgi::target::{CgiPass, SecureName, pass_requests};
@@ -240,6 +240,9 @@ impl UpstreamProtocol for SessionProtocol {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
+        if x.state_if::<TlsOverrides>().is_some_and(|own| own.plain) {
+            return None;
+        }
         let host = x.state_if::<SecureName>()?.0.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         let tls = self.alpn.offered(x, self.tls.as_ref()?);

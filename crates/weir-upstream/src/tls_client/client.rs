@@ -255,7 +255,7 @@ impl ClientTls {
     /// # Errors
     /// The certificate and the settings don't fit together.
     pub(super) fn with(&self, overrides: &TlsOverrides) -> std::result::Result<ClientTls, String> {
-        let TlsOverrides { certificate, trust, verify, depth, hosts, uris } = overrides;
+        let TlsOverrides { certificate, trust, verify, depth, hosts, uris, plain: _ } = overrides;
         let (own, around) = match &self.verify {
             Some((trust, depth)) => (Some(trust.clone()), *depth),
             None => (None, DEEPEST),

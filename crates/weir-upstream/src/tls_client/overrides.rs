@@ -28,11 +28,13 @@ pub struct TlsOverrides {
     pub hosts: Option<Arc<str>>,
     /// As `hosts`, of URIs.
     pub uris: Option<Arc<str>>,
+    /// A session's server is spoken to without TLS.
+    pub plain: bool,
 }
 
 impl PartialEq for TlsOverrides {
     fn eq(&self, other: &TlsOverrides) -> bool {
-        let TlsOverrides { certificate, trust, verify, depth, hosts, uris } = self;
+        let TlsOverrides { certificate, trust, verify, depth, hosts, uris, plain } = self;
         let certificates = match (certificate, &other.certificate) {
             (Some(one), Some(other)) => one.is_same(other),
             (one, other) => one.is_none() && other.is_none(),
@@ -43,6 +45,7 @@ impl PartialEq for TlsOverrides {
         };
         certificates
             && trusts
+            && plain == &other.plain
             && (verify, depth, hosts, uris) == (&other.verify, &other.depth, &other.hosts, &other.uris)
     }
 }

@@ -34,6 +34,14 @@ both_drivers! {
         assert_eq!(say("ngx.say(ngx.parse_http_time('Thu, 18 Nov 2010 11:27:35 GMT'), #ngx.localtime(), #ngx.today())"), "12900796551910\n");
     }
 
+    fn groups_that_did_not_match_are_absent_from_lists_of_names(driver) {
+        let groups = "local m = ngx.re.match('test', '(?<a>foo)?(?<b>test)', 'D') ngx.say(type(m.a), m.b[1])";
+        assert_eq!(say(groups), "niltest\n");
+        let alike = "local m = ngx.re.gmatch('xy', '(?<a>x)(?<a>y)', 'D')() ngx.say(m.a[1], m.a[2], #m.a)";
+        assert_eq!(say(alike), "xy2\n");
+        assert_eq!(say("local it = ngx.re.gmatch('1', '2') ngx.say(select('#', it()), select('#', it()))"), "11\n");
+    }
+
     fn dictionaries_are_shared(driver) {
         let server = serve_with(
             "lua_shared_dict d 1m; lua_shared_dict tiny 8k; init_by_lua_block { ngx.shared.d:incr('starts', 1, 0) }",

@@ -33,6 +33,7 @@ for number, name in pairs {
     "header_filter", "body_filter", "log", "timer", "balancer",
     [14] = "ssl_client_hello", [15] = "ssl_cert", [16] = "ssl_session_fetch", [17] = "ssl_session_store",
     [18] = "proxy_ssl_cert", [19] = "proxy_ssl_verify", [20] = "init_worker",
+    [21] = "preread",
 } do
     phases[2 ^ number] = name
 end
@@ -40,10 +41,12 @@ function ngx.get_phase() return phases[C.phase()] end
 
 -- As ngx_lua numbers phases; `init_by_lua` has none.
 local raw_phases = {}
-for number, raw in pairs {
+for number, raw in pairs(ngx.config.subsystem == "stream" and {
+    [1] = 8, [8] = 1, [11] = 2, [12] = 4, [13] = 0x10, [14] = 0x80, [15] = 0x40, [18] = 0x200, [19] = 0x100, [20] = 8, [21] = 0x20,
+} or {
     0x100, 0x2000, 1, 0x8000, 2, 4, 0x20000, 8, 0x20, 0x40, 0x10, 0x80, 0x200,
     [14] = 0x4000, [15] = 0x400, [16] = 0x1000, [17] = 0x800, [18] = 0x40000, [19] = 0x10000, [20] = 0x100,
-} do
+}) do
     raw_phases[2 ^ number] = raw
 end
 function ngx.get_raw_phase()

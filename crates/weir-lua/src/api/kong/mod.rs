@@ -76,6 +76,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         let verify = l.boolean(1);
         over_tls(l, |own| own.verify = Some(verify))
     }),
+    function("_kong.set_plain", REQUEST, |l| over_tls(l, |own| own.plain = true)),
     function("_kong.set_verify_depth", REQUEST, |l| {
         let depth = expect_number(l, 1, "set_verify_depth")?.max(0.0) as usize;
         over_tls(l, |own| own.depth = Some(depth))

@@ -6,7 +6,7 @@ local kong, c_names = native.kong, native.c_names
 local C, out = native.fast.C, native.fast.out
 local failed, request_ssl, objects = c_names.failed, native.ssl.of_request, require "weir.ssl_objects"
 local cast, new, copy, text_of, typeof = ffi.cast, ffi.new, ffi.copy, ffi.string, ffi.typeof
-local tonumber, type, pcall = tonumber, type, pcall
+local tonumber, type, pcall, pairs = tonumber, type, pcall, pairs
 local OK, ERROR, AGAIN, DECLINED, ABORT = 0, -1, -2, -5, -6
 
 local names = {}
@@ -165,6 +165,16 @@ end
 function names.ngx_http_lua_kong_ffi_set_upstream_ssl_sans_uris(_, text, length)
     return is_done(pcall(kong.set_uris, text_of(text, length)))
 end
+
+-- Those of its module for `stream`, which do the same for sessions.
+local of_sessions = {}
+for name, value in pairs(names) do
+    local short = name:match "^ngx_http_lua_kong_(.+)$"
+    if short then of_sessions["ngx_stream_lua_kong_" .. short] = value end
+end
+for name, value in pairs(of_sessions) do names[name] = value end
+names.ngx_stream_lua_kong_get_socket_ssl = names.ngx_http_lua_kong_ffi_get_socket_ssl
+function names.ngx_stream_lua_kong_ffi_proxy_ssl_disable() return is_done(pcall(kong.set_plain)) end
 
 -- apicast-nginx-module's, which do the same.
 names.ngx_http_apicast_ffi_set_proxy_cert_key = names.ngx_http_lua_kong_ffi_set_upstream_client_cert_and_key

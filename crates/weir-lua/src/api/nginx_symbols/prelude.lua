@@ -12,6 +12,8 @@ ffi.cdef [[
     typedef struct ngx_http_request_s ngx_http_request_t;
     typedef struct { int len; const unsigned char *data; } ngx_http_lua_ffi_str_t;
     typedef struct { ngx_http_lua_ffi_str_t key, value; } ngx_http_lua_ffi_table_elt_t;
+    typedef struct ngx_stream_lua_request_s ngx_stream_lua_request_t;
+    typedef struct { int len; const unsigned char *data; } ngx_stream_lua_ffi_str_t;
 ]]
 
 -- Reasons stay: a caller that gets one may keep the pointer.
@@ -194,7 +196,7 @@ end
 ngx._c_names = { failed = failed, C = ffi_C }
 local more
 local function of_ngx_lua(name)
-    local short = name:match "^ngx_http_lua_ffi_(.+)$"
+    local short = name:match "^ngx_http_lua_ffi_(.+)$" or name:match "^ngx_stream_lua_ffi_(.+)$"
     if not short then return nil end
     if own[short] then return own[short] end
     more = more or require "weir.c_names"
@@ -203,7 +205,7 @@ end
 
 -- Those of modules that applications build their nginx with, by what their names begin with, and where they are.
 local MODULES = {
-    ["^ngx_http_lua_kong_"] = "weir.kong_names", ["^ngx_http_lua_ffi_set_next_upstream$"] = "weir.kong_names",
+    ["^ngx_http_lua_kong_"] = "weir.kong_names", ["^ngx_stream_lua_kong_"] = "weir.kong_names", ["^ngx_http_lua_ffi_set_next_upstream$"] = "weir.kong_names",
     ["^ngx_http_apicast_ffi_"] = "weir.kong_names", ["^ngx_lua_resty_lmdb_ffi_"] = "weir.lmdb_names", ["^ngx_lua_ffi_"] = "weir.events_names",
 }
 local function of_module(name)

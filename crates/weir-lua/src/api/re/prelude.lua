@@ -10,7 +10,7 @@ local find_plain, byte = string.find, string.byte
 local new = require "table.new"
 
 -- By options and pattern; what is known of a pattern, by its number.
-local cache, groups, names, moves = {}, {}, {}, {}
+local cache, groups, names, moves, lists = {}, {}, {}, {}, {}
 
 -- The pattern's number and whether it is let go after use; nil and what is wrong.
 local function compiled(regex, options)
@@ -26,6 +26,8 @@ local function compiled(regex, options)
     groups[number] = out.number
     if out.flags > 0 then names[number] = names_of(number) else names[number] = nil end
     moves[number] = (find_plain(options, "u", 1, true) or find_plain(options, "U", 1, true)) and true or false
+    -- Groups may have one name: each name has the list of what matched.
+    lists[number] = find_plain(options, "D", 1, true) and true or false
     if keep then
         if not known then
             known = {}
@@ -63,14 +65,18 @@ local function group(subject, at)
 end
 
 -- Puts the last match's named groups into `res`.
-local function fill_named(res, named)
+local function fill_named(res, named, listed)
     for name, numbers in pairs(named) do
-        if #numbers == 1 then
+        if #numbers == 1 and not listed then
             res[name] = res[numbers[1]]
         else
-            local taken = {}
+            local taken
             for at = 1, #numbers do
-                if res[numbers[at]] then taken[#taken + 1] = res[numbers[at]] end
+                local group = res[numbers[at]]
+                if group then
+                    taken = taken or {}
+                    taken[#taken + 1] = group
+                end
             end
             res[name] = taken
         end
@@ -93,7 +99,7 @@ local function fill(res, number, subject)
             end
         end
     end
-    if named then fill_named(res, named) end
+    if named then fill_named(res, named, lists[number]) end
     return res
 end
 
@@ -169,7 +175,8 @@ local function next_match(self)
         if count < 0 then wrong = failed() end
     end
     if once then C.re_free(number) end
-    return found, wrong
+    if wrong then return nil, wrong end
+    return found
 end
 local iterator = { __call = next_match }
 

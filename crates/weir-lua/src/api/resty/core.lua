@@ -1,6 +1,7 @@
 -- `resty.core.base`: what libraries use of it besides lua-resty-core itself.
 local _, native = ...
 local ffi = require "ffi"
+local subsystem = ngx.config.subsystem
 local new, select, error, ceil = ffi.new, select, error, math.ceil
 local size_of_buffer, buffer, size, message = 4096, nil, nil, nil
 local bytes, pointer, cast = ffi.typeof("char[?]"), ffi.typeof("void *"), ffi.cast
@@ -24,9 +25,9 @@ return {
     end,
     allows_subsystem = function(...)
         for at = 1, select("#", ...) do
-            if select(at, ...) == "http" then return end
+            if select(at, ...) == subsystem then return end
         end
-        error("unsupported subsystem: http", 2)
+        error("unsupported subsystem: " .. subsystem, 2)
     end,
     get_string_buf_size = function() return size_of_buffer end,
     set_string_buf_size = function(wanted)

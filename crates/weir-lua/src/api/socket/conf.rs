@@ -79,6 +79,11 @@ pub(crate) struct SocketSettings {
 }
 
 impl SocketSettings {
+    /// `lua_socket_send_timeout`, milliseconds.
+    pub(crate) fn send_timeout(&self) -> u64 {
+        self.timeouts.send
+    }
+
     pub(crate) fn new(conf: &SocketConf, core: &CoreSettings) -> Rc<SocketSettings> {
         let minute = |time: Option<u64>| time.unwrap_or(60_000);
         Rc::new(SocketSettings {

@@ -117,6 +117,14 @@ impl SocketConnection {
         }
     }
 
+    /// Sends `bytes`, after what was said to the client before where it is the client's.
+    pub(super) fn send(&self, bytes: Vec<u8>) {
+        match &self.line {
+            SocketStream::Own(stream) => stream.send(bytes),
+            SocketStream::Client(client) => client.pass(bytes),
+        }
+    }
+
     /// Whether it is the client's of the request.
     pub(super) fn is_client(&self) -> bool {
         matches!(self.line, SocketStream::Client(_))
@@ -192,6 +200,8 @@ pub(super) struct SocketInput {
     taken: usize,
     /// Counts what is taken by others than the search of one pattern, which then begins again.
     pub(super) turn: u64,
+    /// How many bytes were taken in all.
+    used: u64,
 }
 
 impl SocketInput {
@@ -205,6 +215,22 @@ impl SocketInput {
 
     /// Takes the first `count` bytes.
     pub(super) fn take(&mut self, count: usize) {
+        self.used += count as u64;
+        self.skip(count);
+    }
+
+    /// How many bytes were taken so far.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Another has all that was not taken.
+    pub(super) fn forget(&mut self) {
+        self.skip(self.rest().len());
+        self.turn += 1;
+    }
+
+    fn skip(&mut self, count: usize) {
         self.taken += count;
         if self.taken == self.bytes.len() {
             self.taken = 0;

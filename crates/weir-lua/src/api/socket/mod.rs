@@ -20,6 +20,7 @@ mod pool;
 mod read;
 mod request;
 mod send;
+mod session;
 pub(crate) mod tcp;
 mod tls;
 mod udp;
@@ -29,9 +30,11 @@ use crate::run::function::ApiFunction;
 
 pub(crate) use conf::{SocketConf, SocketSettings};
 pub(crate) use request::receives_body;
+pub(crate) use session::{SessionClient, lend_client, take_client_back};
+pub(crate) use tcp::settings;
 pub(crate) use udp::TABLE as DATAGRAMS;
 
-pub(crate) const TABLES: [&[ApiFunction]; 8] = [
+pub(crate) const TABLES: [&[ApiFunction]; 9] = [
     tcp::TABLE,
     connect::TABLE,
     options::TABLE,
@@ -39,5 +42,6 @@ pub(crate) const TABLES: [&[ApiFunction]; 8] = [
     read::TABLE,
     request::TABLE,
     send::TABLE,
+    session::TABLE,
     tls::TABLE,
 ];

@@ -24,6 +24,19 @@ registry.__tcp_req_cosocket_mt = class {
 registry.__tcp_raw_req_cosocket_mt = class {
     "receive", "receiveany", "receiveuntil", "send", "settimeout", "settimeouts", "getoption", "setoption", "getfd",
 }
+-- A session's client. How a look at its first bytes ends the session is the third result.
+registry.__tcp_session_cosocket_mt = class {
+    "receive", "receiveany", "receiveuntil", "send", "shutdown", "settimeout", "settimeouts", "getoption", "setoption",
+    "getfd",
+}
+local peek, exit = native.peek, ngx._session.exit
+function registry.__tcp_session_cosocket_mt.peek(...)
+    local seen, err, status = peek(...)
+    if status then exit(status) end
+    return seen, err
+end
+local of_stream = ngx._session.is()
+if of_stream then registry.__tcp_cosocket_mt.shutdown = native.shutdown end
 
 -- What has come already is taken by compiled code, in a function of its own, as with `ngx.say`. All else is done by the
 -- function in C, which is called as if the script had: its errors name what it was called.
@@ -228,6 +241,8 @@ function tcp_methods.sslhandshake(sock, session, ...)
     return shown(handshake(sock, kept(session), ...))
 end
 function tcp_methods.getsslsession(sock) return shown(session_of(sock)) end
+-- In `stream` they are userdata, as in OpenResty.
+if of_stream then tcp_methods.sslhandshake, tcp_methods.getsslsession = handshake, session_of end
 
 ngx.socket.stream = tcp
 function ngx.socket.connect(...)

@@ -94,7 +94,7 @@ fn raw_socket(l: LuaState) -> CallOutcome {
 }
 
 /// Pushes the object of a socket with the methods that the registry has under `methods`.
-fn push(l: LuaState, socket: &Rc<TcpSocket>, methods: &std::ffi::CStr) -> CallOutcome {
+pub(super) fn push(l: LuaState, socket: &Rc<TcpSocket>, methods: &std::ffi::CStr) -> CallOutcome {
     let block = settings()?;
     socket.begin(&block, block.timeouts)?;
     l.new_table(place::COUNT, 0);

@@ -47,7 +47,7 @@ fn send(l: LuaState) -> CallOutcome {
         return Ok(CallDone::Results(1));
     }
     conn.set_nodelay();
-    conn.stream().send(bytes);
+    conn.send(bytes);
     finish(l, socket, conn, count)
 }
 

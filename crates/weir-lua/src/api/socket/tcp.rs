@@ -283,7 +283,7 @@ pub(super) fn owner_place() -> Result<*const (), LuaRaise> {
 pub(super) struct SocketOwners(RefCell<Vec<Rc<SocketOwner>>>);
 
 /// What the running script's block says of sockets.
-pub(super) fn settings() -> Result<Rc<SocketSettings>, LuaRaise> {
+pub(crate) fn settings() -> Result<Rc<SocketSettings>, LuaRaise> {
     let settings = lend::any_exchange(|x| x.plan.kept::<Rc<SocketSettings>>().cloned())?;
     settings.ok_or_else(|| LuaRaise::text("no ctx found"))
 }
