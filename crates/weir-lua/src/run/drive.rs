@@ -120,7 +120,8 @@ async fn unless<T>(
 
 /// The client has left, which ends the script unless it wants to know.
 fn left(x: &mut Exchange) -> ScriptEnd {
-    x.log(LogLevel::Info, &"client prematurely closed connection");
+    let whose = if x.is_session() { "stream " } else { "" };
+    x.log(LogLevel::Info, &format_args!("{whose}client prematurely closed connection"));
     x.keep_alive = false;
     ScriptEnd::Exit(499)
 }

@@ -322,6 +322,34 @@ both_drivers! {
         assert_eq!(tls.bytes(), b"b.example.com ssl_client_hello ssl_cert xyz\n");
     }
 
+    /// Names of ngx_stream_lua and of lua-kong-nginx-module for `stream`.
+    fn c_functions_know_sessions(driver) {
+        let backend = Backend::start(echo);
+        let server = stream(&format!("lua_shared_dict d 1m; lua_add_variable $tag; log_format t '$tag'; access_log %%DIR%%/access.log t;
+            server {{ listen 127.0.0.1:%%PORT%%; proxy_ssl on; proxy_pass 127.0.0.1:{}; lua_kong_set_static_tag tagged;
+                preread_by_lua_block {{
+                    local ffi, request = require 'ffi', require 'resty.core.base'.get_request()
+                    ffi.cdef [[int ngx_stream_lua_kong_ffi_proxy_ssl_disable(ngx_stream_lua_request_t *);
+                        ngx_str_t *ngx_stream_lua_kong_ffi_get_static_tag(ngx_stream_lua_request_t *);
+                        int ngx_stream_lua_ffi_get_ctx_ref(ngx_stream_lua_request_t *);
+                        void *ngx_stream_lua_find_zone(char *, size_t);]]
+                    assert(ffi.C.ngx_stream_lua_kong_ffi_proxy_ssl_disable(request) == 0)
+                    local tag = ffi.C.ngx_stream_lua_kong_ffi_get_static_tag(request)
+                    ngx.var.tag = ffi.string(tag.data, tag.len)
+                    ngx.ctx.x = true
+                    assert(ffi.C.ngx_stream_lua_ffi_get_ctx_ref(request) > 0)
+                    local name = ffi.new('char[2]', 'd')
+                    assert(ffi.C.ngx_stream_lua_find_zone(name, 1) ~= nil)
+                    name[0] = 101
+                    assert(ffi.C.ngx_stream_lua_find_zone(name, 1) == nil)
+                }} }}", backend.port())).driver(driver).start();
+        let mut client = server.client();
+        client.send("in clear text");
+        client.until("in clear text");
+        drop(client);
+        assert_eq!(server.access_log_lines(1), ["tagged"]);
+    }
+
     /// It neither ends the server nor holds up others for longer than it may.
     fn a_script_without_an_end_is_stopped(driver) {
         let server = Server::builder("worker_processes 1; stream { lua_cpu_limit 50ms; lua_memory_limit 64m; log_format t '$status'; access_log %%DIR%%/access.log t;

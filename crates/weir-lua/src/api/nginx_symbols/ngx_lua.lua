@@ -6,7 +6,8 @@ local regex = require "weir.regex"
 local C, out, given, text_of = native.fast.C, native.fast.out, native.fast.value, native.fast.string
 local failed, zones = native.c_names.failed, native.zones
 local cast, copy, tonumber, floor, pcall, error = ffi.cast, ffi.copy, tonumber, math.floor, pcall, error
-local ngx = ngx
+local type, require = type, require
+local ngx, rawget = ngx, rawget
 local OK, ERROR, DECLINED, NO_REQUEST, BAD_CONTEXT, NO_REF = 0, -1, -5, -100, -101, -2
 ffi.cdef [[
     void *weir_c_names_malloc(size_t) __asm__("malloc");
@@ -16,6 +17,21 @@ local malloc, pairs_of = ffi.C.weir_c_names_malloc, ffi.typeof "ngx_http_lua_ffi
 local function bytes(at, length) return text_of(at, tonumber(length)) end
 
 local names = {}
+
+-- Sockets: the second argument is what a socket object has in its first place.
+
+local trusted = native.c_names.trusted
+function names.socket_tcp_settrustedstore(_, socket, store, err)
+    -- A null pointer: as the block says.
+    if type(socket) == "userdata" and store == nil then
+        trusted[socket] = nil
+        return OK
+    end
+    local trust = require "weir.ssl_objects".trust(store)
+    if type(socket) ~= "userdata" or not trust then return failed(err, "bad store arg: X509_STORE of OpenSSL's expected") end
+    trusted[socket] = trust
+    return OK
+end
 
 -- The request
 
@@ -182,6 +198,11 @@ end
 
 -- Shared dictionaries: a zone is what `ngx.shared.NAME[1]` is.
 
+-- `ngx_http_lua_find_zone`, `ngx_stream_lua_find_zone`
+function names.find_zone(name, length)
+    local found = rawget(ngx.shared, bytes(name, length))
+    return found and cast("void *", found[1]) or cast("void *", 0)
+end
 function names.shdict_udata_to_zone(zone) return cast("void *", zone) end
 local function dict(zone)
     return zones[tonumber(cast("uintptr_t", zone))] or error('bad "zone" argument', 3)

@@ -193,10 +193,12 @@ local function counted(name)
 end
 
 -- The others of ngx_lua's, loaded when one is looked for.
-ngx._c_names = { failed = failed, C = ffi_C }
+ngx._c_names = { failed = failed, C = ffi_C, trusted = ngx._trusted }
+ngx._trusted = nil
 local more
 local function of_ngx_lua(name)
     local short = name:match "^ngx_http_lua_ffi_(.+)$" or name:match "^ngx_stream_lua_ffi_(.+)$"
+    short = short or name:match "^ngx_http_lua_(find_zone)$" or name:match "^ngx_stream_lua_(find_zone)$"
     if not short then return nil end
     if own[short] then return own[short] end
     more = more or require "weir.c_names"

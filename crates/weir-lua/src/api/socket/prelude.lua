@@ -144,6 +144,10 @@ function tcp(...)
 end
 ngx.socket.tcp = tcp
 
+-- What a C function has said of a socket's next handshake, by what the socket has in its first place.
+local trusted = setmetatable({}, { __mode = "k" })
+ngx._trusted = trusted
+
 -- An idle connection is taken and given back by compiled code, too. With its connection a socket's userdata leaves its table, which is
 -- a closed socket's then (`false`), and goes into the next that is connected: nothing is made for a connection that is there.
 local connect, set_keepalive = native.connect, native.setkeepalive
@@ -196,6 +200,7 @@ local function kept(given, sock, ms, size)
     local done = C.keep(place, ms)
     if done == 1 then
         rawset(sock, 1, false)
+        trusted[place] = nil
         if spare_count < 64 then
             spare_count = spare_count + 1
             spares[spare_count] = place
@@ -233,7 +238,15 @@ local function kept(session)
     if not istype(pointer, session) then return session end
     return sessions[number_of(session)]
 end
-local handshake, session_of = native.sslhandshake, native.getsslsession
+local plain_handshake, session_of = native.sslhandshake, native.getsslsession
+local function handshake(sock, ...)
+    local place = type(sock) == "table" and rawget(sock, 1)
+    if place and trusted[place] then
+        set_trusted(sock, trusted[place])
+        trusted[place] = nil
+    end
+    return plain_handshake(sock, ...)
+end
 function tcp_methods.sslhandshake(sock, session, ...)
     if not sock then
         error("ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen 0", 2)
