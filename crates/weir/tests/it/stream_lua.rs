@@ -354,7 +354,7 @@ both_drivers! {
     fn a_script_without_an_end_is_stopped(driver) {
         let server = Server::builder("worker_processes 1; stream { lua_cpu_limit 50ms; lua_memory_limit 64m; log_format t '$status'; access_log %%DIR%%/access.log t;
             server { listen 127.0.0.1:%%PORT%%; preread_by_lua_block { while true do end } return x; }
-            server { listen 127.0.0.1:%%PORT_1%%; content_by_lua_block { local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t end } }
+            server { listen 127.0.0.1:%%PORT_1%%; content_by_lua_block { local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t ngx.sleep(0) end } }
             server { listen 127.0.0.1:%%PORT_2%%; content_by_lua_block { ngx.say 'well' } } }").driver(driver).start();
         assert_eq!(said(&server, 0, ""), "");
         assert!(server.error_log_line("lua_cpu_limit").contains("preread_by_lua("));
