@@ -72,7 +72,8 @@ pub use recv_buf::RecvBuf;
 pub use request_runs::set_request_runs;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
-    lost_core, now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
+    lost_core, now_ms, receives_itself, remote, renew_time, spawn, try_now_ms, turn_stamp, unix_time,
+    yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
 pub use shared_rings::{MappedRings, NOTES, RingPosition, SharedRingWriter, SharedRings, UnsettledRecord};
@@ -80,5 +81,5 @@ pub use socket::SocketAccount;
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{PeerClosed, RecvOutcome, Stream};
 pub use task::{TaskId, set_panic_hook};
-pub use thread_watch::{ThreadState, ThreadWatch};
+pub use thread_watch::{ThreadState, ThreadWatch, thread_id};
 pub use timeout::{Timer, sleep};

@@ -23,6 +23,8 @@ pub(crate) struct LoopState {
     /// See [`crate::epoch`].
     pub(crate) epoch: Cell<u64>,
     pub(crate) now_ms: Cell<u64>,
+    /// Wall time, and the turn it was read in.
+    unix: Cell<(u64, (u64, u32))>,
     /// Stamp of the last boundary between busy and parked.
     pub(crate) stamp: Cell<u64>,
 }
@@ -41,14 +43,33 @@ impl LoopState {
             turn: Cell::new(1),
             epoch: Cell::new(1),
             now_ms: Cell::new(now_ms),
+            unix: Cell::new((0, (0, 0))),
             stamp: Cell::new(clock::ticks()),
         }
     }
 
-    /// Milliseconds of the monotonic clock at the end of the last wait.
+    /// Milliseconds of the monotonic clock at the end of the last wait, or at the last [renewal](Self::renew_time).
     #[inline]
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.get()
+    }
+
+    /// Wall time of the turn: seconds since 1970 and milliseconds within the second.
+    pub(crate) fn unix_time(&self) -> (u64, u32) {
+        let (turn, time) = self.unix.get();
+        if turn == self.turn() { time } else { self.read_wall() }
+    }
+
+    /// Reads both clocks again.
+    pub(crate) fn renew_time(&self) -> (u64, u32) {
+        self.now_ms.set(clock::monotonic_ms());
+        self.read_wall()
+    }
+
+    fn read_wall(&self) -> (u64, u32) {
+        let time = clock::unix_time();
+        self.unix.set((self.turn(), time));
+        time
     }
 
     /// The number of the turn.

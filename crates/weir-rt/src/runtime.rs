@@ -61,8 +61,6 @@ pub(crate) struct RuntimeCore {
     driver: DriverKind,
     worker: u8,
     running: Cell<bool>,
-    /// Wall time, and the turn it was read in.
-    unix: Cell<(u64, (u64, u32))>,
     /// More mail came while the last was read.
     mail_left: Cell<bool>,
     /// See [`at_round_end`].
@@ -139,7 +137,6 @@ impl Runtime {
             state: LoopState::new(registration.slot(), inbox),
             worker: o.worker,
             running: Cell::new(false),
-            unix: Cell::new((0, (0, 0))),
             mail_left: Cell::new(false),
             round_end: LoopLocal::new(Vec::new()),
             appetite: Cell::new(APPETITE),
@@ -211,16 +208,6 @@ impl Drop for RunningMark<'_> {
 }
 
 impl RuntimeCore {
-    fn unix_time(&self) -> (u64, u32) {
-        let (turn, time) = self.unix.get();
-        if turn == self.state.turn.get() {
-            return time;
-        }
-        let time = clock::unix_time();
-        self.unix.set((self.state.turn.get(), time));
-        time
-    }
-
     fn remote(&self) -> RuntimeHandle {
         RuntimeHandle { inbox: Arc::clone(&self.state.inbox), worker: self.worker }
     }
@@ -523,7 +510,12 @@ pub(crate) fn wrote_small_file(ns: u64) {
 /// # Panics
 /// Outside a runtime.
 pub fn unix_time() -> (u64, u32) {
-    inside(with_current(RuntimeCore::unix_time))
+    inside(with_current(|core| core.state.unix_time()))
+}
+
+/// The wall time, read again, which [`unix_time`] and [`now_ms`] do not fall short of afterwards.
+pub fn renew_time() -> (u64, u32) {
+    with_current(|core| core.state.renew_time()).unwrap_or_else(clock::unix_time)
 }
 
 fn inside<T>(found: Option<T>) -> T {

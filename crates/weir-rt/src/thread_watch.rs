@@ -50,7 +50,7 @@ impl ThreadWatch {
 
 /// The kernel's number of the calling thread. A system call, as glibc has gettid(2) from version 2.30 only, and packages
 /// need 2.28 (`dist/older-symbols`). Async-signal-safe.
-pub(crate) fn thread_id() -> libc::pid_t {
+pub fn thread_id() -> libc::pid_t {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }

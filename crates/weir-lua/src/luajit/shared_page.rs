@@ -48,15 +48,20 @@ pub(crate) fn begin() {
 }
 
 /// Seconds since 1970, with milliseconds: the same until the script that asks waits or wants the time
-/// [again](forget_time).
+/// [again](renew_time).
 pub(crate) fn wall() -> f64 {
-    GLANCE.with(|glance| {
-        if glance.wall.get() == 0.0 {
-            let (seconds, millis) = clock::unix_time();
-            glance.wall.set(seconds as f64 + f64::from(millis) / 1000.0);
-        }
-        glance.wall.get()
-    })
+    match GLANCE.with(|glance| glance.wall.get()) {
+        0.0 => renew_time(),
+        known => known,
+    }
+}
+
+/// The clock is read, for variables too: `$request_time` includes what a script has seen pass.
+pub(crate) fn renew_time() -> f64 {
+    let (seconds, millis) = weir_rt::renew_time();
+    let wall = seconds as f64 + f64::from(millis) / 1000.0;
+    GLANCE.with(|glance| glance.wall.set(wall));
+    wall
 }
 
 /// The clock is read again when a script asks for the time.

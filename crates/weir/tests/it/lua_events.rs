@@ -135,7 +135,7 @@ both_drivers! {
                 we.register(function() seen:incr('started', 1) end, we.events._source, we.events.started)
                 local list = we.event_list('shop', 'sold')
                 local function sold(data, event, source, pid)
-                    seen:set('pid', tostring(pid == ngx.worker.pid()))
+                    seen:set('pid', pid)
                     seen:incr('sold ' .. event .. source, data.count, 0)
                     seen:incr('sold', data.count, 0)
                 end
@@ -158,6 +158,7 @@ both_drivers! {
              }",
             &[
                 content("/post", "local we = require 'resty.worker.events'
+                    ngx.header['X-Pid'] = ngx.worker.pid()
                     ngx.say(we.post('shop', 'sold', { count = 1 }), ' ', we.poll())
                     ngx.say(we.post_local('shop', 'other', { count = 100 }))
                     ngx.say(select(2, we.post('', 'sold')), ' ', select(2, we.post('shop')))
@@ -173,12 +174,12 @@ both_drivers! {
             let heard: u32 = server.client().get("/seen?key=started").text().parse().ok()?;
             (heard >= 3).then_some(()) // the last one is heard by all, the first by those that were there
         });
-        let said = get(&server, "/post");
-        assert_eq!(said, "true done\ntrue\nsource is required event is required\n\"timeout\" must be greater than 0\n");
+        let posted = server.client().get("/post");
+        assert_eq!(posted.text(), "true done\ntrue\nsource is required event is required\n\"timeout\" must be greater than 0\n");
         sees(&server, "sold", "3");
         sees(&server, "kept", "4");
         sees(&server, "weak", "nil");
-        sees(&server, "pid", "true");
+        sees(&server, "pid", posted.field("X-Pid").expect("the number of the worker that has posted"));
         assert_eq!(get(&server, "/one"), "truetruetrue");
         sees(&server, "sold", "13");
         assert_eq!(get(&server, "/publish"), "truetruetrue\n");
@@ -186,6 +187,34 @@ both_drivers! {
         assert_eq!(get(&server, "/compat"), "donedone\n");
         sees(&server, "compat", "106");
         assert_eq!(get(&server, "/forget"), "truefalse");
+    }
+}
+
+/// Libraries tell workers apart by their numbers: mlcache does not hear its own events, healthchecks are made by one.
+#[test]
+fn workers_have_numbers_of_their_own() {
+    let conf = "worker_processes 3;\nevents {}\nhttp { lua_shared_dict seen 1m;
+        init_worker_by_lua_block {
+            local pid = ngx.worker.pid()
+            assert(io.open('/proc/' .. pid .. '/stat'))
+            ngx.shared.seen:rpush('pids', pid)
+        }
+        server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
+            local distinct, started, listed = {}, 0, 0
+            for _ = 1, ngx.shared.seen:llen('pids') do
+                local pid = ngx.shared.seen:lpop('pids')
+                ngx.shared.seen:rpush('pids', pid)
+                if not distinct[pid] then started, distinct[pid] = started + 1, true end
+            end
+            for _, pid in ipairs(ngx.worker.pids()) do if distinct[pid] then listed = listed + 1 end end
+            require 'ffi'.cdef 'int kill(int, int);'
+            ngx.say(started, ' ', listed, ' ', distinct[ngx.worker.pid()], ' ', require 'ffi'.C.kill(ngx.worker.pid(), 0))
+        } } } }";
+    for master in ["on", "off"] {
+        let server = Server::start(&format!("master_process {master};\n{conf}"));
+        wait_for("all have started, each with its number", || {
+            (server.client().get("/").text() == "3 3 true 0\n").then_some(())
+        });
     }
 }
 

@@ -108,6 +108,27 @@ both_drivers! {
         assert_eq!(server.client().get("/").text(), "0");
     }
 
+    /// What a script has seen pass has passed for variables, too: Kong's logs add latencies of both.
+    fn variables_know_the_time_that_scripts_have_seen(driver) {
+        let server = serve_with("", "location / {
+            content_by_lua_block {
+                ngx.ctx.started = ngx.req.start_time()
+                local stop = ngx.now() + 0.02
+                repeat ngx.update_time() until ngx.now() > stop
+                ngx.say(ngx.var.request_time + 0 >= 0.02, ' ', ngx.var.msec + 0 > stop)
+            }
+            header_filter_by_lua_block {
+                -- Without an update: the first reading of a script.
+                local stop = os.clock() + 0.02
+                repeat until os.clock() > stop
+                local passed = ngx.now() - ngx.ctx.started
+                ngx.header['X-Time'] = tostring(ngx.var.request_time + 0.002 >= passed)
+            }
+        }");
+        let response = server.client().get("/");
+        assert_eq!((response.text().as_str(), response.field("X-Time")), ("true true\n", Some("true")));
+    }
+
     fn waiting_lets_others_run(driver) {
         let server = serve(
             "location /sleep { content_by_lua_block { ngx.say('a') ngx.flush(true) ngx.sleep(0.01) ngx.say('b') } }

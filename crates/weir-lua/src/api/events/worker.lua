@@ -1,14 +1,15 @@
 -- `resty.worker.events` over `weir.events`: events come at once, so there is nothing to be polled and no dictionary to be
 -- configured. What is configured for that has no effect.
+local _, native = ...
 local events = require "weir.events"
 local ngx, type, error, next, setmetatable, tostring = ngx, type, error, next, setmetatable, tostring
-local log, ERR, pid = ngx.log, ngx.ERR, ngx.worker.pid()
+local log, ERR, number_of = ngx.log, ngx.ERR, native.worker.number
 local channel = events.channel("resty.worker.events")
 local module = { _VERSION = "2.0.1" }
 local configured, timeout = false, 2
 
--- Its handlers get the process it belongs to.
-function channel.who() return pid end
+-- Its handlers get the number that `ngx.worker.pid` gives to the worker that has posted.
+function channel.who(worker) return number_of(worker) end
 
 local function names(...)
     local list = { ... }

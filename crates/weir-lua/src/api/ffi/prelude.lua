@@ -91,6 +91,7 @@ struct weir_api {
     int (*raw_log)(double, const char *, size_t);
     int (*log_limit)(void);
     int (*exiting)(void);
+    double (*worker_number)(double);
     int (*bypass)(void);
     int (*set_reason)(int, const char *, size_t);
     int (*capture)(double, struct weir_answer *);

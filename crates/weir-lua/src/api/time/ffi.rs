@@ -45,9 +45,9 @@ pub(crate) extern "C" fn seconds() -> f64 {
     shared_page::wall().floor()
 }
 
-/// Scripts ask for the time again.
+/// Reads the clock again.
 pub(crate) extern "C" fn update_time() {
-    shared_page::forget_time();
+    shared_page::renew_time();
 }
 
 /// Seconds of the monotonic clock.

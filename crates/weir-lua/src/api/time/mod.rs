@@ -59,9 +59,12 @@ struct ScriptStart(Option<f64>);
 
 /// Seconds since 1970 at the request's beginning, with milliseconds: the same for all its scripts.
 pub(crate) fn started(x: &mut Exchange) -> f64 {
-    let ago = weir_rt::now_ms().saturating_sub(x.start_ms);
-    let start = &mut x.own_lasting::<ScriptStart>().0;
-    *start.get_or_insert_with(|| ((shared_page::wall() * 1000.0).round() - ago as f64) / 1000.0)
+    let start_ms = x.start_ms;
+    *x.own_lasting::<ScriptStart>().0.get_or_insert_with(|| {
+        // The wall time first: it renews the other one.
+        let wall = (shared_page::wall() * 1000.0).round();
+        (wall - weir_rt::now_ms().saturating_sub(start_ms) as f64) / 1000.0
+    })
 }
 
 /// Whole seconds since 1970, as the running script knows them.

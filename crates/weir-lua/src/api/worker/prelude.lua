@@ -5,14 +5,20 @@ for _, name in ipairs { "pid", "id", "count" } do
     local value = ngx.worker[name]()
     ngx.worker[name] = function() return value end
 end
-local C, INIT, pid, count = ngx._fast.C, 1, ngx.worker.pid(), ngx.worker.count()
+local C, INIT, count = ngx._fast.C, 1, ngx.worker.count()
 local error, new_table = error, require "table.new"
 function ngx.worker.exiting() return C.exiting() == 1 end
--- One process has them all.
+-- Of those that have started.
 function ngx.worker.pids()
     if C.phase() == INIT then error("API disabled in the current context", 2) end
-    local pids = new_table(count, 0)
-    for at = 1, count do pids[at] = pid end
+    local pids, known = new_table(count, 0), 0
+    for worker = 0, count - 1 do
+        local number = C.worker_number(worker)
+        if number ~= 0 then
+            known = known + 1
+            pids[known] = number
+        end
+    end
     return pids
 end
 
