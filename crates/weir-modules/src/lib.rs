@@ -72,5 +72,6 @@ pub use rules::secure_link::SecureLink;
 pub use rules::set_misc::SetMisc;
 pub use rules::split_clients::SplitClients;
 pub use session::core::StreamCore;
+pub use session::pass::StreamPass;
 pub use session::proxy::StreamProxy;
 pub use session::returned::StreamReturn;

@@ -98,7 +98,7 @@ fn connection(
         // A name whose pattern is given up leads to the default server, as in a handshake.
         let _given_up = connection.choose_by_name(Some(name).filter(|name| !name.is_empty()));
         if let Some(tls) = tls::rehearsed(&connection.server()) {
-            let _first = connection.tls.set(Box::new(tls));
+            let _first = connection.tls.set(Rc::new(tls));
         }
     }
     Rc::new(connection)

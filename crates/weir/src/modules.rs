@@ -10,8 +10,8 @@ use weir_modules::{
     CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
     LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, ProfileKey, Proxy, RandomIndex,
     Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, SetMisc, Slice, SplitClients, Ssi,
-    Static, StreamCore, StreamProxy, StreamReturn, StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel,
-    UserId, Uwsgi, Zstd,
+    Static, StreamCore, StreamPass, StreamProxy, StreamReturn, StubStatus, Sub, Subs, TraceHeader, TryFiles,
+    Tunnel, UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::{Ssl, SslPreread};
 use weir_upstream::UpstreamModule;
@@ -45,6 +45,7 @@ const STREAM_OWN: &[ModuleDef] = &[
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Access>(),
     ModuleDef::of::<StreamReturn>(),
+    ModuleDef::of::<StreamPass>(),
     ModuleDef::of::<StreamProxy>(),
     // After all others: its scripts come at the end of their phases.
     ModuleDef::of::<Lua>(),

@@ -34,6 +34,13 @@ pub fn begin(x: &mut Exchange, wire: &Rc<ClientWire>) {
     attach(x);
 }
 
+/// Ends a session whose connection goes on elsewhere: it has no line in the log, as in nginx.
+pub fn pass_on(x: &mut Exchange) {
+    x.response.status = 200;
+    x.delivery.set(ResponseDelivery::Whole);
+    record(x);
+}
+
 /// Lets the session pass what is decided before its first byte.
 ///
 /// # Errors

@@ -1,10 +1,12 @@
-//! How many bytes a session of `stream` has moved.
+//! How many bytes a session of `stream` has moved, and where its connection goes on after it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+
+use crate::transport::SessionPass;
 
 /// Bytes of a session so far. Those sent to the client are counted by its socket
 /// ([`Exchange::bytes_sent`]).
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct SessionBytes {
     /// Received from the client, without a PROXY protocol header (`$bytes_received`).
     pub from_client: Cell<u64>,
@@ -14,4 +16,6 @@ pub struct SessionBytes {
     pub to_server: Cell<u64>,
     /// True from the first try to reach a server on.
     pub is_passed: Cell<bool>,
+    /// Where the connection goes on, once the content has said so (`pass`).
+    pub goes_on: RefCell<Option<SessionPass>>,
 }

@@ -10,6 +10,7 @@ pub mod input;
 pub mod keepalive;
 mod nobody;
 mod open;
+mod passed;
 mod rate;
 mod slots;
 pub mod tls;
@@ -38,6 +39,7 @@ pub use client::ClientSide;
 pub(crate) use encode::redirect_target;
 pub use h2::H2Stream;
 pub use open::ConnectionEntry;
+pub use passed::SessionPass;
 pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.
@@ -71,7 +73,7 @@ pub struct ClientConnection {
     /// What the client said to begin TLS, without its extensions.
     pub hello: OnceCell<Rc<HelloFields>>,
     /// Its TLS, once the handshake is complete.
-    pub tls: OnceCell<Box<ConnectionTls>>,
+    pub tls: OnceCell<Rc<ConnectionTls>>,
     /// The server that the name in the handshake chose.
     pub(crate) named: RefCell<Option<Rc<VirtualServer>>>,
     /// Why no further request is accepted on it; `None` while some may come.

@@ -157,7 +157,7 @@ impl Worker {
         self.counters.active.add(1);
         let wires = &WorkerConnections::of(self).wires;
         let at = wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
-        ConnectionEntry { worker: self.clone(), at }
+        ConnectionEntry { worker: self.clone(), at, sessions: Vec::new() }
     }
 
     /// Open connections of clients, `most` of them.
@@ -175,6 +175,27 @@ impl Worker {
 pub struct ConnectionEntry {
     worker: Rc<Worker>,
     at: usize,
+    /// The sessions that have passed the connection on: their places in limits are the connection's.
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange is taken and given back as the box it is in, not copied"
+    )]
+    sessions: Vec<Box<Exchange>>,
+}
+
+impl ConnectionEntry {
+    /// The entry of the connection as it goes on after the session `x`.
+    pub fn passed_on(
+        mut self,
+        x: Box<Exchange>,
+        wire: &Rc<ClientWire>,
+        connection: &Rc<ClientConnection>,
+    ) -> ConnectionEntry {
+        let mut next = self.worker.reopen(wire, connection);
+        next.sessions = std::mem::take(&mut self.sessions);
+        next.sessions.push(x);
+        next
+    }
 }
 
 impl Drop for ConnectionEntry {
@@ -185,6 +206,7 @@ impl Drop for ConnectionEntry {
             connection.count_end(&self.worker);
         }
         self.worker.notify_closed();
+        self.sessions.drain(..).for_each(|x| self.worker.give_exchange(x));
     }
 }
 

@@ -2,5 +2,6 @@
 //! limits, `map`, `set`, logs, upstreams) is where that is.
 
 pub mod core;
+pub mod pass;
 pub mod proxy;
 pub mod returned;

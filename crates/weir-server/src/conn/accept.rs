@@ -11,8 +11,9 @@ use super::{begin, proxy, session};
 use crate::tls;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::request_log;
-use weir_engine::transport::ClientConnection;
+use weir_engine::settings::listen::ListenAddress;
 use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientConnection, ConnectionEntry};
 use weir_engine::worker::Worker;
 use weir_engine::worker::generation::WorkerGeneration;
 
@@ -107,14 +108,24 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     connection.debug = debug;
     connection.expects_tls = expects_tls;
     let connection = Rc::new(connection);
-    let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
-    let is_session = generation.configuration.addresses[address].stream;
     connection.narrow(&generation);
     request_log::debug::accepted(&connection);
     let wire = Rc::new(ClientWire::new(stream));
     let open = worker.open(&wire, &connection);
+    serve(worker, connection, wire, open, &generation.configuration.addresses[address]);
+}
+
+/// Starts the task of a connection to `address`.
+pub(super) fn serve(
+    worker: &Rc<Worker>,
+    connection: Rc<ClientConnection>,
+    wire: Rc<ClientWire>,
+    open: ConnectionEntry,
+    address: &ListenAddress,
+) {
+    let (expects_tls, proxy_protocol) = (address.ssl, address.proxy_protocol);
     let (worker, owner) = (worker.clone(), connection.clone());
-    if is_session {
+    if address.stream {
         return session::start(worker, connection, wire, open, proxy_protocol);
     }
     let task = async move {

@@ -9,11 +9,11 @@ use weir_engine::log::LogLevel;
 use weir_engine::request_head::ClientJudge;
 use weir_engine::settings::session::SessionSettings;
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::transport::{ClientConnection, ConnectionEntry};
+use weir_engine::transport::{ClientConnection, ConnectionEntry, SessionPass};
 use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
 use weir_trace::WaitKind;
 
-use super::proxy;
+use super::{accept, proxy};
 use crate::tls;
 use crate::tls::accept::HandshakeOwner;
 use crate::tls::accepted::TlsJudge;
@@ -31,15 +31,20 @@ pub(crate) fn start(
     let owner = connection.clone();
     let task = async move {
         let mut session = OpenSession::new(&worker, &connection);
-        run(session.exchange(), &wire, proxy_protocol).await;
-        drop(session);
-        drop(open);
+        match run(session.exchange(), &wire, proxy_protocol).await {
+            Some(pass) => go_on(&worker, session, wire, open, &pass),
+            None => {
+                drop(session);
+                drop(open);
+            }
+        }
     };
     owner.task_bytes.set(size_of_val(&task) as u32);
     weir_rt::spawn(task);
 }
 
-async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) {
+/// The session up to its end; where its connection goes on, if it does.
+async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) -> Option<SessionPass> {
     session::begin(x, wire);
     x.worker.counters.writing.add(1);
     if x.hears(LogLevel::Info) {
@@ -47,11 +52,41 @@ async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) {
         x.connection.log_idle(LogLevel::Info, &format_args!("client {peer} connected to {address}"));
     }
     let verdict = content(x, wire, proxy_protocol).await;
-    x.connection.ends(reason(x, &verdict));
-    wire.flush();
-    drain(x, wire).await;
-    session::end(x, verdict).await;
+    let pass = x.session().and_then(|session| session.goes_on.take());
+    if pass.is_some() {
+        session::pass_on(x);
+    } else {
+        x.connection.ends(reason(x, &verdict));
+        wire.flush();
+        drain(x, wire).await;
+        session::end(x, verdict).await;
+    }
     x.worker.counters.writing.sub(1);
+    pass
+}
+
+/// The connection is one to another address from here on, with what was read of it and not used.
+fn go_on(
+    worker: &Rc<Worker>,
+    mut session: OpenSession,
+    wire: Rc<ClientWire>,
+    open: ConnectionEntry,
+    pass: &SessionPass,
+) {
+    let Some(x) = session.x.take() else { return };
+    let before = x.connection.clone();
+    let connection = match before.passed_on(worker, pass) {
+        Ok(connection) => Rc::new(connection),
+        Err(reason) => {
+            before.log(LogLevel::Alert, &reason);
+            before.ends(CloseReason::ErrorStatus);
+            return worker.give_exchange(x);
+        }
+    };
+    wire.idle.set(true);
+    wire.idle_since.set(weir_rt::now_ms());
+    let open = open.passed_on(x, &wire, &connection);
+    accept::serve(worker, connection, wire, open, &pass.generation.configuration.addresses[pass.at]);
 }
 
 /// Says that nothing follows, and waits until that and what was sent before have left: a socket that is closed before discards

@@ -366,7 +366,7 @@ async fn establish(
         Some(_) if matches!(state::status(&known, trust), Some(Err(_))) => ShownCertificate::Refused,
         Some(_) => ShownCertificate::Verified,
     });
-    let _first = connection.tls.set(Box::new(known));
+    let _first = connection.tls.set(Rc::new(known));
     connection.speaks(CloseProtocol::Http1);
     (alpn, shown)
 }

@@ -200,6 +200,10 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("stream_proxy", "Passes sessions to servers (nginx's `ngx_stream_proxy_module`)."),
     (
+        "stream_pass",
+        "Passes connections to other addresses of the configuration (nginx's `ngx_stream_pass_module`).",
+    ),
+    (
         "stream_return",
         "Sends the client a value and closes the connection (nginx's `ngx_stream_return_module`).",
     ),

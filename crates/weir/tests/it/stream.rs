@@ -231,6 +231,10 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         ("stream { } stream { }", "\"stream\" directive is duplicate"),
         (
+            "stream { server { listen 127.0.0.1:%%PORT%%; pass localhost:80; } }",
+            "no addresses in pass \"localhost:80\"",
+        ),
+        (
             "stream { server { listen 127.0.0.1:%%PORT%% http2; return x; } }",
             "the \"http2\" parameter is not supported in \"stream\"",
         ),
