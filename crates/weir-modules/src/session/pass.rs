@@ -24,9 +24,9 @@ impl Module for StreamPass {
     )
     .syntax("pass address")
     .doc(
-        "Passes the connection to another address of the configuration, of `http` or `stream`, without a second one: an IP \
-         address with its port, or a UNIX-domain socket (`unix:path`), which may contain variables. It goes on there as if it \
-         had been accepted there: with the client's address, and TLS if that was ended here. The session has no line in the log; \
+        "Passes the connection to another address of the configuration, of `http` or `stream`, without a second connection. The \
+         address is an IP address with its port, or a UNIX-domain socket (`unix:path`); it may contain variables. The connection \
+         goes on as if it had been accepted there: with the client's address, and TLS if that was ended here. The session has no line in the log; \
          its limits hold until the connection ends.",
     )
     .example("http {\n    server {\n        listen 127.0.0.1:8000;\n    }\n}\nstream {\n    server {\n        listen 12345 ssl;\n        ssl_certificate     example.com.crt;\n        ssl_certificate_key example.com.key;\n        pass 127.0.0.1:8000;\n    }\n}")];
