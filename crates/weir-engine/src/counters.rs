@@ -41,6 +41,8 @@ pub struct WorkerCounters {
     pub streams: StreamCloseCounters,
     /// TLS handshakes; without memory where there were none.
     handshakes: OnceLock<Box<HandshakeCounters>>,
+    /// Flows of UDP.
+    pub flows: FlowCounters,
     /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
     /// Sockets whose connections it does not want.
@@ -57,6 +59,19 @@ impl WorkerCounters {
     pub fn handshakes_so_far(&self) -> Option<&HandshakeCounters> {
         self.handshakes.get().map(|counters| &**counters)
     }
+}
+
+/// Sessions over UDP.
+#[derive(Debug, Default)]
+pub struct FlowCounters {
+    /// Flows that began.
+    pub opened: WorkerCounter,
+    /// Flows that were ended to make room for others.
+    pub evicted: WorkerCounter,
+    /// Datagrams of clients without a flow for which there was no room.
+    pub refused: WorkerCounter,
+    /// Datagrams that were not passed on: too many waited, or the system took them not.
+    pub dropped: WorkerCounter,
 }
 
 /// Connections between the workers, counted for one of them by the thread that deals them, on cache lines that no

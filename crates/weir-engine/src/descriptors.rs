@@ -113,9 +113,21 @@ pub fn share_out(workers: usize) {
 /// # Errors
 /// The errno of socket(2), none for want of descriptors.
 pub async fn socket_when_free(addr: &SockAddr) -> io::Result<OwnedFd> {
+    made_when_free(|| net::stream_socket(addr)).await
+}
+
+/// As [`socket_when_free`], of datagrams.
+///
+/// # Errors
+/// As [`socket_when_free`].
+pub async fn datagrams_when_free(addr: &SockAddr) -> io::Result<OwnedFd> {
+    made_when_free(|| net::datagram_socket(addr)).await
+}
+
+async fn made_when_free(make: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
     let mut pause = FIRST_PAUSE;
     loop {
-        match net::stream_socket(addr) {
+        match make() {
             Ok(socket) if !is_of_files(&socket) => return Ok(socket),
             Err(error) if !is_shortage(&error) => return Err(error),
             _ => {}

@@ -124,7 +124,7 @@ fn exchange_context(x: &Exchange, out: &mut Vec<u8>) {
         }
         return;
     }
-    put(out, format_args!(", client: {}", x.client().host()));
+    put(out, format_args!(", {}client: {}", kind(&x.connection), x.client().host()));
     if let Some(bytes) = x.session() {
         put(out, format_args!(", server: {}", x.connection.hosts.borrow().addr));
         x.write_part_context(out);
@@ -151,7 +151,12 @@ fn exchange_context(x: &Exchange, out: &mut Vec<u8>) {
 
 /// `, client: ..., server: ADDRESS:PORT`
 fn connection_context(connection: &ClientConnection, server: &SockAddr, out: &mut Vec<u8>) {
-    put(out, format_args!(", client: {}, server: {server}", connection.peer.host()));
+    put(out, format_args!(", {}client: {}, server: {server}", kind(connection), connection.peer.host()));
+}
+
+/// What nginx's lines say of clients over UDP.
+fn kind(connection: &ClientConnection) -> &'static str {
+    if connection.is_flow() { "udp " } else { "" }
 }
 
 /// The request line as sent; of a head that could not be read, what there is of its first line.

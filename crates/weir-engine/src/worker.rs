@@ -29,10 +29,10 @@ use generation::WorkerGeneration;
 use part::WorkerParts;
 
 pub use crate::counters::{
-    CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, FULL, HandshakeCounters,
-    HandshakeFault, HandshakeTrait, OTHER, ShownCertificate, StreamCloseCounters, StreamCloseSide,
-    UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd, WorkerCounter, WorkerCounters,
-    WorkerCounts,
+    CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, FULL, FlowCounters,
+    HandshakeCounters, HandshakeFault, HandshakeTrait, OTHER, ShownCertificate, StreamCloseCounters,
+    StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd, WorkerCounter,
+    WorkerCounters, WorkerCounts,
 };
 pub use part::{WorkerPart, WorkerSlot};
 

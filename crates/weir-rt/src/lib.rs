@@ -18,6 +18,7 @@ pub mod clock;
 mod core_account;
 pub mod crash;
 mod crash_state;
+pub mod datagrams;
 mod driver;
 mod executor;
 pub mod file;

@@ -35,6 +35,8 @@ pub struct ListenOptions {
     pub keepalive: Option<TcpKeepalive>,
     /// True sets TCP_NODELAY, inherited by accepted sockets, which saves one system call each.
     pub nodelay: bool,
+    /// `udp`: the socket is of datagrams, and takes none of the options of TCP.
+    pub udp: bool,
 }
 
 impl Default for ListenOptions {
@@ -49,6 +51,7 @@ impl Default for ListenOptions {
             deferred: false,
             keepalive: None,
             nodelay: true,
+            udp: false,
         }
     }
 }
@@ -76,18 +79,20 @@ pub fn listen(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A non-blocking, close-on-exec stream socket bound to `addr`, with SO_REUSEADDR and the options that have to be
-/// set early. A unix socket's file becomes mode 0666, and as in nginx one that exists already is an error, even if
+/// A non-blocking, close-on-exec socket bound to `addr`, with the options that have to be set early, and SO_REUSEADDR where
+/// it is one of streams: with it another program could bind the port of a socket of datagrams, and take them. A unix socket's file becomes mode 0666, and as in nginx one that exists already is an error, even if
 /// nothing listens: its creator removes it, by [`unlink`].
 ///
 /// # Errors
 /// The errno of the call that failed: of bind(2) `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`; of socket(2)
 /// `EAFNOSUPPORT`, `EMFILE`.
 pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
-    let socket = stream_socket(addr)?;
+    let socket = if options.udp { datagram_socket(addr)? } else { stream_socket(addr)? };
     let fd = socket.as_raw_fd();
     let inet = addr.ip().is_some();
-    set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if !options.udp {
+        set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    }
     if options.reuseport && inet {
         set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
@@ -112,7 +117,11 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 /// # Errors
 /// The errno of setsockopt(2) or listen(2): `EADDRINUSE` if a socket of another SO_REUSEPORT group has come first.
 pub(crate) fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
-    if local_addr(fd)?.ip().is_some() {
+    let addr = local_addr(fd)?;
+    if options.udp {
+        return if addr.is_wildcard() { report_destinations(fd, &addr) } else { Ok(()) };
+    }
+    if addr.ip().is_some() {
         set_tcp_options(fd, options)?;
     }
     // SAFETY: no pointers.
@@ -222,12 +231,44 @@ fn withdraw(addr: &SockAddr) {
     drop(unlink(addr));
 }
 
+/// Has each datagram say to which of the machine's addresses it came (IP_PKTINFO, IPV6_RECVPKTINFO).
+fn report_destinations(fd: RawFd, addr: &SockAddr) -> io::Result<()> {
+    match addr {
+        SockAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+        SockAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+        SockAddr::Unix(_) => Ok(()),
+    }
+}
+
+/// Whether the socket is one of datagrams.
+///
+/// # Errors
+/// The errno of getsockopt(2).
+pub fn is_of_datagrams(fd: RawFd) -> io::Result<bool> {
+    let mut kind: c_int = 0;
+    // SAFETY: the option gives one int.
+    unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) }?;
+    Ok(kind == libc::SOCK_DGRAM)
+}
+
 /// An unbound stream socket for `addr`'s family, non-blocking and close-on-exec.
 ///
 /// # Errors
 /// The errno of socket(2).
 pub fn stream_socket(addr: &SockAddr) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    socket(addr, libc::SOCK_STREAM)
+}
+
+/// As [`stream_socket`], of datagrams.
+///
+/// # Errors
+/// The errno of socket(2).
+pub fn datagram_socket(addr: &SockAddr) -> io::Result<OwnedFd> {
+    socket(addr, libc::SOCK_DGRAM)
+}
+
+fn socket(addr: &SockAddr, kind: c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(addr.family(), kind, 0) };
     check(fd)?;

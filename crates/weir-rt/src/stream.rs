@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::datagrams::{self, DatagramBatch};
 use crate::driver::{ReceivedInput, WorkerIo};
 use crate::layer::StreamLayer;
 use crate::net::{self, SockAddr};
@@ -103,6 +104,48 @@ impl Stream {
         let index = opened?;
         core.io.with(|io| kernel.connection(&mut io.sockets.slot(index).debt));
         Ok(Stream { core, index })
+    }
+
+    /// Takes over a non-blocking socket of datagrams, for [`Stream::poll_datagrams`].
+    ///
+    /// # Errors
+    /// The errno of epoll_ctl(2).
+    pub fn of_datagrams(fd: OwnedFd) -> io::Result<Stream> {
+        let stream = Stream::adopt(current(), fd)?;
+        stream.core.io.with(|io| io.expect_datagrams(stream.index));
+        Ok(stream)
+    }
+
+    /// As [`Stream::of_datagrams`], of a socket that gets `addr` as its peer, which takes no time.
+    ///
+    /// # Errors
+    /// The errno of connect(2) or epoll_ctl(2).
+    pub fn connect_datagrams(fd: OwnedFd, addr: &SockAddr) -> io::Result<Stream> {
+        net::connect_to(fd.as_raw_fd(), addr)?;
+        Stream::of_datagrams(fd)
+    }
+
+    /// What `take` makes of the next datagrams of a socket of such, `most` of them at most. Registers the polling task when
+    /// pending. An error (`ECONNREFUSED`: nothing is at the port that was sent to) is reported once, and does not end the
+    /// socket. `take` receives nothing itself.
+    pub fn poll_datagrams<R>(
+        &self,
+        cx: &mut Context<'_>,
+        most: usize,
+        take: impl FnOnce(&DatagramBatch) -> R,
+    ) -> Poll<io::Result<R>> {
+        if !self.core.may_receive(UNIT) {
+            return rest(cx);
+        }
+        let received = datagrams::with_batch(|batch| {
+            let received =
+                self.core.io.with(|io| io.receive_datagrams(&self.core.state, self.index, batch, most));
+            Some(received?.map(|_| take(batch)))
+        });
+        match received {
+            Some(received) => Poll::Ready(received.map_err(io::Error::from_raw_os_error)),
+            None => self.wait(cx, |s| &mut s.reader),
+        }
     }
 
     /// The next bytes, the end of the stream, an error, or the expiry of `timer` (if armed), in this order.

@@ -15,7 +15,7 @@ use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, Sta
 
 use crate::location_series::SeriesRow;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
-use dealing::{DEALING, DealtCounts};
+use dealing::{DEALING, DealtCounts, FLOWS, FlowCounts};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -297,6 +297,12 @@ fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
             true => out.gauge(name, help, rows),
             false => out.counter(name, help, rows),
         }
+    }
+    for FlowCounts { name, help, of } in FLOWS {
+        let rows = all.iter().map(|worker| {
+            (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.flows).get())
+        });
+        out.counter(name, help, rows);
     }
     let turns =
         |worker: &WorkerThread| (format!("worker=\"{}\"", worker.recorder.worker()), worker.stats.turn_ns());

@@ -377,7 +377,13 @@ fn prepare(
     for worker in called {
         // Those above the number only finish what they have.
         let accepts = worker.id < count;
-        let sockets = if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() };
+        let sockets = match accepts {
+            true => workers::sockets::WorkerSockets {
+                connections: sockets.of_worker(configuration, count)?,
+                datagrams: sockets.datagrams_of(configuration, worker.id, count)?,
+            },
+            false => workers::sockets::WorkerSockets::default(),
+        };
         let (configuration, remotes) = (configuration.clone(), remotes.clone());
         let waits = move || {
             for remote in &*remotes {

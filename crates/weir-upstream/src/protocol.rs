@@ -139,6 +139,10 @@ pub struct SessionManners {
     pub upload_rate: u64,
     /// Bytes a second that are taken of the server; 0: no limit.
     pub download_rate: u64,
+    /// Over UDP, datagrams of the client after which the next begins another session; 0: there is no such number.
+    pub requests: u64,
+    /// Over UDP, how many datagrams are expected of the server for each of the client; `None`: that is not known.
+    pub responses: Option<u64>,
 }
 
 /// The head of a response that came before.

@@ -331,7 +331,7 @@ impl AddressServers {
     ) -> AddressServers {
         let mut hosts = AddressServers::nobodys(default, servers);
         hosts.addr = address.addr.clone();
-        hosts.protocols = [address.proxy_protocol, address.ssl, address.http2];
+        hosts.protocols = address.protocols();
         hosts.words = address.servers.iter().map(|index| configuration.servers()[*index].words).collect();
         let conf = |index: usize| configuration.servers()[index].confs.get::<ServerCoreConf>();
         if address.servers.len() == 1 && !conf(address.default).has_captures() {

@@ -34,6 +34,8 @@ pub struct ListenLine {
     pub ssl: bool,
     /// True with `http2`: HTTP/2 is offered.
     pub http2: bool,
+    /// True with `backlog=`.
+    pub(crate) has_backlog: bool,
     /// `quic`: the line listens on nothing here.
     pub quic: bool,
     /// The line; `None` for the address that a server without `listen` has.
@@ -54,6 +56,7 @@ impl ListenLine {
             parameters::set(&mut listen, line, i)?;
         }
         parameters::check_quic(&listen, line)?;
+        parameters::check_udp(&listen, line)?;
         Ok(listen)
     }
 

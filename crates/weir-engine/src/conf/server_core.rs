@@ -235,7 +235,7 @@ const TABLE: &[ServerCoreRow] = &[
              or `*:8000` without root privileges. Parameters: `default_server`, `ssl`, \
              `http2`, `proxy_protocol`, and of the socket `backlog`, `rcvbuf`, `sndbuf`, \
              `fastopen`, `deferred`, `bind`, `ipv6only`, `reuseport`, `so_keepalive`, \
-             `setfib`.",
+             `setfib`. In `stream` also `udp`: datagrams.",
         )
         .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten unix:/run/weir.sock;"),
     ServerCoreRow::new("server_name", SERVER.or(STREAM_SERVER), MORE, server_name)

@@ -14,23 +14,23 @@ use crate::exchange::{Exchange, ExchangeRole, ResponseDelivery, SessionBytes};
 use crate::phase::{HandlerEntry, Phase, Verdict};
 use crate::trace;
 use crate::transport::Transport;
-use crate::transport::wire::ClientWire;
 
-/// `x`, which was taken for the connection, is a session from here on.
-pub fn begin(x: &mut Exchange, wire: &Rc<ClientWire>) {
+/// `x`, which was taken for the connection, is a session from here on; `transport` is what its client is at.
+pub fn begin(x: &mut Exchange, transport: Transport) {
+    let protocol = if transport.flow().is_some() { UDP } else { TCP };
     x.role = ExchangeRole::Session(Rc::new(SessionBytes::default()));
-    x.transport = Transport::Session(wire.clone());
+    x.bytes_before = transport.bytes_written();
+    x.transport = transport;
     x.shared.detach();
     x.start_ms = weir_rt::now_ms();
-    x.bytes_before = wire.written();
     x.nth = 1;
     x.request.head = Default::default();
-    x.request.head.method_span = x.arena.push(METHOD);
+    x.request.head.method_span = x.arena.push(protocol);
     let address = x.connection.hosts.borrow().addr.to_string();
     let address = x.arena.push(address.as_bytes());
     (x.request.uri, x.request.unparsed_uri) = (address, address);
     trace::begin(x, Some(weir_rt::turn_stamp()));
-    trace::enter_as(x, None, METHOD, x.arena.get(address));
+    trace::enter_as(x, None, protocol, x.arena.get(address));
     attach(x);
 }
 
@@ -126,4 +126,6 @@ async fn wait(x: &mut Exchange, entry: &HandlerEntry) -> Verdict {
 }
 
 /// In the place of a method, where requests are listed.
-const METHOD: &[u8] = b"TCP";
+const TCP: &[u8] = b"TCP";
+/// As [`TCP`], of a flow of datagrams.
+const UDP: &[u8] = b"UDP";

@@ -47,7 +47,8 @@ async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineE
             let (outlet, shared) = (outlet.clone(), x.shared.clone());
             shared.waiting(Box::pin(outlet.put(&mut chain))).await;
         }
-        Transport::None => {}
+        // Datagrams are sent one by one, and are no body.
+        Transport::None | Transport::Flow(_) => {}
     }
     Ok(())
 }

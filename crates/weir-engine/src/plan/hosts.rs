@@ -93,9 +93,9 @@ impl ServerNameMatch<'_> {
 pub struct AddressServers {
     /// The address it listens on.
     pub addr: SockAddr,
-    /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
+    /// How its connections begin ([`ListenAddress::protocols`](crate::settings::listen::ListenAddress::protocols)). A connection made under one configuration
     /// goes on under the next only if they are the same there.
-    pub protocols: [bool; 3],
+    pub protocols: [bool; 4],
     /// What the blocks of its servers say ([`ServerConf::words`](super::blocks::ServerConf::words)), in order.
     pub(crate) words: Vec<u64>,
     default: Rc<VirtualServer>,

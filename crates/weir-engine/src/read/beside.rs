@@ -83,6 +83,8 @@ impl BodyRest {
                 stream.read_ahead();
                 BodyFraming::Done
             }
+            // A session has no body.
+            ClientSide::Flow(_) => return None,
         };
         Some(BodyRest {
             framing: std::mem::replace(&mut x.body.framing, left),
@@ -111,6 +113,7 @@ impl BodyRest {
                 TunnelBytes::End => Ok((Vec::new(), true)),
                 TunnelBytes::Received(_) | TunnelBytes::Broken => Err(EngineError::CLIENT_CLOSED),
             }),
+            ClientSide::Flow(_) => Poll::Ready(Err(EngineError::CLIENT_CLOSED)),
         };
         match polled {
             Poll::Ready(Ok((piece, last))) => {

@@ -25,3 +25,18 @@ pub struct ListenAddress {
     /// are found by a connection's local address.
     pub wildcard_of: Option<usize>,
 }
+
+impl ListenAddress {
+    /// What its socket is found by: TCP and UDP have ports of their own.
+    pub fn key(&self) -> SocketKey {
+        (self.addr.clone(), self.options.udp)
+    }
+
+    /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2; and whether they are flows of datagrams.
+    pub fn protocols(&self) -> [bool; 4] {
+        [self.proxy_protocol, self.ssl, self.http2, self.options.udp]
+    }
+}
+
+/// An address, and whether it is one of UDP.
+pub type SocketKey = (SockAddr, bool);

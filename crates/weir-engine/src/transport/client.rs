@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use weir_rt::{RecvBuf, RecvOutcome};
 
+use super::flow::ClientFlow;
 use super::h2::H2Stream;
 use super::wire::ClientWire;
 
@@ -13,7 +14,7 @@ use super::wire::ClientWire;
 pub enum TunnelBytes {
     /// Bytes received from the socket, in a buffer of the pool.
     Received(RecvBuf),
-    /// Bytes received on an HTTP/2 stream.
+    /// Bytes received on an HTTP/2 stream, or a datagram.
     Piece(Vec<u8>),
     /// The side has ended its direction.
     End,
@@ -38,6 +39,8 @@ pub enum ClientSide {
     H1(Rc<ClientWire>),
     /// Of one of a connection's streams.
     H2(H2Stream),
+    /// Of datagrams, each of which is what one piece of bytes is elsewhere.
+    Flow(Rc<ClientFlow>),
 }
 
 impl ClientSide {
@@ -46,15 +49,16 @@ impl ClientSide {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
             ClientSide::H2(stream) => stream.poll_gone(cx),
+            ClientSide::Flow(flow) => flow.poll_gone(cx),
         }
     }
 
     /// The client's connection, for a handler that speaks another protocol than HTTP on it; `None` for an HTTP/2
-    /// stream.
+    /// stream, and for datagrams.
     pub fn stream(&self) -> Option<&weir_rt::Stream> {
         match self {
             ClientSide::H1(wire) => Some(&wire.stream),
-            ClientSide::H2(_) => None,
+            ClientSide::H2(_) | ClientSide::Flow(_) => None,
         }
     }
 
@@ -70,6 +74,7 @@ impl ClientSide {
         match self {
             ClientSide::H1(wire) => wire.input.borrow_mut().take(),
             ClientSide::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
+            ClientSide::Flow(_) => Vec::new(),
         }
     }
 
@@ -78,6 +83,9 @@ impl ClientSide {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_recv(cx, None).map(TunnelBytes::from),
             ClientSide::H2(stream) => stream.poll_bytes(cx),
+            ClientSide::Flow(flow) => {
+                flow.poll_datagram(cx).map(|next| next.map_or(TunnelBytes::End, TunnelBytes::Piece))
+            }
         }
     }
 
@@ -86,6 +94,7 @@ impl ClientSide {
         match self {
             ClientSide::H1(wire) => wire.pass(bytes),
             ClientSide::H2(stream) => stream.pass(bytes),
+            ClientSide::Flow(flow) => drop(flow.send(std::iter::once(&bytes[..]))),
         }
     }
 
@@ -95,6 +104,7 @@ impl ClientSide {
             // One that is gone needs no end.
             ClientSide::H1(wire) => drop(wire.stream.shutdown_write()),
             ClientSide::H2(stream) => stream.finish(),
+            ClientSide::Flow(_) => {}
         }
     }
 
@@ -103,6 +113,7 @@ impl ClientSide {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok()),
             ClientSide::H2(stream) => stream.poll_room(cx, below),
+            ClientSide::Flow(_) => Poll::Ready(true),
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod client;
 pub mod closing;
 pub(crate) mod encode;
+pub mod flow;
 pub mod h2;
 pub(crate) mod heads;
 mod held;
@@ -158,6 +159,18 @@ impl ClientConnection {
         self.tls.get().is_some()
     }
 
+    /// Whether it is no connection but a flow of datagrams.
+    #[inline]
+    pub fn is_flow(&self) -> bool {
+        self.hosts.borrow().protocols[3]
+    }
+
+    /// Gives the address that the client has sent to, where the socket does not know it.
+    pub fn set_local(&self, local: SockAddr) {
+        // It is set before it is asked for.
+        let _known = self.local.set(local);
+    }
+
     /// A module's state for as long as the connection is there, made by `Default` when asked for first.
     pub fn state<T: Default + 'static>(&self) -> Rc<T> {
         if let Some(state) = self.state_if() {
@@ -275,6 +288,8 @@ pub enum Transport {
     H2(H2Stream),
     /// A connection whose bytes are no HTTP: a session of `stream`.
     Session(Rc<wire::ClientWire>),
+    /// Datagrams of one client: a session of `stream` over UDP.
+    Flow(Rc<flow::ClientFlow>),
     /// Memory: a subrequest whose response its parent wants.
     Capture(ResponseCapture),
     /// The parent's output, in its turn: a subrequest that is included there.
@@ -288,6 +303,7 @@ impl Transport {
             Transport::None => 0,
             Transport::H1(wire) | Transport::Session(wire) => wire.written(),
             Transport::H2(stream) => stream.written(),
+            Transport::Flow(flow) => flow.written(),
             Transport::Capture(capture) => capture.bytes.len() as u64,
             Transport::Splice(outlet) => outlet.total(),
         }
@@ -326,11 +342,20 @@ impl Transport {
         }
     }
 
+    /// The flow of datagrams, if it is one.
+    pub fn flow(&self) -> Option<&Rc<flow::ClientFlow>> {
+        match self {
+            Transport::Flow(flow) => Some(flow),
+            _ => None,
+        }
+    }
+
     /// The client at the other end, to be watched; `None` for a subrequest.
     pub fn client(&self) -> Option<ClientSide> {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => Some(ClientSide::H1(wire.clone())),
             Transport::H2(stream) => Some(ClientSide::H2(stream.clone())),
+            Transport::Flow(flow) => Some(ClientSide::Flow(flow.clone())),
             _ => None,
         }
     }
@@ -340,6 +365,7 @@ impl Transport {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => wire.stream.poll_closed(cx).map(|_| ()),
             Transport::H2(stream) => stream.poll_gone(cx),
+            Transport::Flow(flow) => flow.poll_gone(cx),
             _ => Poll::Pending,
         }
     }

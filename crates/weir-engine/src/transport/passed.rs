@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_rt::net::SockAddr;
 
-use super::ClientConnection;
+use super::{ClientConnection, Transport};
 use crate::exchange::Exchange;
 use crate::settings::listen::ListenAddress;
 use crate::worker::Worker;
@@ -37,13 +37,18 @@ impl SessionPass {
     /// # Errors
     /// Why it can't be.
     pub fn find(x: &Exchange, addr: SockAddr) -> Result<SessionPass, String> {
+        if matches!(x.transport, Transport::Flow(_)) {
+            return Err("cannot pass UDP connection".to_owned());
+        }
         let not_found = || format!("port not found for \"{addr}\"");
         let generation = x.worker.generation().ok_or_else(not_found)?;
         let addresses = &generation.configuration.addresses;
         let of_all = |one: &ListenAddress| {
-            one.addr.is_wildcard() && (one.addr.family(), one.addr.port()) == (addr.family(), addr.port())
+            !one.options.udp
+                && one.addr.is_wildcard()
+                && (one.addr.family(), one.addr.port()) == (addr.family(), addr.port())
         };
-        let at = addresses.iter().position(|one| one.addr == addr);
+        let at = addresses.iter().position(|one| !one.options.udp && one.addr == addr);
         let at = at.or_else(|| addresses.iter().position(of_all)).ok_or_else(not_found)?;
         if x.connection.is_tls() && addresses[at].ssl {
             return Err(format!("cannot pass a connection with TLS to \"{addr}\", which expects TLS"));

@@ -45,11 +45,13 @@ pub enum WorkerSlot {
     Server,
     /// Open connections of HTTP.
     Connections,
+    /// Open flows of UDP.
+    Flows,
 }
 
 /// The parts of one worker, each made when it is asked for first.
 #[derive(Default)]
-pub(super) struct WorkerParts([OnceCell<Box<dyn WorkerPart>>; 4]);
+pub(super) struct WorkerParts([OnceCell<Box<dyn WorkerPart>>; 5]);
 
 impl WorkerParts {
     /// Those that were made, in the order of their slots.

@@ -37,7 +37,9 @@ impl Module for StreamCore {
     const VARIABLES: &'static [Variable] = &[
         Variable::new("bytes_received", bytes_received).volatile(),
         Variable::new("bytes_sent", bytes_sent).volatile(),
-        Variable::new("protocol", |_| Some(Text::Static(b"TCP"))),
+        Variable::new("protocol", |x| {
+            Some(Text::Static(if x.connection.is_flow() { b"UDP" } else { b"TCP" }))
+        }),
         Variable::new("session_time", session_time).volatile(),
     ];
 

@@ -74,6 +74,23 @@ impl Module for StreamProxy {
         .syntax("proxy_download_rate rate")
         .default("0")
         .doc("Bytes per second that are read from the server of a session; 0 is no limit. It may contain variables."),
+        StreamProxyRow::new("proxy_requests", STREAM_ANY, ONE, |c, l| l.number(&mut c.requests, ..))
+            .syntax("proxy_requests number")
+            .default("0")
+            .doc(
+                "Over UDP, the number of datagrams of a client that are one session: the next begins another. The session ends \
+                 when they have been passed on and the responses that `proxy_responses` says have come, or by \
+                 `proxy_timeout`. 0: all datagrams of a client are one session until it ends.",
+            ),
+        StreamProxyRow::new("proxy_responses", STREAM_ANY, ONE, |c, l| l.number(&mut c.responses, ..))
+            .syntax("proxy_responses number")
+            .doc(
+                "Over UDP, the number of datagrams that are expected of the server for each of the client; with them the \
+                 session ends. A server that has not sent them in `proxy_timeout` has failed. 0: none is expected, and \
+                 the session ends with the client's datagram. By default their number is not known, and a session ends by \
+                 `proxy_timeout`.",
+            )
+            .example("stream {\n    server {\n        listen 53 udp;\n        proxy_pass 10.0.0.1:53;\n        proxy_responses 1;\n        proxy_timeout 2s;\n    }\n}"),
         StreamProxyRow::new("proxy_half_close", STREAM_ANY, FLAG, |c, l| l.flag(&mut c.half_close))
             .syntax("proxy_half_close on | off")
             .default("off")
@@ -132,7 +149,7 @@ impl Module for StreamProxy {
     fn inherit(conf: &mut StreamProxyConf, parent: &StreamProxyConf) {
         conf.family.inherit(&parent.family);
         conf.ssl.inherit(&parent.ssl);
-        inherit!(conf, parent, upload_rate, download_rate, half_close, secure, alpn);
+        inherit!(conf, parent, upload_rate, download_rate, half_close, secure, alpn, requests, responses);
     }
 
     fn resolve(conf: &mut StreamProxyConf, registry: &mut ConfRegistry) -> Result {
@@ -163,6 +180,8 @@ impl Module for StreamProxy {
             half_close: conf.half_close.unwrap_or(false),
             upload_rate: conf.upload_rate.clone(),
             download_rate: conf.download_rate.clone(),
+            requests: conf.requests.unwrap_or(0),
+            responses: conf.responses,
         });
     }
 }
@@ -183,6 +202,8 @@ pub struct StreamProxyConf {
     upload_rate: Option<ValueScript>,
     download_rate: Option<ValueScript>,
     half_close: Option<bool>,
+    requests: Option<u64>,
+    responses: Option<u64>,
 }
 
 impl StreamProxyConf {
@@ -224,6 +245,10 @@ struct SessionProtocol {
     half_close: bool,
     upload_rate: Option<ValueScript>,
     download_rate: Option<ValueScript>,
+    /// `proxy_requests`
+    requests: u64,
+    /// `proxy_responses`
+    responses: Option<u64>,
 }
 
 impl UpstreamProtocol for SessionProtocol {
@@ -240,7 +265,7 @@ impl UpstreamProtocol for SessionProtocol {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
-        if x.state_if::<TlsOverrides>().is_some_and(|own| own.plain) {
+        if x.connection.is_flow() || x.state_if::<TlsOverrides>().is_some_and(|own| own.plain) {
             return None;
         }
         let host = x.state_if::<SecureName>()?.0.clone()?;
@@ -258,6 +283,8 @@ impl UpstreamProtocol for SessionProtocol {
             half_close: self.half_close,
             upload_rate: rate(x, self.upload_rate.as_ref()),
             download_rate: rate(x, self.download_rate.as_ref()),
+            requests: self.requests,
+            responses: self.responses,
         })
     }
 

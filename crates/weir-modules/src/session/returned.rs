@@ -50,7 +50,10 @@ impl Handler for ValueSender {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let value = self.0.value(x);
         let Some(client) = x.transport.client() else { return Verdict::Status(500) };
-        client.pass(x.text(&value).to_vec());
+        let bytes = x.text(&value);
+        if !bytes.is_empty() {
+            client.pass(bytes.to_vec());
+        }
         Verdict::Done
     }
 }

@@ -5,6 +5,7 @@
 //! has to be cancelled ([`QUEUED_MAX`](crate::socket::QUEUED_MAX)). So a socket that is read in this way is only polled
 //! for readiness from then on, with io_uring too; 64 KB then take two receives instead of seventeen.
 
+use crate::datagrams::DatagramBatch;
 use crate::loop_state::LoopState;
 use crate::output::LONG_RECEIVE;
 use crate::pool::BUFFER_SIZE;
@@ -102,6 +103,61 @@ impl WorkerIo {
             None => slot.readable = false,
         }
         input
+    }
+
+    /// From here on the socket is one of datagrams: it is polled for readiness alone, and nothing is there yet of which no
+    /// poll has said so.
+    pub(crate) fn expect_datagrams(&mut self, i: u32) {
+        let slot = self.sockets.slot(i);
+        (slot.long, slot.readable) = (true, false);
+    }
+
+    /// Receives `most` datagrams at most into `batch`. `None`: nothing has come.
+    pub(crate) fn receive_datagrams(
+        &mut self,
+        state: &LoopState,
+        i: u32,
+        batch: &mut DatagramBatch,
+        most: usize,
+    ) -> Option<Result<usize, i32>> {
+        let slot = self.sockets.slot(i);
+        match &mut self.backend {
+            DriverBackend::Shut => return Some(Err(libc::EBADF)),
+            DriverBackend::Uring(uring) if slot.receiving != ReceiveState::Polled => {
+                uring.arm(slot, i);
+                return None;
+            }
+            _ => {}
+        }
+        let reported = std::mem::take(&mut slot.reset);
+        if reported != 0 {
+            return Some(Err(reported));
+        }
+        if !slot.readable {
+            return None;
+        }
+        let stretch = state.kernel.begin();
+        let result = batch.receive(slot.fd, most);
+        state.kernel.end(stretch);
+        state.kernel.receive(&mut slot.debt, batch.total());
+        // Fewer than asked for have drained the socket: what comes after that is reported again.
+        slot.readable = result == Ok(most);
+        match result {
+            Err(libc::EAGAIN) => None,
+            Err(libc::EINTR) => {
+                slot.readable = true;
+                Some(Ok(0))
+            }
+            Ok(count) => {
+                state.received();
+                Some(Ok(count))
+            }
+            // There may be datagrams after the error, which no poll reports.
+            Err(errno) => {
+                slot.readable = true;
+                Some(Err(errno))
+            }
+        }
     }
 
     /// What pool buffers have brought, in one vector.

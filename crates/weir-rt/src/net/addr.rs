@@ -292,6 +292,11 @@ impl RawAddr {
         (self.bytes.as_mut_ptr().cast(), &mut self.len)
     }
 
+    /// What the kernel has written is so long.
+    pub(crate) fn set_len(&mut self, len: libc::socklen_t) {
+        self.len = len.min(self.bytes.len() as libc::socklen_t);
+    }
+
     /// The length of the address in bytes, for bind(2) and connect(2).
     #[allow(clippy::len_without_is_empty)] // never empty: there is always a family
     pub fn len(&self) -> libc::socklen_t {

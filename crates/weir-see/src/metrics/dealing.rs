@@ -1,6 +1,6 @@
 //! The counters of how connections are dealt among workers.
 
-use weir_engine::worker::{DealingCounters, WorkerCounter};
+use weir_engine::worker::{DealingCounters, FlowCounters, WorkerCounter};
 
 /// What is counted of a worker where connections are dealt.
 pub(super) struct DealtCounts {
@@ -9,6 +9,32 @@ pub(super) struct DealtCounts {
     pub(super) is_gauge: bool,
     pub(super) of: fn(&DealingCounters) -> &WorkerCounter,
 }
+
+/// What is counted of a worker's flows of UDP.
+pub(super) struct FlowCounts {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) of: fn(&FlowCounters) -> &WorkerCounter,
+}
+
+pub(super) const FLOWS: &[FlowCounts] = &[
+    FlowCounts { name: "weir_udp_flows", help: "Flows of UDP that began.", of: |flows| &flows.opened },
+    FlowCounts {
+        name: "weir_udp_flows_evicted",
+        help: "Flows of UDP that were ended to make room for others.",
+        of: |flows| &flows.evicted,
+    },
+    FlowCounts {
+        name: "weir_udp_datagrams_refused",
+        help: "Datagrams of new clients for which there was no room.",
+        of: |flows| &flows.refused,
+    },
+    FlowCounts {
+        name: "weir_udp_datagrams_dropped",
+        help: "Datagrams of flows that were not passed on, for want of room.",
+        of: |flows| &flows.dropped,
+    },
+];
 
 pub(super) const DEALING: &[DealtCounts] = &[
     DealtCounts {

@@ -35,6 +35,16 @@ impl ListenerDoor {
         *self.to.borrow_mut() = (generation.clone(), serial, address);
     }
 
+    /// The configuration, its serial, and the index of the address in it, for what comes now.
+    pub(super) fn leads_to(&self) -> (Rc<WorkerGeneration>, u64, usize) {
+        self.to.borrow().clone()
+    }
+
+    /// Waits until it is closed.
+    pub(super) async fn closed(&self) {
+        self.closed.forever().await;
+    }
+
     /// Ends the listener: what waits in its queue is still served.
     pub(crate) fn close(&self) {
         self.closed.notify();
@@ -77,14 +87,27 @@ pub(crate) struct AcceptLog(Cell<Option<u64>>);
 
 impl AcceptLog {
     pub(crate) fn failed(&self, error: &std::io::Error) {
-        let now = weir_rt::now_ms();
-        if self.0.get().is_some_and(|reported| now < reported + TELL_MS) {
+        self.failed_in("accept4()", error);
+    }
+
+    /// `call` has failed.
+    pub(super) fn failed_in(&self, call: &str, error: &std::io::Error) {
+        if !self.may_log() {
             return;
         }
-        self.0.set(Some(now));
         let errno = error.raw_os_error().unwrap_or(0);
         let text = weir_rt::file::errno_text(errno);
-        log::cycle(LogLevel::Crit, &format_args!("accept4() failed ({errno}: {text})"));
+        log::cycle(LogLevel::Crit, &format_args!("{call} failed ({errno}: {text})"));
+    }
+
+    /// Whether nothing was logged for a while.
+    pub(super) fn may_log(&self) -> bool {
+        let now = weir_rt::now_ms();
+        let may = self.0.get().is_none_or(|reported| now >= reported + TELL_MS);
+        if may {
+            self.0.set(Some(now));
+        }
+        may
     }
 }
 
@@ -96,7 +119,7 @@ fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &ListenerDoor) {
 
 /// Makes a connection of an accepted socket and starts its task.
 pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &ListenerDoor) {
-    let (generation, serial, address) = door.to.borrow().clone();
+    let (generation, serial, address) = door.leads_to();
     let fd = stream.fd();
     let Some(hosts) = generation.hosts().get(address).cloned() else { return };
     let watched = &generation.configuration.main.debug_connections;

@@ -3,10 +3,12 @@
 pub mod accept;
 pub(crate) mod begin;
 pub(crate) mod dealer;
+pub(crate) mod flows;
 pub mod h1;
 pub(crate) mod h2;
 pub(crate) mod head;
 mod linger;
+pub(crate) mod own_socket;
 pub(crate) mod parked;
 mod proxy;
 pub(crate) mod session;

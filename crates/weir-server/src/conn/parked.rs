@@ -35,7 +35,7 @@ struct ConnectionRecord {
     number: u64,
     peer: SockAddr,
     addr: SockAddr,
-    protocols: [bool; 3],
+    protocols: [bool; 4],
     requests: u64,
     started_ms: u64,
     accept_wait: u64,
@@ -56,7 +56,7 @@ impl ParkedConnection {
     }
 
     /// Whether its address is one of `addresses`, and connections to it begin as this one did.
-    pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, [bool; 3])]) -> bool {
+    pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, [bool; 4])]) -> bool {
         addresses
             .iter()
             .any(|(addr, protocols)| *addr == self.record.addr && *protocols == self.record.protocols)

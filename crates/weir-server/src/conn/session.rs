@@ -1,4 +1,4 @@
-//! A connection to a server of `stream`: one session from the socket that was accepted to its close.
+//! A connection to a server of `stream`, or a flow of datagrams: one session from its first byte to its end.
 
 use std::rc::Rc;
 
@@ -8,11 +8,13 @@ use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::request_head::ClientJudge;
 use weir_engine::settings::session::SessionSettings;
+use weir_engine::transport::flow::{ClientFlow, FlowEntry};
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::transport::{ClientConnection, ConnectionEntry, SessionPass};
+use weir_engine::transport::{ClientConnection, ConnectionEntry, SessionPass, Transport};
 use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
 use weir_trace::WaitKind;
 
+use super::flows::TableEntry;
 use super::{accept, proxy};
 use crate::tls;
 use crate::tls::accept::HandshakeOwner;
@@ -43,14 +45,53 @@ pub(crate) fn start(
     weir_rt::spawn(task);
 }
 
-/// The session up to its end; where its connection goes on, if it does.
-async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) -> Option<SessionPass> {
-    session::begin(x, wire);
+/// As [`start`], of a session over UDP. `entries`: of the worker and of its socket's table.
+pub(super) fn start_flow(
+    worker: Rc<Worker>,
+    connection: Rc<ClientConnection>,
+    flow: Rc<ClientFlow>,
+    entries: (FlowEntry, TableEntry),
+) {
+    connection.speaks(CloseProtocol::Session);
+    let owner = connection.clone();
+    let task = async move {
+        let (open, listed) = entries;
+        let mut session = OpenSession::new(&worker, &connection);
+        run_flow(session.exchange(), flow, listed).await;
+        drop(session);
+        drop(open);
+    };
+    owner.task_bytes.set(size_of_val(&task) as u32);
+    weir_rt::spawn(task);
+}
+
+async fn run_flow(x: &mut Exchange, flow: Rc<ClientFlow>, listed: TableEntry) {
+    session::begin(x, Transport::Flow(flow.clone()));
     x.worker.counters.writing.add(1);
+    log_begin(x, "udp ");
+    let verdict = match session::admit(x).await {
+        Ok(()) => session::serve(x).await,
+        Err(verdict) => verdict,
+    };
+    // What comes from here on begins another session.
+    drop(listed);
+    x.connection.ends(flow.ended().unwrap_or_else(|| reason(x, &verdict)));
+    session::end(x, verdict).await;
+    x.worker.counters.writing.sub(1);
+}
+
+fn log_begin(x: &Exchange, kind: &str) {
     if x.hears(LogLevel::Info) {
         let (peer, address) = (&x.connection.peer, x.connection.hosts.borrow().addr.clone());
-        x.connection.log_idle(LogLevel::Info, &format_args!("client {peer} connected to {address}"));
+        x.connection.log_idle(LogLevel::Info, &format_args!("{kind}client {peer} connected to {address}"));
     }
+}
+
+/// The session up to its end; where its connection goes on, if it does.
+async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) -> Option<SessionPass> {
+    session::begin(x, Transport::Session(wire.clone()));
+    x.worker.counters.writing.add(1);
+    log_begin(x, "");
     let verdict = content(x, wire, proxy_protocol).await;
     let pass = x.session().and_then(|session| session.goes_on.take());
     if pass.is_some() {

@@ -105,9 +105,7 @@ impl Acceptor {
         let mut table = self.dealer.table();
         let most = ConnectionLimit::of_worker(conf.main.worker_connections());
         table.update(poller, sockets, players, most);
-        let protocols = |address: &ListenAddress| {
-            (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2])
-        };
+        let protocols = |address: &ListenAddress| (address.addr.clone(), address.protocols());
         let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
         for token in table.lot.tokens(|parked| !parked.belongs_to(&addresses)) {
             table.close_parked(poller, token, CloseReason::Reload);

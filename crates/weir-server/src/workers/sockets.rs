@@ -16,7 +16,7 @@ use weir_rt::net::{self, SockAddr};
 use super::acceptor::DealtSocket;
 use crate::StartError;
 use weir_engine::log::{self, LogLevel};
-use weir_engine::settings::listen::ListenAddress;
+use weir_engine::settings::listen::{ListenAddress, SocketKey};
 use weir_engine::worker::configuration::Configuration;
 
 /// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
@@ -25,7 +25,7 @@ use weir_engine::worker::configuration::Configuration;
 pub struct InheritedSockets {
     groups: Vec<SocketGroup>,
     /// Their places by address: there may be thousands.
-    by_addr: HashMap<SockAddr, usize>,
+    by_addr: HashMap<SocketKey, usize>,
 }
 
 /// A socket on its way to another process, or from one.
@@ -75,11 +75,20 @@ impl ListeningSockets {
 struct SocketGroup {
     /// As configured.
     addr: SockAddr,
+    /// They are of datagrams.
+    udp: bool,
     /// As bound.
     bound: SockAddr,
     fds: Vec<Arc<OwnedFd>>,
     reuseport: bool,
     name: Arc<SocketName>,
+}
+
+/// What comes to a worker.
+#[derive(Default)]
+pub(crate) struct WorkerSockets {
+    pub(crate) connections: Vec<WorkerSocket>,
+    pub(crate) datagrams: Vec<DatagramSocket>,
 }
 
 /// A socket whose connections come to a worker, and which address of the configuration it serves.
@@ -89,6 +98,21 @@ pub(crate) struct WorkerSocket {
     pub(crate) address: usize,
     /// Distinguishes sockets; duplicates of one socket have the same.
     pub(crate) cookie: u64,
+}
+
+/// A socket of datagrams that a worker reads.
+pub(crate) struct DatagramSocket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) address: usize,
+    /// As of [`WorkerSocket`].
+    pub(crate) cookie: u64,
+}
+
+/// What sockets bring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SocketUse {
+    Connections,
+    Datagrams,
 }
 
 impl InheritedSockets {
@@ -165,13 +189,15 @@ impl InheritedSockets {
         let mut sockets = InheritedSockets::default();
         for SocketPart { addr, reuseport, fd, .. } in parts {
             let bound = net::local_addr(fd.as_raw_fd())?;
+            let udp = net::is_of_datagrams(fd.as_raw_fd())?;
             let fd = Arc::new(fd);
-            match sockets.by_addr.entry(addr) {
+            match sockets.by_addr.entry((addr, udp)) {
                 Entry::Occupied(at) => sockets.groups[*at.get()].fds.push(fd),
                 Entry::Vacant(vacant) => {
-                    let (addr, name) = (vacant.key().clone(), SocketName::new(vacant.key(), false));
+                    let addr = vacant.key().0.clone();
+                    let name = SocketName::new(&addr, false);
                     vacant.insert(sockets.groups.len());
-                    sockets.groups.push(SocketGroup { addr, bound, fds: vec![fd], reuseport, name });
+                    sockets.groups.push(SocketGroup { addr, udp, bound, fds: vec![fd], reuseport, name });
                 }
             }
         }
@@ -180,7 +206,8 @@ impl InheritedSockets {
 
     /// No two are of one address.
     fn of_groups(groups: Vec<SocketGroup>) -> InheritedSockets {
-        let by_addr = groups.iter().enumerate().map(|(at, group)| (group.addr.clone(), at)).collect();
+        let by_addr =
+            groups.iter().enumerate().map(|(at, group)| ((group.addr.clone(), group.udp), at)).collect();
         InheritedSockets { groups, by_addr }
     }
 
@@ -197,7 +224,7 @@ impl InheritedSockets {
     }
 
     fn find(&self, address: &ListenAddress) -> Option<&SocketGroup> {
-        self.by_addr.get(&address.addr).map(|at| &self.groups[*at])
+        self.by_addr.get(&address.key()).map(|at| &self.groups[*at])
     }
 
     /// The sockets whose connections come to a worker, if there are so many `workers`.
@@ -207,10 +234,33 @@ impl InheritedSockets {
         workers: usize,
     ) -> Result<Vec<WorkerSocket>, StartError> {
         let mut sockets = Vec::new();
-        for (address, fd) in self.of(configuration) {
+        for (address, fd) in self.of(configuration, SocketUse::Connections) {
             let cookie = net::cookie(fd.as_raw_fd())?;
             let own = if workers == 1 { Some(fd.try_clone()?) } else { None };
             sockets.push(WorkerSocket { fd: own, address, cookie });
+        }
+        Ok(sockets)
+    }
+
+    /// The sockets of datagrams that the worker `id` reads, if there are so many `workers`. Each is read by one worker, which
+    /// depends on nothing but the port, the socket's number among those of its address, and the number of workers: so flows
+    /// stay where they are when other addresses come and go.
+    pub(crate) fn datagrams_of(
+        &self,
+        configuration: &Configuration,
+        id: usize,
+        workers: usize,
+    ) -> Result<Vec<DatagramSocket>, StartError> {
+        let mut sockets = Vec::new();
+        let (mut last, mut index) = (None, 0);
+        for (address, fd) in self.of(configuration, SocketUse::Datagrams) {
+            index = if last == Some(address) { index + 1 } else { 0 };
+            last = Some(address);
+            let port = usize::from(configuration.addresses[address].addr.port().unwrap_or(0));
+            if (port + index) % workers.max(1) == id {
+                let cookie = net::cookie(fd.as_raw_fd())?;
+                sockets.push(DatagramSocket { fd: fd.try_clone()?, address, cookie });
+            }
         }
         Ok(sockets)
     }
@@ -222,13 +272,18 @@ impl InheritedSockets {
             let unix = addr.to_socket_addr().is_none().then(|| addr.to_string().into());
             Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone(), unix })
         };
-        self.of(configuration).map(socket).collect()
+        self.of(configuration, SocketUse::Connections).map(socket).collect()
     }
 
-    /// The sockets with the index of their address in the configuration.
-    fn of<'a>(&'a self, configuration: &'a Configuration) -> impl Iterator<Item = (usize, &'a Arc<OwnedFd>)> {
-        configuration.addresses.iter().enumerate().flat_map(|(index, address)| {
-            let group = self.find(address).filter(|_| address.wildcard_of.is_none());
+    /// The sockets of this use with the index of their address in the configuration.
+    fn of<'a>(
+        &'a self,
+        configuration: &'a Configuration,
+        wanted: SocketUse,
+    ) -> impl Iterator<Item = (usize, &'a Arc<OwnedFd>)> {
+        let udp = wanted == SocketUse::Datagrams;
+        configuration.addresses.iter().enumerate().flat_map(move |(index, address)| {
+            let group = self.find(address).filter(|group| address.wildcard_of.is_none() && group.udp == udp);
             group.into_iter().flat_map(move |group| group.fds.iter().map(move |fd| (index, fd)))
         })
     }
@@ -255,6 +310,7 @@ impl SocketGroup {
         let bound = net::local_addr(fd.as_raw_fd())?;
         Ok(SocketGroup {
             addr: address.addr.clone(),
+            udp: address.options.udp,
             bound,
             fds: vec![Arc::new(fd)],
             reuseport: address.options.reuseport,

@@ -23,9 +23,10 @@ use super::acceptor::AcceptorDealer;
 use super::affinity::CpuSet;
 use super::crew::{WorkerExit, WorkerStage};
 use super::intake::{ConnectionIntake, DealtConnection};
-use super::sockets::WorkerSocket;
+use super::sockets::WorkerSockets;
 use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
+use crate::conn::own_socket::OwnSocket;
 use crate::conn::parked;
 use crate::housekeeping::{self, WatchedWorker};
 use crate::{ServerOptions, StartError};
@@ -89,8 +90,8 @@ struct PreparedGeneration {
 
 /// Where the connections of a socket will come from.
 enum ListenSource {
-    /// From the worker's own listener; `None`: it has one.
-    Own(Option<Listener>),
+    /// From the worker's own socket; `None`: it has one.
+    Own(Option<OwnSocket>),
     /// From the thread that deals them.
     Dealt,
 }
@@ -228,19 +229,32 @@ pub(crate) fn all_built() -> Result<(), String> {
 
 /// Makes ready what [`commit`] takes into use of what was built, and waits for what must be done before it serves; calls
 /// `waits` where it has to wait.
-pub(crate) async fn prepare(sockets: Vec<WorkerSocket>, waits: impl FnOnce()) -> Result<(), String> {
+pub(crate) async fn prepare(sockets: WorkerSockets, waits: impl FnOnce()) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let Some(generation) = local.built.borrow().clone() else { return Err(given_up()) };
     begin(&generation, &local, waits).await?;
     drop(local.built.take());
     let mut prepared = PreparedGeneration { generation, sockets: Vec::new() };
-    for socket in sockets {
+    for socket in sockets.connections {
         let source = match socket.fd {
             None => ListenSource::Dealt,
             Some(_) if local.accepts_from(socket.cookie) => ListenSource::Own(None),
-            Some(fd) => ListenSource::Own(Some(Listener::new(fd).map_err(|error| error.to_string())?)),
+            Some(fd) => {
+                let listener = Listener::new(fd).map_err(|error| error.to_string())?;
+                ListenSource::Own(Some(OwnSocket::Connections(listener)))
+            }
         };
         prepared.sockets.push((socket.cookie, socket.address, source));
+    }
+    for socket in sockets.datagrams {
+        let own = match local.accepts_from(socket.cookie) {
+            true => None,
+            false => {
+                let stream = Stream::of_datagrams(socket.fd).map_err(|error| error.to_string())?;
+                Some(OwnSocket::Datagrams(stream))
+            }
+        };
+        prepared.sockets.push((socket.cookie, socket.address, ListenSource::Own(own)));
     }
     *local.prepared.borrow_mut() = Some(prepared);
     Ok(())
@@ -482,8 +496,8 @@ impl WorkerLocal {
             let door = Rc::new(ListenerDoor::new(generation, serial, address));
             let by = match source {
                 ListenSource::Dealt => DealtBy::Dealing { closing: false, _held: self.worker.hold() },
-                ListenSource::Own(Some(listener)) => {
-                    weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
+                ListenSource::Own(Some(own)) => {
+                    own.run(&self.worker, &door);
                     DealtBy::Itself
                 }
                 ListenSource::Own(None) => continue,

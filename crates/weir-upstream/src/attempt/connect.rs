@@ -42,6 +42,7 @@ impl Attempt {
             rcvbuf: settings.socket_rcvbuf,
             sndbuf: settings.socket_sndbuf,
             nodelay: x.plan.core.tcp_nodelay,
+            udp: x.connection.is_flow(),
         };
         let connect = Box::pin(UpstreamConnection::open(
             self.up.protocol.closes_as(),
@@ -72,6 +73,9 @@ impl Attempt {
         connection: Box<UpstreamConnection>,
     ) -> Result<Box<UpstreamConnection>, AttemptFailure> {
         let (settings, mut connection) = (&self.up.settings, connection);
+        if x.connection.is_flow() {
+            return Ok(connection);
+        }
         if settings.socket_keepalive {
             upstream_connection::probe(&connection);
         }
@@ -167,7 +171,7 @@ const LOADING: &str = "loading proxy ssl certificate by lua";
 const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)";
 
 /// The client's address and the one it connected to. A unix socket has no such addresses.
-fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {
+pub(super) fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     let ends = x.client().to_socket_addr().zip(x.connection.local().to_socket_addr());
     match (version, ends) {

@@ -1,5 +1,6 @@
 //! A request's way through the servers of an upstream: try after try, until one responds or no other may be asked.
 
+pub(crate) mod carry;
 pub(crate) mod choose;
 pub(crate) mod connect;
 pub(crate) mod fast_path;
@@ -109,6 +110,7 @@ impl Attempt {
             fetch: None,
             asked: RequestProgress::No,
             received: Vec::new(),
+            put_back: Default::default(),
             up: up.clone(),
         }
     }
@@ -304,6 +306,9 @@ impl Attempt {
             let mut connection = connection;
             if self.up.protocol.opens_tunnels() {
                 connection.begin(x.connection.account);
+                if let Some(flow) = x.transport.flow().cloned() {
+                    return Err(Box::pin(self.carry(x, flow, connection, lease)).await);
+                }
                 return Ok(self.open_tunnel(x, connection, lease));
             }
             connection.own = self.decided.keep;
@@ -450,7 +455,8 @@ impl Attempt {
 
     /// The bits that `*_next_upstream` must all have.
     fn mask(&self, x: &Exchange, reason: FailureReason) -> u32 {
-        let sent = self.tries_sent();
+        // A session has been passed to no server that has said something.
+        let sent = self.tries_sent() && !x.is_session();
         reason.0 | if sent && !request_body::is_idempotent(x) { FailureReason::NON_IDEMPOTENT.0 } else { 0 }
     }
 

@@ -13,7 +13,7 @@ use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::SecureUpstream;
 use crate::tls_client::tls_facts::UpstreamTlsFacts;
-use weir_engine::descriptors::socket_when_free;
+use weir_engine::descriptors::{datagrams_when_free, socket_when_free};
 use weir_engine::worker::{UpstreamCloseProtocol, UpstreamCloseReason, UpstreamEnd};
 
 /// A connection to a server, while it is used or kept alive.
@@ -64,11 +64,13 @@ pub struct ConnectOptions<'a> {
     /// `tcp_nodelay`: small messages of a stream or tunnel leave at once, though what left before is not acknowledged; else each
     /// waits for 40 ms where both ends talk by turns. One system call for a connection.
     pub(crate) nodelay: bool,
+    /// Datagrams are sent: UDP.
+    pub(crate) udp: bool,
 }
 
 impl ConnectOptions<'_> {
     fn apply(&self, socket: &OwnedFd, addr: &SockAddr) -> io::Result<()> {
-        if self.nodelay && !matches!(addr, SockAddr::Unix(_)) {
+        if self.nodelay && !self.udp && !matches!(addr, SockAddr::Unix(_)) {
             weir_rt::net::nodelay(socket.as_raw_fd(), true)?;
         }
         let buffers = [(SocketOption::ReceiveBuffer, self.rcvbuf), (SocketOption::SendBuffer, self.sndbuf)];
@@ -100,6 +102,11 @@ impl UpstreamConnection {
         let timer = Timer::new();
         timer.arm(ms);
         let connect = async {
+            if how.udp {
+                let socket = datagrams_when_free(addr).await?;
+                how.apply(&socket, addr)?;
+                return Stream::connect_datagrams(socket, addr);
+            }
             let socket = socket_when_free(addr).await?;
             how.apply(&socket, addr)?;
             Stream::connect_with(socket, addr).await

@@ -1,5 +1,6 @@
 //! How far a request has come on its way through the servers of an upstream.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -34,6 +35,8 @@ pub(crate) struct Attempt {
     pub(crate) asked: RequestProgress,
     /// What has come of its response.
     pub(crate) received: Vec<u8>,
+    /// Over UDP, bytes of the client that the last server has not got.
+    pub(crate) put_back: Cell<u64>,
 }
 
 /// How far a try came before anything was waited for.

@@ -3,6 +3,7 @@
 pub(crate) mod cache_writer;
 pub(crate) mod cached_body;
 mod chunked_body;
+pub(crate) mod datagram_flow;
 pub(crate) mod headers;
 pub(crate) mod limit_rate;
 pub(crate) mod read_ahead;

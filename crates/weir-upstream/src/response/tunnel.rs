@@ -114,10 +114,10 @@ fn end_session(x: &Exchange, flow: &SessionFlow, end: &TunnelEnd) {
 }
 
 /// A tunnel's entry with its worker: it is counted as long as it is open.
-struct TunnelEntry(Rc<Worker>, HeldMemory);
+pub(crate) struct TunnelEntry(Rc<Worker>, HeldMemory);
 
 impl TunnelEntry {
-    fn new(worker: &Rc<Worker>, held: HeldMemory) -> TunnelEntry {
+    pub(crate) fn new(worker: &Rc<Worker>, held: HeldMemory) -> TunnelEntry {
         let open = &worker_part::of_worker(worker).tunnels;
         let mut all = open.get();
         all += held;

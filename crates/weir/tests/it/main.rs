@@ -10,7 +10,7 @@
 //! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
 //! | `upstream` | `upstream_*`: `balancing`, `heads`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
-//! | `stream` | `stream`, `stream_lua`, `stream_pass`, `stream_tls` |
+//! | `stream` | `stream`, `stream_lua`, `stream_pass`, `stream_tls`, `stream_udp` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
@@ -162,6 +162,7 @@ mod stream;
 mod stream_lua;
 mod stream_pass;
 mod stream_tls;
+mod stream_udp;
 mod subrequests_share;
 mod support;
 mod system_faults;

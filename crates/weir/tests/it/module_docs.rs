@@ -196,7 +196,7 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "stream_core",
         "How sessions of `stream` begin, and what variables say of them (nginx's `ngx_stream_core_module`); see\n\
-         [Proxy TCP](../../guides/tcp.md).",
+         [Proxy TCP and UDP](../../guides/tcp.md).",
     ),
     ("stream_proxy", "Passes sessions to servers (nginx's `ngx_stream_proxy_module`)."),
     (

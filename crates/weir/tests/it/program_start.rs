@@ -159,11 +159,6 @@ fn what_can_never_be_served_is_an_error_that_says_why() {
             "module \"modules/my_own.so\" can't be loaded",
             "built into",
         ),
-        (
-            "events { } stream { server { listen 1 udp; return x; } }",
-            "the \"udp\" parameter is not supported",
-            "sessions are over TCP",
-        ),
         ("events { } mail { server { } }", "unknown directive \"mail\"", "no proxy for mail"),
         (
             &http("server { ssl on; }"),

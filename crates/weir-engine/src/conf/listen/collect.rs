@@ -8,7 +8,7 @@ use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
 use crate::conf::{Configuration, ServerConf};
 use crate::module::{ModuleDef, SectionContexts};
-use crate::settings::listen::ListenAddress;
+use crate::settings::listen::{ListenAddress, SocketKey};
 
 /// The addresses that the `servers` of the section `here` listen on, in the order of their first mention, and what is wrong
 /// with them; warnings are among it. `source` is what they were read from.
@@ -54,7 +54,7 @@ pub(crate) fn join(configuration: &mut Configuration, section: &mut Configuratio
     let before = configuration.addresses.len();
     let mut errors = Vec::new();
     for address in &section.addresses {
-        let both = configuration.addresses[..before].iter().any(|known| known.addr == address.addr);
+        let both = configuration.addresses[..before].iter().any(|known| known.key() == address.key());
         if both {
             let span = section.servers()[address.default].confs.get::<ServerCoreConf>().span;
             let message = format!("{} is listened on in \"http\" and in \"stream\"", address.addr);
@@ -69,7 +69,7 @@ pub(crate) fn join(configuration: &mut Configuration, section: &mut Configuratio
 #[derive(Default)]
 struct ListenCollector {
     entries: Vec<ListenEntry>,
-    index: std::collections::HashMap<SockAddr, usize>,
+    index: std::collections::HashMap<SocketKey, usize>,
     errors: Vec<Error>,
 }
 
@@ -89,10 +89,11 @@ struct ListenEntry {
 impl ListenCollector {
     fn line(&mut self, server: usize, listen: &ListenLine) {
         for addr in &listen.addrs {
-            match self.index.get(addr) {
+            let key = (addr.clone(), listen.options.udp);
+            match self.index.get(&key) {
                 Some(&at) => self.again(at, server, listen),
                 None => {
-                    self.index.insert(addr.clone(), self.entries.len());
+                    self.index.insert(key, self.entries.len());
                     self.entries.push(ListenEntry::new(addr, server, listen));
                 }
             }
@@ -167,16 +168,17 @@ fn at_line(error: Error, span: Option<Span>) -> Error {
 
 /// An address without options of its own is served by the socket of the wildcard of its family and port.
 fn share_sockets(entries: &mut [ListenEntry]) {
-    let wildcards: Vec<(usize, SockAddr)> = entries
+    let wildcards: Vec<(usize, SocketKey)> = entries
         .iter()
-        .map(|entry| &entry.address.addr)
+        .map(|entry| entry.address.key())
         .enumerate()
-        .filter(|(_, addr)| addr.is_wildcard())
-        .map(|(at, addr)| (at, addr.clone()))
+        .filter(|(_, (addr, _))| addr.is_wildcard())
         .collect();
     for entry in entries.iter_mut().filter(|entry| !entry.bind && !entry.address.addr.is_wildcard()) {
-        let addr = &entry.address.addr;
-        let same = |wildcard: &SockAddr| wildcard.family() == addr.family() && wildcard.port() == addr.port();
+        let (addr, udp) = entry.address.key();
+        let same = |(wildcard, of_udp): &SocketKey| {
+            wildcard.family() == addr.family() && wildcard.port() == addr.port() && *of_udp == udp
+        };
         entry.address.wildcard_of = wildcards.iter().find(|(_, wildcard)| same(wildcard)).map(|(at, _)| *at);
     }
 }

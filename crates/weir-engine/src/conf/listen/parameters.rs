@@ -1,6 +1,6 @@
 //! The other arguments of `listen`.
 
-use weir_conf::{Error, LineCx, NamedParameter, Result, parse_number, parse_size, parse_time_s};
+use weir_conf::{Contexts, Error, LineCx, NamedParameter, Result, parse_number, parse_size, parse_time_s};
 use weir_rt::net::{ListenOptions, TcpKeepalive};
 
 use super::ListenLine;
@@ -42,7 +42,7 @@ const fn of_socket(
 }
 
 /// What may follow the address.
-const PARAMETERS: [ListenParameter; 18] = [
+const PARAMETERS: [ListenParameter; 19] = [
     of_line("default_server", |listen, _, _, _| {
         listen.default_server = true;
         Ok(())
@@ -69,6 +69,13 @@ const PARAMETERS: [ListenParameter; 18] = [
         listen.proxy_protocol = true;
         Ok(())
     }),
+    of_line(UDP, |listen, line, i, _| {
+        if line.here() != Contexts::STREAM_SERVER {
+            return Err(unknown(line, i, UDP.as_bytes()));
+        }
+        listen.options.udp = true;
+        Ok(())
+    }),
     of_socket("bind", |_, _, _, _| Ok(())),
     of_socket("deferred", |listen, _, _, _| {
         listen.options.deferred = true;
@@ -88,6 +95,7 @@ const PARAMETERS: [ListenParameter; 18] = [
     }),
     of_socket("backlog=", |listen, line, i, value| {
         let backlog = number(value).filter(|n| *n > 0);
+        listen.has_backlog = true;
         backlog.map(|n| listen.options.backlog = n).ok_or_else(|| wrong(line, i, "backlog"))
     }),
     of_socket("fastopen=", |listen, line, i, value| {
@@ -118,15 +126,15 @@ fn unknown(line: &LineCx<'_>, i: usize, text: &[u8]) -> Error {
         let value = String::from_utf8_lossy(value);
         return line.fail_arg(i, format!("invalid ipv6only flags \"{value}\""));
     }
-    if text == b"udp" {
-        return line.fail_arg(i, "the \"udp\" parameter is not supported: sessions are over TCP");
-    }
     if text.starts_with(b"accept_filter=") {
         let message = "are not supported on this platform, ignored";
         return line.fail_arg(i, format!("accept filters \"{}\" {message}", line.arg(i)));
     }
     // The older name of default_server is read, and proposed to no one.
-    line.unknown_parameter(i, ListenParameter::names(&PARAMETERS).filter(|name| *name != "default"))
+    line.unknown_parameter(
+        i,
+        ListenParameter::names(&PARAMETERS).filter(|name| !["default", UDP].contains(name)),
+    )
 }
 
 /// `[idle]:[interval]:[count]` with at least one of them.
@@ -163,6 +171,29 @@ fn positive(value: Option<u64>) -> Option<u32> {
 fn wrong(line: &LineCx<'_>, i: usize, name: &str) -> Error {
     line.fail_arg(i, format!("invalid {name} \"{}\"", line.arg(i)))
 }
+
+/// What UDP has no use for, in nginx's words and order.
+pub(super) fn check_udp(listen: &ListenLine, line: &LineCx<'_>) -> Result {
+    let options = &listen.options;
+    let wrong = [
+        ("fastopen", options.fastopen.is_some()),
+        ("backlog", listen.has_backlog),
+        ("deferred", options.deferred),
+        ("ssl", listen.ssl),
+        ("so_keepalive", options.keepalive.is_some()),
+        ("proxy_protocol", listen.proxy_protocol),
+    ];
+    match wrong.iter().find(|(_, given)| options.udp && *given) {
+        Some((name, _)) => Err(line.refuse(format!("\"{name}\" parameter is incompatible with \"udp\""))),
+        None if options.udp && listen.addrs.iter().any(|addr| addr.ip().is_none()) => Err(line.refuse(
+            "\"udp\" is not supported for a UNIX-domain socket: its clients have no address to reply to",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The parameter of `stream`.
+const UDP: &str = "udp";
 
 /// What QUIC has no use for, in nginx's words.
 pub(super) fn check_quic(listen: &ListenLine, line: &LineCx<'_>) -> Result {

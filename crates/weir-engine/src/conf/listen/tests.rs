@@ -128,6 +128,7 @@ fn every_parameter_is_recorded() {
         deferred: true,
         keepalive: Some(keepalive),
         nodelay: true,
+        udp: false,
     };
     assert_eq!(address.options, expected);
     assert!(address.proxy_protocol);
