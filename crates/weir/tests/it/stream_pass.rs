@@ -147,7 +147,11 @@ both_drivers! {
         let mut client = Client::connect(server.addr(1));
         assert_eq!(client.get("/").text(), "old");
         server.reload(&conf("new", "return gone;"));
-        wait_for("the new configuration", || (said(&server, 1).0 == "gone").then_some(()));
+        wait_for("the new configuration", || {
+            let mut next = Client::connect(server.addr(1));
+            next.try_send("GET / HTTP/1.0\r\n\r\n").ok()?;
+            (next.rest().0 == b"gone").then_some(())
+        });
         assert_eq!(client.get("/").text(), "new");
         server.signal(weir_test::ServerSignal::Quit);
         client.expect_close();
