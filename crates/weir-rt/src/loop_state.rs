@@ -60,10 +60,12 @@ impl LoopState {
         if turn == self.turn() { time } else { self.read_wall() }
     }
 
-    /// Reads both clocks again.
+    /// Reads both clocks again: the monotonic one last, so that it never falls short of the other, however long the thread
+    /// waits for a core in between.
     pub(crate) fn renew_time(&self) -> (u64, u32) {
+        let wall = self.read_wall();
         self.now_ms.set(clock::monotonic_ms());
-        self.read_wall()
+        wall
     }
 
     fn read_wall(&self) -> (u64, u32) {
