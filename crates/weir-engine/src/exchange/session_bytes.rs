@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::transport::SessionPass;
+use crate::transport::passed::SessionPass;
 
 /// Bytes of a session so far. Those sent to the client are counted by its socket
 /// ([`Exchange::bytes_sent`]).

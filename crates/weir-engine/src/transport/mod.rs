@@ -11,7 +11,7 @@ pub mod input;
 pub mod keepalive;
 mod nobody;
 mod open;
-mod passed;
+pub mod passed;
 mod rate;
 mod slots;
 pub mod tls;
@@ -40,7 +40,6 @@ pub use client::ClientSide;
 pub(crate) use encode::redirect_target;
 pub use h2::H2Stream;
 pub use open::ConnectionEntry;
-pub use passed::SessionPass;
 pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.

@@ -5,7 +5,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::transport::SessionPass;
+use weir_engine::transport::passed::SessionPass;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_rt::net::SockAddr;

@@ -9,8 +9,9 @@ use weir_engine::log::LogLevel;
 use weir_engine::request_head::ClientJudge;
 use weir_engine::settings::session::SessionSettings;
 use weir_engine::transport::flow::{ClientFlow, FlowEntry};
+use weir_engine::transport::passed::SessionPass;
 use weir_engine::transport::wire::ClientWire;
-use weir_engine::transport::{ClientConnection, ConnectionEntry, SessionPass, Transport};
+use weir_engine::transport::{ClientConnection, ConnectionEntry, Transport};
 use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
 use weir_trace::WaitKind;
 
