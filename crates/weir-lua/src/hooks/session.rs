@@ -55,12 +55,12 @@ impl SessionScript {
         take_client_back(x);
         match end {
             Some(ScriptEnd::Exit(200)) => Verdict::Done,
-            Some(ScriptEnd::Exit(code @ 201..)) => Verdict::Status(u16::try_from(*code).unwrap_or(500)),
-            Some(ScriptEnd::Exit(-1)) => Verdict::Status(500),
-            None | Some(ScriptEnd::Exit(_)) if self.phase == ScriptPhase::Content => Verdict::Done,
+            Some(ScriptEnd::Exit(code @ 1..)) => Verdict::Status(u16::try_from(*code).unwrap_or(500)),
+            None | Some(ScriptEnd::Exit(0 | DECLINED)) if self.phase == ScriptPhase::Content => Verdict::Done,
             // The next phase.
             Some(ScriptEnd::Exit(0)) => Verdict::Ok,
-            None | Some(ScriptEnd::Exit(_)) => Verdict::Declined,
+            None | Some(ScriptEnd::Exit(DECLINED)) => Verdict::Declined,
+            Some(ScriptEnd::Exit(_)) => Verdict::Status(500),
             Some(ScriptEnd::Error | ScriptEnd::Exec(..) | ScriptEnd::Redirect(..)) => Verdict::Status(500),
         }
     }
@@ -97,3 +97,6 @@ impl Handler for SessionScript {
         Box::pin(self.go_on(x))
     }
 }
+
+/// `ngx.DECLINED`
+const DECLINED: i64 = -5;

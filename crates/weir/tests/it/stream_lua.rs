@@ -124,6 +124,18 @@ both_drivers! {
         assert!(line.contains(":1: boom") && line.contains("[error]"), "{line}");
     }
 
+    /// What is no known code is no leave to go on.
+    fn a_session_with_an_unknown_exit_goes_no_further(driver) {
+        let codes = ["1", "100", "-3"];
+        let servers: String = ["PORT", "PORT_1", "PORT_2"].into_iter().zip(codes).map(|(port, code)| {
+            format!("server {{ listen 127.0.0.1:%%{port}%%; preread_by_lua_block {{ ngx.exit({code}) }} content_by_lua_block {{ ngx.print('content') }} }}")
+        }).collect();
+        let server = stream(&servers).driver(driver).start();
+        for (port, code) in codes.into_iter().enumerate() {
+            assert_eq!(said(&server, port, ""), "", "{code}");
+        }
+    }
+
     /// Each has its VM, whose scripts say for which they are; dictionaries of one name are one.
     fn http_and_stream_have_vms_of_their_own_and_dictionaries_in_common(driver) {
         let both = "lua_shared_dict both 1m; lua_shared_dict own 1m;
