@@ -89,6 +89,14 @@ impl ClientSide {
         }
     }
 
+    /// As [`ClientSide::poll_bytes`], up to `most` bytes of a connection at once, for a caller that expects many.
+    pub fn poll_long_bytes(&self, cx: &mut Context<'_>, most: usize) -> Poll<TunnelBytes> {
+        match self {
+            ClientSide::H1(wire) => wire.stream.poll_recv_long(cx, None, most).map(TunnelBytes::from),
+            ClientSide::H2(_) | ClientSide::Flow(_) => self.poll_bytes(cx),
+        }
+    }
+
     /// Sends `bytes` to the client as they are, after what is queued for it.
     pub fn pass(&self, bytes: Vec<u8>) {
         match self {

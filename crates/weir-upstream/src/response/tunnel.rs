@@ -45,8 +45,9 @@ pub(crate) async fn run(
         return Verdict::Status(500);
     }
     let high = if opened { up.settings.buffer_size } else { HIGH };
-    let ends = Default::default();
-    let tunnel = UpgradeTunnel { client, server: link, timeout: up.settings.read_timeout, high, ends, flow };
+    let (ends, bulk) = Default::default();
+    let timeout = up.settings.read_timeout;
+    let tunnel = UpgradeTunnel { client, server: link, timeout, high, ends, bulk, flow };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let task = Box::pin(tunnel.run());
@@ -146,8 +147,38 @@ struct UpgradeTunnel {
     /// More than this on its way to one side stops the reading of the other.
     high: u64,
     ends: TunnelEnds,
+    /// Of both directions, in the order of [`FlowDirection`].
+    bulk: [BulkRun; 2],
     /// Of a session.
     flow: Option<SessionFlow>,
+}
+
+/// Whether a direction moves bytes in bulk: then a receive brings more of them.
+#[derive(Default)]
+struct BulkRun {
+    /// So many receives in a row have brought all that a usual one can.
+    full: Cell<u8>,
+}
+
+impl BulkRun {
+    /// How many bytes the next receive is to bring at most; `None`: as usual.
+    fn most(&self, high: u64) -> Option<usize> {
+        let most = usize::try_from(high).unwrap_or(usize::MAX);
+        (self.full.get() >= BULK_AFTER && most > USUAL_RECEIVE).then_some(most)
+    }
+
+    /// Notes that a receive has brought `bytes`; `true`: what follows is short again.
+    fn note(&self, bytes: usize) -> bool {
+        if self.full.get() >= BULK_AFTER {
+            let ends = bytes < USUAL_RECEIVE / 2;
+            if ends {
+                self.full.set(0);
+            }
+            return ends;
+        }
+        self.full.set(if bytes == USUAL_RECEIVE { self.full.get() + 1 } else { 0 });
+        false
+    }
 }
 
 /// Which directions have ended.
@@ -179,10 +210,16 @@ impl UpstreamLink {
         }
     }
 
-    fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
-        match self {
-            UpstreamLink::Own(connection) => connection.stream.poll_recv(cx, None).map(TunnelBytes::from),
-            UpstreamLink::Talk(talk) => talk.poll_bytes(cx),
+    /// The next bytes; `most`: so many at once.
+    fn poll_bytes(&self, cx: &mut Context<'_>, most: Option<usize>) -> Poll<TunnelBytes> {
+        match (self, most) {
+            (UpstreamLink::Own(connection), None) => {
+                connection.stream.poll_recv(cx, None).map(TunnelBytes::from)
+            }
+            (UpstreamLink::Own(connection), Some(most)) => {
+                connection.stream.poll_recv_long(cx, None, most).map(TunnelBytes::from)
+            }
+            (UpstreamLink::Talk(talk), _) => talk.poll_bytes(cx),
         }
     }
 
@@ -275,7 +312,10 @@ impl UpgradeTunnel {
             return TunnelMoved::Nothing;
         }
         let room = self.server.poll_room(cx, self.high);
-        self.one_way(cx, FlowDirection::Forth, room, |cx| self.client.poll_bytes(cx))
+        self.one_way(cx, FlowDirection::Forth, room, |cx, most| match most {
+            None => self.client.poll_bytes(cx),
+            Some(most) => self.client.poll_long_bytes(cx, most),
+        })
     }
 
     /// The other way.
@@ -284,7 +324,7 @@ impl UpgradeTunnel {
             return TunnelMoved::Nothing;
         }
         let room = self.client.poll_room(cx, self.high);
-        self.one_way(cx, FlowDirection::Back, room, |cx| self.server.poll_bytes(cx))
+        self.one_way(cx, FlowDirection::Back, room, |cx, most| self.server.poll_bytes(cx, most))
     }
 
     /// Moves what `read` gives, if there is `room` on the other side.
@@ -293,7 +333,7 @@ impl UpgradeTunnel {
         cx: &mut Context<'_>,
         direction: FlowDirection,
         room: Poll<bool>,
-        read: impl FnOnce(&mut Context<'_>) -> Poll<TunnelBytes>,
+        read: impl FnOnce(&mut Context<'_>, Option<usize>) -> Poll<TunnelBytes>,
     ) -> TunnelMoved {
         match room {
             Poll::Pending => return TunnelMoved::Nothing,
@@ -310,19 +350,36 @@ impl UpgradeTunnel {
                 PacedBytes::Wait => return TunnelMoved::Nothing,
             }
         }
-        let bytes = match read(cx) {
+        let bulk = &self.bulk[direction as usize];
+        let bytes = match read(cx, bulk.most(self.high)) {
             Poll::Pending => return TunnelMoved::Nothing,
             Poll::Ready(TunnelBytes::End) => return self.ended(direction),
             Poll::Ready(TunnelBytes::Broken) => {
                 self.note_end(direction);
                 return TunnelMoved::Broken;
             }
-            Poll::Ready(TunnelBytes::Received(buf)) => buf.to_vec(),
+            Poll::Ready(TunnelBytes::Received(buf)) => buf.into_vec(),
             Poll::Ready(TunnelBytes::Piece(piece)) => piece,
         };
         self.server.timer().touch(self.patience());
+        if bulk.note(bytes.len()) {
+            self.end_bulk(direction);
+        }
         self.give(direction, bytes);
         TunnelMoved::Some
+    }
+
+    /// What comes in this direction is short again.
+    fn end_bulk(&self, direction: FlowDirection) {
+        match (direction, &self.server) {
+            (FlowDirection::Forth, _) => {
+                if let Some(stream) = self.client.stream() {
+                    stream.end_long();
+                }
+            }
+            (FlowDirection::Back, UpstreamLink::Own(connection)) => connection.stream.end_long(),
+            (FlowDirection::Back, UpstreamLink::Talk(_)) => {}
+        }
     }
 
     /// The side from which `direction` comes has ended it.
@@ -394,5 +451,30 @@ const TIMED_OUT: &str = "upstream timed out (110: Connection timed out) while pr
 /// How long a client may be silent to whom the server has said all: one that just leaves its connection open would be
 /// kept for all of `*_read_timeout`.
 const AFTER_SERVER_MS: u64 = 5000;
+/// What a usual receive brings at most.
+const USUAL_RECEIVE: usize = 4096;
+/// After so many full receives in a row a direction moves bytes in bulk.
+const BULK_AFTER: u8 = 4;
 /// What may be on its way to one side of a connection that changed its protocol.
 const HIGH: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bulk_begins_with_full_receives_and_ends_with_a_short_one() {
+        let run = BulkRun::default();
+        for bytes in [4096, 4096, 4096, 1000, 4096, 4096, 4096] {
+            assert!(!run.note(bytes));
+            assert_eq!(run.most(HIGH), None);
+        }
+        assert!(!run.note(4096));
+        assert_eq!((run.most(HIGH), run.most(4096)), (Some(65_536), None));
+        assert!(!run.note(20_000));
+        assert!(!run.note(2048));
+        assert_eq!(run.most(16_384), Some(16_384));
+        assert!(run.note(100));
+        assert_eq!(run.most(HIGH), None);
+    }
+}
