@@ -324,6 +324,16 @@ thread_local! {
     static OWN: RefCell<Option<ErrorLog>> = const { RefCell::new(None) };
 }
 
+/// The level and words of a file whose bytes can't be sent: it can't be read, or ended before its length (`None`).
+pub fn lost_file_words(errno: Option<i32>) -> (LogLevel, String) {
+    match errno {
+        Some(errno) => {
+            (LogLevel::Crit, format!("file error ({errno}: {})", weir_rt::file::errno_text(errno)))
+        }
+        None => (LogLevel::Alert, "sendfile() reported that a file was truncated".to_owned()),
+    }
+}
+
 /// Standard error leads to the main log.
 static LED: AtomicBool = AtomicBool::new(false);
 /// Read for messages without a request only.

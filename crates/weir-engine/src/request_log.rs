@@ -11,7 +11,7 @@ use weir_rt::net::SockAddr;
 
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::log::{LineReach, LogFile, LogLevel, LoggedRequest, compose, now, tell};
+use crate::log::{LineReach, LogFile, LogLevel, LoggedRequest, compose, lost_file_words, now, tell};
 use crate::transport::ClientConnection;
 use crate::variable_index::VarIndex;
 use crate::worker::Worker;
@@ -194,12 +194,7 @@ fn words_of(error: EngineError) -> (LogLevel, String) {
         }
         (FaultSide::Client, ..) => (LogLevel::Info, error.to_string()),
         (FaultSide::Upstream, ..) => (LogLevel::Error, error.to_string()),
-        (FaultSide::Server, EngineErrorKind::File, Some(errno)) => {
-            (LogLevel::Crit, format!("file error ({errno}: {})", errno_text(errno)))
-        }
-        (FaultSide::Server, EngineErrorKind::File, None) => {
-            (LogLevel::Alert, "sendfile() reported that a file was truncated".to_owned())
-        }
+        (FaultSide::Server, EngineErrorKind::File, errno) => lost_file_words(errno),
         (FaultSide::Server, ..) => (LogLevel::Alert, error.to_string()),
     }
 }

@@ -72,9 +72,9 @@ pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use request_runs::set_request_runs;
 pub use runtime::{
-    Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
-    lost_core, now_ms, receives_itself, remote, renew_time, spawn, try_now_ms, turn_stamp, unix_time,
-    yield_now,
+    Runtime, RuntimeHandle, RuntimeOptions, USUAL_RECEIVE, asking_device, at_round_end, blocking, buffers,
+    computing, epoch, lost_core, now_ms, receives_itself, remote, renew_time, spawn, try_now_ms, turn_stamp,
+    unix_time, yield_now,
 };
 pub(crate) use runtime::{turn, wrote_small_file};
 pub use shared_rings::{MappedRings, NOTES, RingPosition, SharedRingWriter, SharedRings, UnsettledRecord};

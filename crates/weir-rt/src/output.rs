@@ -71,6 +71,13 @@ pub enum SendError {
     Truncated,
 }
 
+impl SendError {
+    /// Why a file could not be read (an errno); `None` of what is not that.
+    pub fn file_errno(self) -> Option<i32> {
+        if let SendError::File(errno) = self { Some(errno) } else { None }
+    }
+}
+
 /// Pieces of one system call. More gain nothing: 16 pieces of 64 KB are the budget of a turn already.
 const PIECES: usize = 16;
 /// Bytes offered to the kernel in one system call.

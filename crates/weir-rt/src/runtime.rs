@@ -65,7 +65,7 @@ pub(crate) struct RuntimeCore {
     mail_left: Cell<bool>,
     /// See [`at_round_end`].
     round_end: LoopLocal<Vec<Rc<dyn Fn()>>>,
-    /// What the task that is polled may still receive in this poll, in units of [`UNIT`].
+    /// What the task that is polled may still receive in this poll, in units of [`USUAL_RECEIVE`].
     appetite: Cell<usize>,
 }
 
@@ -289,7 +289,7 @@ impl RuntimeCore {
     #[inline]
     pub(crate) fn may_receive(&self, most: usize) -> bool {
         let appetite = self.appetite.get();
-        self.appetite.set(appetite.saturating_sub(most.div_ceil(UNIT)));
+        self.appetite.set(appetite.saturating_sub(most.div_ceil(USUAL_RECEIVE)));
         appetite > 0
     }
 
@@ -580,8 +580,8 @@ struct PoolCall<T> {
     waker: Option<Waker>,
 }
 
-/// Bytes of a usual receive.
-pub(crate) const UNIT: usize = 4096;
+/// Bytes that a usual receive brings at most: a buffer of the pool.
+pub const USUAL_RECEIVE: usize = crate::pool::BUFFER_SIZE;
 /// Units that a task receives in one poll, 256 KB in all. A reader that finds nothing to hand on in what comes (messages of a
 /// FastCGI application) would read for as long as its peer sends, and hold up all others: by seconds, where the peer is on
 /// this machine. So much of the most laborious framing takes some milliseconds.

@@ -12,7 +12,7 @@ use crate::layer::StreamLayer;
 use crate::net::{self, SockAddr};
 use crate::output::{OutputChunk, SendError};
 use crate::recv_buf::RecvBuf;
-use crate::runtime::{RuntimeCore, UNIT, current};
+use crate::runtime::{RuntimeCore, USUAL_RECEIVE, current};
 use crate::socket::{SocketAccount, SocketSlot};
 use crate::sys;
 use crate::timeout::Timer;
@@ -134,7 +134,7 @@ impl Stream {
         most: usize,
         take: impl FnOnce(&DatagramBatch) -> R,
     ) -> Poll<io::Result<R>> {
-        if !self.core.may_receive(UNIT) {
+        if !self.core.may_receive(USUAL_RECEIVE) {
             return rest(cx);
         }
         let received = datagrams::with_batch(|batch| {
@@ -157,7 +157,7 @@ impl Stream {
     /// it reads has others run after some bytes.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<RecvOutcome> {
-        if !self.core.may_receive(UNIT) {
+        if !self.core.may_receive(USUAL_RECEIVE) {
             return rest(cx);
         }
         match self.try_recv() {

@@ -10,7 +10,7 @@ use weir_trace::Cause;
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::peer::Peer;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::LogLevel;
+use weir_engine::log::{self, LogLevel};
 
 /// At level error, with the request's context and the server's.
 pub(crate) fn error(x: &Exchange, message: &dyn Display) {
@@ -58,16 +58,8 @@ pub(crate) fn receive(x: &Exchange, errno: i32) -> AttemptFault {
 
 /// A file with a request's body can't be read, or ended before its length.
 pub(crate) fn lost_file(x: &Exchange, error: SendError) {
-    match error {
-        SendError::File(errno) => {
-            let text = errno_text(errno);
-            x.log(LogLevel::Crit, &format_args!("file error ({errno}: {text}) while {SENDING}"));
-        }
-        _ => {
-            let message = format_args!("sendfile() reported that a file was truncated while {SENDING}");
-            x.log(LogLevel::Alert, &message);
-        }
-    }
+    let (level, words) = log::lost_file_words(error.file_errno());
+    x.log(level, &format_args!("{words} while {SENDING}"));
 }
 
 /// The client left while a server was asked; at level info.
@@ -90,7 +82,7 @@ const EADDRNOTAVAIL: i32 = 99;
 const ENETDOWN: i32 = 100;
 const ENETUNREACH: i32 = 101;
 const ETIMEDOUT: i32 = 110;
-const ECONNREFUSED: i32 = 111;
+pub(crate) const ECONNREFUSED: i32 = 111;
 const EHOSTDOWN: i32 = 112;
 const EHOSTUNREACH: i32 = 113;
 

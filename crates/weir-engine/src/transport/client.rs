@@ -14,7 +14,7 @@ use super::wire::ClientWire;
 pub enum TunnelBytes {
     /// Bytes received from the socket, in a buffer of the pool.
     Received(RecvBuf),
-    /// Bytes received on an HTTP/2 stream, or a datagram.
+    /// Bytes received on an HTTP/2 stream.
     Piece(Vec<u8>),
     /// The side has ended its direction.
     End,
@@ -39,7 +39,7 @@ pub enum ClientSide {
     H1(Rc<ClientWire>),
     /// Of one of a connection's streams.
     H2(H2Stream),
-    /// Of datagrams, each of which is what one piece of bytes is elsewhere.
+    /// Of datagrams.
     Flow(Rc<ClientFlow>),
 }
 
@@ -78,22 +78,13 @@ impl ClientSide {
         }
     }
 
-    /// The next bytes that the client sends, of any protocol; ready when there are some, or when it has ended.
-    pub fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
+    /// The next bytes that the client sends, of any protocol but datagrams, which are taken as such; ready when there are some, or
+    /// when it has ended. `most`: so many at once, for a caller that expects many.
+    pub fn poll_bytes(&self, cx: &mut Context<'_>, most: Option<usize>) -> Poll<TunnelBytes> {
         match self {
-            ClientSide::H1(wire) => wire.stream.poll_recv(cx, None).map(TunnelBytes::from),
+            ClientSide::H1(wire) => wire.poll_body(cx, None, most).map(TunnelBytes::from),
             ClientSide::H2(stream) => stream.poll_bytes(cx),
-            ClientSide::Flow(flow) => {
-                flow.poll_datagram(cx).map(|next| next.map_or(TunnelBytes::End, TunnelBytes::Piece))
-            }
-        }
-    }
-
-    /// As [`ClientSide::poll_bytes`], up to `most` bytes of a connection at once, for a caller that expects many.
-    pub fn poll_long_bytes(&self, cx: &mut Context<'_>, most: usize) -> Poll<TunnelBytes> {
-        match self {
-            ClientSide::H1(wire) => wire.stream.poll_recv_long(cx, None, most).map(TunnelBytes::from),
-            ClientSide::H2(_) | ClientSide::Flow(_) => self.poll_bytes(cx),
+            ClientSide::Flow(flow) => flow.poll_gone(cx).map(|()| TunnelBytes::End),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct ClientFlow {
     written: Cell<(u64, u64)>,
     /// Datagrams of the client belong to it.
     bound: Cell<bool>,
-    /// More than one datagram has come since this was looked at.
+    /// A datagram that is not the first has come since this was looked at.
     lively: Cell<bool>,
     /// No more comes of the client: the worker does not read its socket any more.
     finishing: Cell<bool>,
@@ -106,12 +106,6 @@ impl ClientFlow {
         let own = if self.taken.get() { self.again.get() } else { 1 };
         rest.drain(..own.min(rest.len()));
         rest
-    }
-
-    /// The next datagram of the client; `None`: it is over. Registers the polling task when pending.
-    pub(super) fn poll_datagram(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let mut next = Vec::new();
-        self.poll_datagrams(cx, 1, &mut next).map(|some| if some { next.pop() } else { None })
     }
 
     /// Appends the next datagrams of the client, `most` at most, to `taken`; `false`: it is over. Registers the polling task when
@@ -286,13 +280,9 @@ pub struct FlowEntry {
 
 impl Drop for FlowEntry {
     fn drop(&mut self) {
-        self.worker.counters.active.sub(1);
         let flows = &self.worker.part::<WorkerFlows>(WorkerSlot::Flows).0;
         let removed = flows.borrow_mut().remove(self.at);
-        if let Some((_, connection)) = removed {
-            connection.count_end(&self.worker);
-        }
-        self.worker.notify_closed();
+        self.worker.count_closed(removed.map(|(_, connection)| connection));
     }
 }
 

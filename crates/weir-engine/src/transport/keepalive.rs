@@ -2,13 +2,13 @@
 //! when none comes.
 
 use weir_http::{KnownField, Method};
-use weir_rt::{RecvOutcome, SendError};
+use weir_rt::RecvOutcome;
 
 use super::wire::ClientWire;
 use super::{ClientConnection, closing};
 use crate::agent;
 use crate::exchange::Exchange;
-use crate::log::LogLevel;
+use crate::log::{self, LogLevel};
 use crate::settings::location::CoreSettings;
 use crate::worker::Worker;
 
@@ -74,12 +74,7 @@ pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) 
 #[cold]
 pub fn lost_file(connection: &ClientConnection, wire: &ClientWire) {
     let Some(error) = wire.stream.file_error().filter(|_| !wire.file_is_reported.get()) else { return };
-    let (level, words) = match error {
-        SendError::File(errno) => {
-            (LogLevel::Crit, format!("file error ({errno}: {})", weir_rt::file::errno_text(errno)))
-        }
-        _ => (LogLevel::Alert, "sendfile() reported that a file was truncated".to_owned()),
-    };
+    let (level, words) = log::lost_file_words(error.file_errno());
     connection.log(level, &format_args!("{words} while sending response to client"));
 }
 

@@ -160,6 +160,15 @@ impl Worker {
         ConnectionEntry { worker: self.clone(), at, sessions: Vec::new() }
     }
 
+    /// A connection or flow is open no more.
+    pub(super) fn count_closed(&self, connection: Option<Rc<ClientConnection>>) {
+        self.counters.active.sub(1);
+        if let Some(connection) = connection {
+            connection.count_end(self);
+        }
+        self.notify_closed();
+    }
+
     /// Open connections of clients, `most` of them.
     pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&ClientWire, &ClientConnection)) {
         let wires = WorkerConnections::of(self).wires.borrow();
@@ -200,12 +209,8 @@ impl ConnectionEntry {
 
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
-        self.worker.counters.active.sub(1);
         let removed = WorkerConnections::of(&self.worker).wires.borrow_mut().remove(self.at);
-        if let Some((_, connection)) = removed {
-            connection.count_end(&self.worker);
-        }
-        self.worker.notify_closed();
+        self.worker.count_closed(removed.map(|(_, connection)| connection));
         self.sessions.drain(..).for_each(|x| self.worker.give_exchange(x));
     }
 }

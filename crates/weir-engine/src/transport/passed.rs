@@ -14,9 +14,9 @@ use crate::worker::generation::WorkerGeneration;
 /// Where a connection goes on after its session.
 pub struct SessionPass {
     /// The configuration that has the address.
-    pub generation: Rc<WorkerGeneration>,
+    generation: Rc<WorkerGeneration>,
     /// The address, by its index in that configuration.
-    pub at: usize,
+    at: usize,
     /// The address as the session has it: the connection's own from there on (`$server_addr`, `$server_port`).
     addr: SockAddr,
     /// The client, as the session has it.
@@ -32,7 +32,7 @@ struct PassedConnection {
 
 impl SessionPass {
     /// Where the connection of `x` goes on if it is passed to `addr`: at the listening socket of that address, or else of all
-    /// addresses with its port. As it stands in the configuration that is in force.
+    /// addresses with its port, in the configuration that is in force.
     ///
     /// # Errors
     /// Why it can't be.
@@ -43,11 +43,7 @@ impl SessionPass {
         let not_found = || format!("port not found for \"{addr}\"");
         let generation = x.worker.generation().ok_or_else(not_found)?;
         let addresses = &generation.configuration.addresses;
-        let of_all = |one: &ListenAddress| {
-            !one.options.udp
-                && one.addr.is_wildcard()
-                && (one.addr.family(), one.addr.port()) == (addr.family(), addr.port())
-        };
+        let of_all = |one: &ListenAddress| !one.options.udp && one.addr.is_wildcard_of(&addr);
         let at = addresses.iter().position(|one| !one.options.udp && one.addr == addr);
         let at = at.or_else(|| addresses.iter().position(of_all)).ok_or_else(not_found)?;
         if x.connection.is_tls() && addresses[at].ssl {
@@ -58,6 +54,11 @@ impl SessionPass {
             return Err(format!("cannot pass a connection to \"{addr}\": it was passed {MOST_TIMES} times"));
         }
         Ok(SessionPass { generation, at, addr, client: x.client().clone() })
+    }
+
+    /// The address, as the configuration has it.
+    pub fn address(&self) -> &ListenAddress {
+        &self.generation.configuration.addresses[self.at]
     }
 }
 
@@ -72,7 +73,7 @@ impl ClientConnection {
             ClientConnection::new(self.number, pass.client.clone(), self.fd, hosts, worker.serial());
         (next.started_ms, next.account, next.debug) = (self.started_ms, self.account, self.debug);
         next.retired = self.retired.clone();
-        let address = &pass.generation.configuration.addresses[pass.at];
+        let address = pass.address();
         next.expects_tls = address.ssl;
         if !address.proxy_protocol {
             next.proxied = self.proxied.clone();

@@ -90,7 +90,7 @@ impl ClientWire {
         self.sent_before + self.stream.sent()
     }
 
-    /// The next bytes of a request's body; `long`: up to this many at once.
+    /// The next bytes, of a request's body or a tunnel; `long`: up to this many at once.
     pub(crate) fn poll_body(
         &self,
         cx: &mut Context<'_>,

@@ -21,6 +21,7 @@ mod chores;
 mod list;
 mod mark;
 mod node;
+mod script_value;
 mod stripe;
 mod survival;
 mod survivors;
@@ -28,7 +29,6 @@ mod survivors;
 mod tests;
 mod value;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
@@ -40,6 +40,7 @@ use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListEnd, ListError};
 pub(crate) use mark::{EntryMark, MarkVersion};
 use node::{DictNode, FoundNode, NodeChange};
+pub(crate) use script_value::{DictItem, NewValue, SeenValue};
 use stripe::{ChainHead, DictStripe};
 use survivors::TakenOver;
 use value::is_over;
@@ -47,26 +48,6 @@ pub(crate) use value::{SMALL, ValueScratch};
 
 /// The directive that declares dictionaries, as the owner of their zones.
 pub(crate) const DICTIONARY: &str = "lua_shared_dict";
-
-/// A value to be stored.
-#[derive(Clone)]
-pub(crate) enum NewValue<'v> {
-    Text(&'v [u8]),
-    Number(f64),
-    Boolean(bool),
-    /// Of texts and numbers, from left to right.
-    List(ItemList),
-}
-
-/// A value that is there.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum SeenValue<'v> {
-    Text(&'v [u8]),
-    Number(f64),
-    Boolean(bool),
-    /// See [`SharedDict::change_list`].
-    List,
-}
 
 /// What belongs to a value that was read.
 #[derive(Clone, Copy)]
@@ -77,13 +58,6 @@ pub(crate) struct EntryDetails {
     pub(crate) expired: bool,
     /// What says whether it is still so, where that was asked often.
     pub(crate) version: Option<MarkVersion>,
-}
-
-/// An element of a list.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum DictItem {
-    Text(Arc<[u8]>),
-    Number(f64),
 }
 
 /// Whether living entries may go for a value that there is no room for.
@@ -578,31 +552,4 @@ enum CommitOutcome {
     Done,
     Again(bool),
     Full(bool),
-}
-
-impl<'v> NewValue<'v> {
-    /// As a value that was read; `None`: it is a list.
-    fn of(seen: SeenValue<'v>) -> Option<NewValue<'v>> {
-        Some(match seen {
-            SeenValue::Text(text) => NewValue::Text(text),
-            SeenValue::Number(number) => NewValue::Number(number),
-            SeenValue::Boolean(value) => NewValue::Boolean(value),
-            SeenValue::List => return None,
-        })
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            NewValue::Text(text) => text.len(),
-            NewValue::Number(_) => 8,
-            NewValue::Boolean(_) => 1,
-            NewValue::List(list) => list.bytes(),
-        }
-    }
-}
-
-impl DictItem {
-    fn size(&self) -> usize {
-        32 + if let DictItem::Text(text) = self { text.len() } else { 8 }
-    }
 }

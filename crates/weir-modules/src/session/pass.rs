@@ -41,26 +41,46 @@ impl Module for StreamPass {
 /// The settings of one block.
 #[derive(Default)]
 pub struct StreamPassConf {
-    to: Option<ValueScript>,
+    to: Option<PassAddress>,
 }
 
 impl StreamPassConf {
     fn set(&mut self, line: &mut LineCx<'_>) -> Result {
         let value = ValueScript::compile(line, 0)?;
-        if let Some(text) = value.constant() {
-            parse(text).map_err(|reason| line.fail_arg(0, reason))?;
-        }
+        let to = match value.constant() {
+            Some(text) => PassAddress::Fixed(parse(text).map_err(|reason| line.fail_arg(0, reason))?),
+            None => PassAddress::Computed(value),
+        };
         line.ext::<ConfRegistry>().claim_content(StreamPass::NAME);
-        line.once(&mut self.to, value)
+        line.once(&mut self.to, to)
     }
 }
 
-struct ConnectionPasser(ValueScript);
+/// Where connections go on.
+#[derive(Clone)]
+enum PassAddress {
+    Fixed(SockAddr),
+    /// Computed for each.
+    Computed(ValueScript),
+}
+
+impl PassAddress {
+    fn of(&self, x: &mut Exchange) -> std::result::Result<SockAddr, String> {
+        match self {
+            PassAddress::Fixed(addr) => Ok(addr.clone()),
+            PassAddress::Computed(script) => {
+                let value = script.value(x);
+                parse(x.text(&value))
+            }
+        }
+    }
+}
+
+struct ConnectionPasser(PassAddress);
 
 impl Handler for ConnectionPasser {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        let value = self.0.value(x);
-        let found = parse(x.text(&value)).and_then(|addr| SessionPass::find(x, addr));
+        let found = self.0.of(x).and_then(|addr| SessionPass::find(x, addr));
         match (found, x.session()) {
             (Ok(pass), Some(session)) => {
                 *session.goes_on.borrow_mut() = Some(pass);

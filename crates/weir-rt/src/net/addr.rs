@@ -57,6 +57,11 @@ impl SockAddr {
         self.ip().is_some_and(|ip| ip.is_unspecified())
     }
 
+    /// Whether a socket bound to it takes what comes to `other`: it is the wildcard of that family, with that port.
+    pub fn is_wildcard_of(&self, other: &SockAddr) -> bool {
+        self.is_wildcard() && self.family() == other.family() && self.port() == other.port()
+    }
+
     /// What `$remote_addr` and `$server_addr` show: no port, no brackets; `unix:` for any unix socket.
     pub fn host(&self) -> LoggedHost {
         LoggedHost(self.ip())

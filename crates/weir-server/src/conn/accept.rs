@@ -168,8 +168,7 @@ pub(super) fn serve(
         }
         drop(open);
     };
-    owner.task_bytes.set(size_of_val(&task) as u32);
-    weir_rt::spawn(task);
+    super::spawn(&owner, task);
 }
 
 /// Accepting is tried every 50 ms when descriptors run out; a log line each time would fill the disk as well. nginx

@@ -9,7 +9,6 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
-use std::task::Poll;
 
 use weir_rt::Stream;
 use weir_rt::datagrams::{BATCH, DatagramBatch, ReceivedDatagram};
@@ -34,7 +33,8 @@ pub(crate) async fn run(worker: Rc<Worker>, socket: Rc<Stream>, door: Rc<Listene
         let receive = poll_fn(|cx| reader.socket.poll_datagrams(cx, BATCH, |batch| reader.take(batch)));
         match either(receive, reader.door.closed()).await {
             Some(Ok(DealtFlows::GoOn)) => {}
-            Some(Ok(DealtFlows::Rest)) => rest().await,
+            // Among those that run are the tasks of flows that were ended.
+            Some(Ok(DealtFlows::Rest)) => weir_rt::yield_now().await,
             Some(Err(error)) => {
                 reader.log.failed_in("recvmmsg()", &error);
                 weir_rt::sleep(PAUSE).await;
@@ -44,19 +44,6 @@ pub(crate) async fn run(worker: Rc<Worker>, socket: Rc<Stream>, door: Rc<Listene
     }
     reader.table.finish();
     drop(held);
-}
-
-/// Lets the other tasks run, among them those of flows that were ended.
-async fn rest() {
-    let mut rested = false;
-    poll_fn(|cx| match std::mem::replace(&mut rested, true) {
-        true => Poll::Ready(()),
-        false => {
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// What came of dealing datagrams out, and whether more are received at once.
@@ -103,7 +90,7 @@ impl DatagramReader {
         if is_full { DealtFlows::Rest } else { DealtFlows::GoOn }
     }
 
-    /// Ends the flow that has been there longest; `false`: there is none, and no room.
+    /// Ends the flow that has been there longest; `false`: no flow can end, and no room is there.
     fn make_room(&self) -> bool {
         let counters = &self.worker.counters.flows;
         let ended = self.table.end_oldest();
@@ -180,7 +167,7 @@ impl FlowTable {
         order.push_back(Rc::downgrade(flow));
     }
 
-    /// Ends the oldest flow whose client has sent nothing more since it was looked at; `false`: there is none. After some that
+    /// Ends the oldest flow whose client has sent nothing more since it was looked at; `false`: no flow is there. After some that
     /// have, the next is ended all the same.
     fn end_oldest(&self) -> bool {
         let mut order = self.order.borrow_mut();

@@ -12,3 +12,11 @@ pub(crate) mod own_socket;
 pub(crate) mod parked;
 mod proxy;
 pub(crate) mod session;
+
+use weir_engine::transport::ClientConnection;
+
+/// Starts the task of `connection`, which knows from then on how many bytes it takes.
+fn spawn(connection: &ClientConnection, task: impl Future<Output = ()> + 'static) {
+    connection.task_bytes.set(size_of_val(&task) as u32);
+    weir_rt::spawn(task);
+}

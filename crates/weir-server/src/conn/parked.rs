@@ -159,8 +159,7 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
         h1::run(worker, connection, wire, idle).await;
         drop(open);
     };
-    owner.task_bytes.set(size_of_val(&task) as u32);
-    weir_rt::spawn(task);
+    super::spawn(&owner, task);
 }
 
 /// How long a connection waits for a request before it is parked. Most that ask again do so sooner, and pay nothing.

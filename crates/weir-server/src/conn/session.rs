@@ -42,8 +42,7 @@ pub(crate) fn start(
             }
         }
     };
-    owner.task_bytes.set(size_of_val(&task) as u32);
-    weir_rt::spawn(task);
+    super::spawn(&owner, task);
 }
 
 /// As [`start`], of a session over UDP. `entries`: of the worker and of its socket's table.
@@ -62,8 +61,7 @@ pub(super) fn start_flow(
         drop(session);
         drop(open);
     };
-    owner.task_bytes.set(size_of_val(&task) as u32);
-    weir_rt::spawn(task);
+    super::spawn(&owner, task);
 }
 
 async fn run_flow(x: &mut Exchange, flow: Rc<ClientFlow>, listed: TableEntry) {
@@ -128,7 +126,7 @@ fn go_on(
     wire.idle.set(true);
     wire.idle_since.set(weir_rt::now_ms());
     let open = open.passed_on(x, &wire, &connection);
-    accept::serve(worker, connection, wire, open, &pass.generation.configuration.addresses[pass.at]);
+    accept::serve(worker, connection, wire, open, pass.address());
 }
 
 /// Says that nothing follows, and waits until that and what was sent before have left: a socket that is closed before discards

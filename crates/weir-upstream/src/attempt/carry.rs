@@ -10,7 +10,7 @@ use weir_trace::{Cause, WaitKind};
 use crate::attempt::connect::proxy_header;
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::connection::upstream_connection::UpstreamConnection;
-use crate::error_log;
+use crate::error_log::{self, ECONNREFUSED};
 use crate::request::attempt_state::Attempt;
 use crate::response::datagram_flow::{DatagramCounts, DatagramFlow, DatagramPace, FlowEvent};
 use crate::response::tunnel::TunnelEntry;
@@ -129,8 +129,6 @@ fn unreachable(x: &Exchange, call: &str, errno: i32) -> AttemptFault {
     let cause = if errno == ECONNREFUSED { Cause::ConnectRefused } else { Cause::ConnectFailed };
     AttemptFault { reason: FailureReason::ERROR, cause }
 }
-
-const ECONNREFUSED: i32 = 111;
 
 /// What nginx's messages say was being done.
 const PROXYING: &str = "proxying connection";

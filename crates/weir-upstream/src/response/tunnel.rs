@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{HeldMemory, Timer};
+use weir_rt::{HeldMemory, Timer, USUAL_RECEIVE};
 use weir_trace::WaitKind;
 
 use crate::location::upstream_location::UpstreamLocation;
@@ -312,10 +312,7 @@ impl UpgradeTunnel {
             return TunnelMoved::Nothing;
         }
         let room = self.server.poll_room(cx, self.high);
-        self.one_way(cx, FlowDirection::Forth, room, |cx, most| match most {
-            None => self.client.poll_bytes(cx),
-            Some(most) => self.client.poll_long_bytes(cx, most),
-        })
+        self.one_way(cx, FlowDirection::Forth, room, |cx, most| self.client.poll_bytes(cx, most))
     }
 
     /// The other way.
@@ -451,8 +448,6 @@ const TIMED_OUT: &str = "upstream timed out (110: Connection timed out) while pr
 /// How long a client may be silent to whom the server has said all: one that just leaves its connection open would be
 /// kept for all of `*_read_timeout`.
 const AFTER_SERVER_MS: u64 = 5000;
-/// What a usual receive brings at most.
-const USUAL_RECEIVE: usize = 4096;
 /// After so many full receives in a row a direction moves bytes in bulk.
 const BULK_AFTER: u8 = 4;
 /// What may be on its way to one side of a connection that changed its protocol.

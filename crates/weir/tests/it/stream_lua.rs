@@ -28,20 +28,20 @@ both_drivers! {
         let backend = Backend::start(echo);
         for workers in [1, 3] {
             let server = Server::builder(&format!("worker_processes {workers}; stream {{
-                lua_add_variable $told;
-                log_format t '$status $set $told'; access_log %%DIR%%/access.log t;
+                lua_add_variable $seen;
+                log_format t '$status $set $seen'; access_log %%DIR%%/access.log t;
                 upstream some {{ server 0.0.0.1:1; balancer_by_lua_block {{
                     ngx.ctx.phases = ngx.ctx.phases .. ' ' .. ngx.get_phase()
                     assert(require 'ngx.balancer'.set_current_peer('127.0.0.1', {}))
                 }} }}
                 server {{ listen 127.0.0.1:%%PORT%%; set $set first; proxy_pass some;
                     preread_by_lua_block {{
-                        assert(ngx.var.told == nil and ngx.var.set == 'first' and ngx.var.protocol == 'TCP')
+                        assert(ngx.var.seen == nil and ngx.var.set == 'first' and ngx.var.protocol == 'TCP')
                         ngx.ctx.phases = ngx.get_phase()
                         ngx.var.set = 'by a script'
                     }}
                     log_by_lua_block {{
-                        ngx.var.told = ngx.ctx.phases .. ' ' .. ngx.get_phase() .. ' ' .. ngx.var.bytes_received .. ' ' .. ngx.var.status
+                        ngx.var.seen = ngx.ctx.phases .. ' ' .. ngx.get_phase() .. ' ' .. ngx.var.bytes_received .. ' ' .. ngx.var.status
                     }} }} }}", backend.port())).driver(driver).start();
             let mut client = server.client();
             client.send("there and back");

@@ -170,16 +170,18 @@ fn at_line(error: Error, span: Option<Span>) -> Error {
 fn share_sockets(entries: &mut [ListenEntry]) {
     let wildcards: Vec<(usize, SocketKey)> = entries
         .iter()
-        .map(|entry| entry.address.key())
+        .map(|entry| &entry.address)
         .enumerate()
-        .filter(|(_, (addr, _))| addr.is_wildcard())
+        .filter(|(_, address)| address.addr.is_wildcard())
+        .map(|(at, address)| (at, address.key()))
         .collect();
     for entry in entries.iter_mut().filter(|entry| !entry.bind && !entry.address.addr.is_wildcard()) {
-        let (addr, udp) = entry.address.key();
-        let same = |(wildcard, of_udp): &SocketKey| {
-            wildcard.family() == addr.family() && wildcard.port() == addr.port() && *of_udp == udp
+        let address = &entry.address;
+        let same = |(wildcard, udp): &SocketKey| {
+            wildcard.is_wildcard_of(&address.addr) && *udp == address.options.udp
         };
-        entry.address.wildcard_of = wildcards.iter().find(|(_, wildcard)| same(wildcard)).map(|(at, _)| *at);
+        let found = wildcards.iter().find(|(_, wildcard)| same(wildcard)).map(|(at, _)| *at);
+        entry.address.wildcard_of = found;
     }
 }
 

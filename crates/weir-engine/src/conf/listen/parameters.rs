@@ -183,11 +183,19 @@ pub(super) fn check_udp(listen: &ListenLine, line: &LineCx<'_>) -> Result {
         ("so_keepalive", options.keepalive.is_some()),
         ("proxy_protocol", listen.proxy_protocol),
     ];
-    match wrong.iter().find(|(_, given)| options.udp && *given) {
-        Some((name, _)) => Err(line.refuse(format!("\"{name}\" parameter is incompatible with \"udp\""))),
-        None if options.udp && listen.addrs.iter().any(|addr| addr.ip().is_none()) => Err(line.refuse(
+    incompatible(line, UDP, options.udp, &wrong)?;
+    if options.udp && listen.addrs.iter().any(|addr| addr.ip().is_none()) {
+        return Err(line.refuse(
             "\"udp\" is not supported for a UNIX-domain socket: its clients have no address to reply to",
-        )),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a line `of` something that has the first of the `wrong` parameters that is given.
+fn incompatible(line: &LineCx<'_>, of: &str, is_of: bool, wrong: &[(&str, bool)]) -> Result {
+    match wrong.iter().find(|(_, given)| is_of && *given) {
+        Some((name, _)) => Err(line.refuse(format!("\"{name}\" parameter is incompatible with \"{of}\""))),
         None => Ok(()),
     }
 }
@@ -208,8 +216,5 @@ pub(super) fn check_quic(listen: &ListenLine, line: &LineCx<'_>) -> Result {
         ("so_keepalive", options.keepalive.is_some()),
         ("proxy_protocol", listen.proxy_protocol),
     ];
-    match wrong.iter().find(|(_, given)| listen.quic && *given) {
-        Some((name, _)) => Err(line.refuse(format!("\"{name}\" parameter is incompatible with \"quic\""))),
-        None => Ok(()),
-    }
+    incompatible(line, "quic", listen.quic, &wrong)
 }

@@ -3,7 +3,7 @@
 local _, native = ...
 local events = require "weir.events"
 local ngx, type, error, next, setmetatable, tostring = ngx, type, error, next, setmetatable, tostring
-local log, ERR, number_of = ngx.log, ngx.ERR, native.worker.number
+local log, ERR, number_of = ngx.log, ngx.ERR, native.fast.C.worker_number
 local channel = events.channel("resty.worker.events")
 local module = { _VERSION = "2.0.1" }
 local configured, timeout = false, 2

@@ -6,7 +6,7 @@ local rawget, setmetatable = rawget, setmetatable
 local loadstring, assert, loaders = loadstring, assert, package.loaders
 local source = ngx._library.source
 local native = {
-    digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, worker = ngx._worker,
+    digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process,
     balancer = ngx._balancer, pipe = ngx._pipe, fast = ngx._fast,
     ssl = ngx._ssl,
     cli = ngx._cli, events = ngx._events, upstream = ngx._upstream,
@@ -30,7 +30,7 @@ table.insert(loaders, 2, function(name)
     if digests[name] and searchpath(name, package.path) and not usable() then return behind[name] end
     return nil
 end)
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_worker", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones", "_kong", "_lmdb", "_listening", "_ndk", "_jit" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log", "_openssl", "_re", "_c_names", "_zones", "_kong", "_lmdb", "_listening", "_ndk", "_jit" } do
     ngx[name] = nil
 end
 

@@ -14,10 +14,6 @@ pub(super) const TABLE: &[ApiFunction] = &[
         l.push_number(f64::from(lend::vm(register)));
         Ok(CallDone::Results(1))
     }),
-    function("_worker.number", 0, |l| {
-        l.push_number(number(l.number(1).unwrap_or(-1.0)));
-        Ok(CallDone::Results(1))
-    }),
     function("worker.id", 0, |l| {
         match lend::vm(|vm| vm.worker().filter(|_| !vm.is_agent())) {
             Some(id) => l.push_number(f64::from(id)),
