@@ -86,6 +86,10 @@ class Services:
         command = ["redis-server", "--port", "6379", "--bind", "127.0.0.1", "--save", ""]
         return self._spawn(command, "redis") and answers("127.0.0.1", 6379)
 
+    def _redis_auth(self, _):
+        command = ["redis-server", "--port", "6380", "--bind", "127.0.0.1", "--save", "", "--requirepass", "passdefault"]
+        return self._spawn(command, "redis_auth") and answers("127.0.0.1", 6380)
+
     def _memcached(self, library):
         command = ["memcached", "-l", "127.0.0.1", "-o", "track_sizes"]
         pair = f"ssl_chain_cert={library}/t/cert/server.crt,ssl_key={library}/t/cert/server.key"

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use weir::modules::MODULES;
 use weir_conf::{MemoryFiles, RealFiles};
+use weir_engine::Configuration;
 use weir_engine::conf::build::build;
-use weir_engine::{Configuration, log};
+use weir_engine::log::{self, LogLevel};
 use weir_lua::CliProgram;
 use weir_server::{Server, ServerOptions};
 
@@ -25,8 +26,8 @@ pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
         && arguments.first().is_none_or(|first| !is(&["-e", "-I", "-l"], first))
 }
 
-/// Runs the program to its end.
-pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+/// Runs the program to its end; `resty`: by that name.
+pub(crate) fn run(arguments: &[OsString], resty: bool) -> ExitCode {
     let line = match LuaCommandLine::parse(arguments) {
         Ok(line) if line.help => {
             print!("{HELP}");
@@ -47,7 +48,9 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Ok(configuration) => configuration,
         Err(message) => return failed(&message),
     };
-    line.program.announce();
+    CliProgram { resty, ..line.program }.announce();
+    // Of this thread, too: it logs the end.
+    log::set_own(configuration.main.error_log_open.clone());
     let options = ServerOptions { workers: Some(1), watched: false, ..ServerOptions::default() };
     let server = match Server::start(Arc::new(configuration), options) {
         Ok(server) => server,
@@ -57,6 +60,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     // After an error `resty` ends at once, as `os.exit` does: a thread that a module in C has started, and which the end of the Lua
     // state would wait for, may never end.
     if status == 0 {
+        log::cycle(LogLevel::Notice, &"gracefully shutting down");
         server.quit();
         server.join(None);
     } else {

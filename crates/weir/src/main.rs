@@ -52,11 +52,11 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = arguments.collect();
     // OpenResty's program of that name, for which a link may stand.
     if Path::new(&called).file_name().is_some_and(|name| name == "resty") {
-        return lua::run(&arguments);
+        return lua::run(&arguments, true);
     }
     if let Some((name, rest)) = cli::command(&arguments, tools::is_command) {
         return match name == "lua" && !lua::asks_a_server(&rest) {
-            true => lua::run(&rest),
+            true => lua::run(&rest, false),
             false => tools::run(name, &rest).unwrap_or_else(|| trace::command(name, &rest)),
         };
     }

@@ -154,6 +154,11 @@ impl ConfigurationLink {
         Ok(made)
     }
 
+    /// The link of the whole configuration: what is its own and not a section's is there.
+    pub fn outermost(&self) -> &ConfigurationLink {
+        self.outer.as_deref().map_or(self, ConfigurationLink::outermost)
+    }
+
     /// Whether this configuration takes no more requests on this worker: it ends, or there is a newer one.
     pub fn is_leaving(&self) -> bool {
         self.leaving.get()

@@ -98,7 +98,9 @@ async fn run(x: &mut Exchange, wire: &Rc<ClientWire>, proxy_protocol: bool) -> O
     } else {
         x.connection.ends(reason(x, &verdict));
         wire.flush();
-        drain(x, wire).await;
+        if !is_unserved(x, wire, &verdict) {
+            drain(x, wire).await;
+        }
         session::end(x, verdict).await;
     }
     x.worker.counters.writing.sub(1);
@@ -127,6 +129,13 @@ fn go_on(
     wire.idle_since.set(weir_rt::now_ms());
     let open = open.passed_on(x, &wire, &connection);
     accept::serve(worker, connection, wire, open, pass.address());
+}
+
+/// Whether the session has failed before the client was sent anything. Its connection is closed as it is then, as by nginx: where bytes
+/// of the client are unread, the system resets it, and the client sees that it was not served, and not an end like others.
+fn is_unserved(x: &Exchange, wire: &ClientWire, verdict: &Verdict) -> bool {
+    let failed = matches!(verdict, Verdict::Status(400..));
+    failed && !x.connection.expects_tls && wire.written() == 0 && wire.pending() == 0
 }
 
 /// Says that nothing follows, and waits until that and what was sent before have left: a socket that is closed before discards

@@ -48,6 +48,19 @@ fn a_file_runs_with_its_arguments() {
     assert_eq!((status, &*out), (Some(0), wanted));
 }
 
+/// Kong's commands print a path after a text.
+#[test]
+fn called_resty_it_prints_and_ends_as_resty_does() {
+    let directory = TempDir::new();
+    let resty = directory.path().join("resty");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weir"), &resty).expect("a link");
+    let code = "print('at ', 1, nil, true, { ' b' }) print()";
+    let done = Command::new(resty).args(["--errlog-level", "notice", "-e", code]).output().expect("it runs");
+    let (status, out, err) = texts(&done);
+    assert_eq!((status, &*out), (Some(0), "at 1niltrue b\n\n"));
+    assert!(err.contains("gracefully shutting down"), "{err}");
+}
+
 #[test]
 fn errors_and_exits_are_the_status() {
     let directory = TempDir::new();

@@ -1,6 +1,6 @@
 //! `weir.events`, and libraries that are made of it.
 
-use weir_test::{Driver, Server, both_drivers, wait_for};
+use weir_test::{Client, Driver, Server, both_drivers, wait_for};
 
 /// A server of three workers; `/seen` says what scripts have put under a key.
 fn serve(driver: Driver, http: &str, locations: &str) -> Server {
@@ -216,6 +216,63 @@ fn workers_have_numbers_of_their_own() {
             (server.client().get("/").text() == "3 3 true 0\n").then_some(())
         });
     }
+}
+
+/// nginx's workers are other processes after a reload: libraries and people wait for other numbers, and a number that has
+/// gone is nothing's. A configuration that is refused takes none away.
+#[test]
+fn a_reload_gives_workers_other_numbers() {
+    let conf = |init: &str| {
+        let pids = "local pids, own = ngx.worker.pids(), ''
+            require 'ffi'.cdef 'int kill(int, int);'
+            for _, pid in ipairs(pids) do
+                assert(require 'ffi'.C.kill(pid, 0) == 0)
+                if pid == ngx.worker.pid() then own = ' own' end
+            end
+            ngx.print(table.concat(pids, ' '), own)";
+        format!(
+            "worker_processes 2; master_process on; thread_pool pool threads=1;
+             stream {{ server {{ listen 127.0.0.1:%%PORT_1%%; content_by_lua_block {{ {pids} }} }} }}
+             http {{ {init} lua_package_path '%%DIR%%/?.lua;;';
+                server {{ listen 127.0.0.1:%%PORT%%;
+                    location / {{ content_by_lua_block {{ {pids} }} }}
+                    location /thread {{ content_by_lua_block {{
+                        ngx.print(select(2, ngx.run_worker_thread('pool', 'x', 'f'))) }} }}
+                    location /gone {{ content_by_lua_block {{ require 'ffi'.cdef 'int kill(int, int);'
+                        ngx.print(require 'ffi'.C.kill(tonumber(ngx.var.arg_pid), 0)) }} }} }} }}"
+        )
+    };
+    let module = "return { f = function() return 'thread' end }";
+    let mut server = Server::builder(&conf("")).file("x.lua", module).allow("on purpose").start();
+    let numbers = |text: &str| {
+        // Requests that are with the configuration before see the numbers of the one in force.
+        let text = text.strip_suffix(" own")?;
+        Some(text.split(' ').map(|pid| pid.parse().expect("a number")).collect::<Vec<u32>>())
+    };
+    let mut before = wait_for("both have started", || {
+        numbers(&server.get("/").text()).filter(|numbers| numbers.len() == 2)
+    });
+    for _ in 0..2 {
+        server.reload(&conf(""));
+        let after = wait_for("all numbers are others", || {
+            let after = numbers(&server.get("/").text())?;
+            (after.len() == 2 && !after.iter().any(|pid| before.contains(pid))).then_some(after)
+        });
+        let session = Client::connect(server.addr(1)).rest().0;
+        assert_eq!(numbers(&String::from_utf8_lossy(&session)).as_ref(), Some(&after));
+        assert_eq!(server.get("/thread").text(), "thread");
+        assert_eq!(numbers(&server.get("/").text()).as_ref(), Some(&after));
+        server.reload(&conf("init_by_lua_block { error 'on purpose' }"));
+        let _ = server.error_log_line("on purpose");
+        wait_for("the numbers of the configuration in force", || {
+            (numbers(&server.get("/").text()).as_ref() == Some(&after)).then_some(())
+        });
+        before = after;
+    }
+    server.reload(&conf(""));
+    wait_for("its number has gone", || {
+        (server.get(&format!("/gone?pid={}", before[0])).text() == "-1").then_some(())
+    });
 }
 
 /// A reload's scripts hear, those before do not any more, and are notified before.

@@ -67,6 +67,26 @@ both_drivers! {
         client.expect_close();
     }
 
+    /// As nginx closes it: a client whose bytes nothing has read sees that it was not served.
+    fn a_session_without_a_server_is_reset_where_bytes_are_unread(driver) {
+        let (sender, sent) = std::sync::mpsc::channel::<()>();
+        let sent = std::sync::Mutex::new(sent);
+        let backend = Backend::start(move |visit| {
+            visit.bytes(1);
+            sent.lock().expect("no panic").recv().expect("the client has sent");
+        });
+        let server = stream(&format!(
+            "server {{ listen 127.0.0.1:%%PORT%%; proxy_pass 127.0.0.1:{}; proxy_ssl on; }}", backend.port()))
+            .driver(driver).allow("SSL").start();
+        let mut client = server.client();
+        client.send("unread");
+        sender.send(()).expect("the backend waits");
+        assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Reset));
+        let mut silent = server.client();
+        sender.send(()).expect("the backend waits");
+        assert_eq!(silent.rest(), (Vec::new(), ConnectionEnd::Closed));
+    }
+
     fn a_session_ends_with_the_first_side_that_ends_unless_half_close_is_on(driver) {
         let backend = Backend::start(|visit| {
             while visit.bytes(1).is_some() {}

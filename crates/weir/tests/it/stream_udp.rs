@@ -117,6 +117,60 @@ fn stream(text: &str) -> TestServerBuilder {
 }
 
 both_drivers! {
+    /// As in OpenResty scripts read the one datagram, in pieces, and send as many as they like.
+    fn scripts_read_the_datagram_of_their_session_and_send_others(driver) {
+        let backend = UdpBackend::echo();
+        let server = stream(&format!("
+            log_format t '$protocol $status $bytes_received $bytes_sent'; access_log %%DIR%%/access.log t;
+            server {{ listen 127.0.0.1:%%PORT%% udp; content_by_lua_block {{
+                local sock = assert(ngx.req.socket())
+                sock:settimeout(1000)
+                local two = sock:receive(2)
+                assert(sock:send {{ two, '|', {{ sock:receive() }} }})
+                local none, why = sock:receive()
+                assert(none == nil and sock:send(why) == 1)
+                local long, error = sock:send(('x'):rep(70000))
+                assert(long == nil and sock:send(error))
+                for _, name in ipairs {{ 'say', 'print', 'flush', 'eof' }} do
+                    local ok, error = pcall(ngx[name])
+                    assert(not ok and error:find 'API disabled in the current context')
+                end
+                sock:send(select(2, pcall(sock.receive, sock, 1, 2)))
+                kept = kept or sock
+                if kept ~= sock then sock:send(select(2, pcall(kept.receive, kept))) end
+                sock:send(ngx.var.protocol)
+            }} }}
+            server {{ listen 127.0.0.1:%%PORT_1%% udp; proxy_pass {}; proxy_responses 1;
+                preread_by_lua_block {{ ngx.ctx.first = ngx.req.socket():receive(1) }}
+                log_by_lua_block {{ ngx.log(ngx.WARN, 'first ', ngx.ctx.first) }} }}
+            server {{ listen 127.0.0.1:%%PORT_2%% udp;
+                preread_by_lua_block {{ ngx.ctx.first = ngx.req.socket():receive(3) }}
+                content_by_lua_block {{ ngx.req.socket():send(ngx.ctx.first .. '/' .. tostring(ngx.req.socket():receive())) }} }}
+        ", backend.address)).driver(driver).allow("first").start();
+        for other in ["", "bad request"] {
+            let client = UdpClient::of(&server, 0);
+            assert_eq!(client.asks("hello world\n"), "he|llo world\n");
+            assert_eq!(client.text(), "no more data");
+            assert_eq!(client.text(), "message too long");
+            assert_eq!(client.text(), "expecting 1 or 2 arguments (including the object), but got 3");
+            if !other.is_empty() {
+                assert_eq!(client.text(), other);
+            }
+            assert_eq!(client.text(), "UDP");
+        }
+        assert_eq!(UdpClient::of(&server, 1).asks("?what is left"), "what is left");
+        assert!(server.error_log_line("first ?").contains("udp client"));
+        assert_eq!(UdpClient::of(&server, 2).asks("abcdef"), "abc/def");
+        assert_eq!(UdpClient::of(&server, 2).asks("abc"), "abc/nil");
+        // What comes meanwhile is a session's of its own.
+        let client = UdpClient::of(&server, 2);
+        client.send("first").send("second").send("third");
+        let mut said = [client.text(), client.text(), client.text()];
+        said.sort();
+        assert_eq!(said, ["fir/st", "sec/ond", "thi/rd"]);
+        assert!(server.access_log_lines(2)[0].starts_with("UDP 200 12 "));
+    }
+
     fn each_datagram_passes_as_one_both_ways(driver) {
         let backend = UdpBackend::echo();
         for workers in [1, 3] {

@@ -1,7 +1,7 @@
 -- `weir lua`: a program in the place of a server. What scripts say goes to standard output, `ngx.exit` ends the process.
 local cli = (select(2, ...)).cli
 -- Raises in a server, where nothing of this may happen.
-local file, codes, modules, args, interactive = cli.program()
+local file, codes, modules, args, interactive, resty = cli.program()
 local ngx, arg_count, tostring, xpcall = ngx, select, tostring, xpcall
 local stdout, stderr, exit = io.stdout, io.stderr, os.exit
 local traceback, loadstring, loadfile, unpack = debug.traceback, loadstring, loadfile, unpack
@@ -22,7 +22,7 @@ end
 -- The globals are not shared, and output has a place to go to.
 local function prepare()
     setmetatable(_G, nil)
-    print, ngx.say = show, say
+    print, ngx.say = resty and say or show, say
     ngx.print = function(...)
         stdout:write(cli.text(...))
         return 1

@@ -27,6 +27,8 @@ pub struct CliProgram {
     pub arguments: Vec<String>,
     /// True with `-i`: lines are read and run after everything else.
     pub interactive: bool,
+    /// What runs it was called `resty`, whose `print` is `ngx.say`.
+    pub resty: bool,
 }
 
 static PROGRAM: OnceLock<CliProgram> = OnceLock::new();
@@ -70,7 +72,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// What is to run: file, pieces of code, modules, arguments, whether lines are read.
+/// What is to run: file, pieces of code, modules, arguments, whether lines are read, whether it is `resty` that runs.
 fn program(l: LuaState) -> CallOutcome {
     let Some(program) = PROGRAM.get() else { return Err(LuaRaise::text("this is a server")) };
     match &program.file {
@@ -85,7 +87,8 @@ fn program(l: LuaState) -> CallOutcome {
         }
     }
     l.push_boolean(program.interactive);
-    Ok(CallDone::Results(5))
+    l.push_boolean(program.resty);
+    Ok(CallDone::Results(6))
 }
 
 /// What `ngx.print` makes of its arguments.

@@ -32,7 +32,13 @@ pub(super) const TABLE: &[ApiFunction] = &[
 const AHEAD: u64 = 256 << 10;
 
 /// The client's connection, unless the script has said that nothing more comes.
+///
+/// # Errors
+/// The session is one of datagrams: scripts send those by `ngx.req.socket`.
 fn client() -> Result<Option<Rc<ClientWire>>, LuaRaise> {
+    if lend::exchange(|x| x.transport.flow().is_some())? {
+        return Err(LuaRaise::text("API disabled in the current context"));
+    }
     lend::exchange(|x| match x.state::<SessionClient>().ended {
         true => None,
         false => x.transport.wire().cloned(),

@@ -16,6 +16,7 @@ use crate::api::socket::request;
 use crate::api::socket::tcp::{
     SocketBusy, SocketDirection, TcpSocket, bad_argument, closed, not_busy, socket, wait,
 };
+use crate::api::socket::udp::flow;
 use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
@@ -52,6 +53,7 @@ pub(crate) fn lend_client(x: &mut Exchange) {
 
 /// A script of `x` has ended: what it has not taken of what has come goes back to the connection.
 pub(crate) fn take_client_back(x: &mut Exchange) {
+    flow::take_back(x);
     let Some(conn) = x.state_if::<SessionClient>().and_then(|client| client.conn.clone()) else { return };
     let mut input = conn.input.borrow_mut();
     let used = input.used();
@@ -68,6 +70,9 @@ pub(crate) fn take_client_back(x: &mut Exchange) {
 fn session_socket(l: LuaState) -> CallOutcome {
     if l.top() > 1 {
         return Err(LuaRaise::text(format!("expecting 0 or 1 argument, but got {}", l.top())));
+    }
+    if lend::exchange(|x| x.transport.flow().is_some())? {
+        return flow::push(l);
     }
     let client = lend::exchange(|x| x.transport.client().filter(|client| client.stream().is_some()))?;
     let Some(client) = client else { return fail(l, "no session") };

@@ -4,6 +4,8 @@
 //! ([`weir_rt::process::watch`]): one receive is one datagram, whatever its length, and an error (nothing listens
 //! there) is reported and forgotten.
 
+pub(crate) mod flow;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -59,6 +61,8 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_udp.send", YIELDABLE, send),
     function("_udp.receive", YIELDABLE, receive),
     function("_udp.close", 0, close),
+    function("_udp.flow_send", 0, flow::send),
+    function("_udp.flow_receive", 0, flow::receive),
 ];
 
 /// The longest datagram.

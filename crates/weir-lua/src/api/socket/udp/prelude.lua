@@ -56,6 +56,32 @@ function methods.close(self, ...)
     return udp.close(of(self, "close"))
 end
 
+-- The client of a session of `stream`.
+local of_session = {}
+of_session.__index = of_session
+debug.getregistry().__udp_session_cosocket_mt = of_session
+
+function of_session.send(self, ...)
+    local n = select("#", ...) + 1
+    if n ~= 2 then error("expecting 2 arguments (including the object), but got " .. n, 2) end
+    return udp.flow_send(of(self, "send"), ...)
+end
+
+function of_session.receive(self, ...)
+    local n = select("#", ...) + 1
+    if n > 2 then error("expecting 1 or 2 arguments (including the object), but got " .. n, 2) end
+    return udp.flow_receive(of(self, "receive"), ...)
+end
+
+-- Nothing of it waits.
+function of_session.settimeout(self, ...)
+    local n = select("#", ...) + 1
+    if n ~= 2 then
+        error("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen " .. n, 2)
+    end
+    of(self, "settimeout")
+end
+
 ngx.socket = ngx.socket or {}
 function ngx.socket.udp(...)
     if select("#", ...) > 0 or not scheduled() then return new(...) end
