@@ -1,7 +1,7 @@
 //! What is in the place of the number of a worker's process.
 //!
 //! Libraries tell workers apart by it (who holds a lock, whose event it is, what random numbers begin with), and those of
-//! the configuration before from those of the one in force: a reload gives a worker another one, as nginx's worker is another
+//! the configuration before from those of the one in force: a reload gives a worker a new one, as nginx starts a new
 //! process then. A signal that is sent to it reaches the process; once its configuration has gone, nothing has it any more.
 
 use std::cell::Cell;
@@ -69,7 +69,7 @@ impl WorkerNumber {
 
 impl Drop for WorkerNumber {
     fn drop(&mut self) {
-        // Another one is there if a later configuration has replaced it, or it was never in force.
+        // The place has a newer one if a later configuration has replaced it, or it was never in force.
         let place = &NUMBERS[usize::from(self.worker)];
         let _ = place.compare_exchange(self.number, self.before.get(), Relaxed, Relaxed);
     }
@@ -100,7 +100,7 @@ impl NumberHolder {
 fn held() -> Option<NumberHolder> {
     let started = NumberHolder::start();
     if let Err(error) = &started {
-        log::cycle(LogLevel::Alert, &format_args!("no thread for another number of the worker: {error}"));
+        log::cycle(LogLevel::Alert, &format_args!("no thread for a new number of the worker: {error}"));
     }
     started.ok()
 }
