@@ -290,7 +290,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
                 && client.poll_gone(cx).is_ready()
             {
                 source.client_left();
-                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
+                return Poll::Ready(Err(client.why_gone()));
             }
             piece
         };

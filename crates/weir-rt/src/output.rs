@@ -65,13 +65,18 @@ pub enum SendError {
     TimedOut,
     /// The connection is broken (an errno).
     Closed(i32),
-    /// A file could not be read (an errno): the connection must be closed.
+    /// A file could not be read (an errno): both directions of the connection are shut down, and it must be closed.
     File(i32),
-    /// A file ended before the range that was promised: the connection must be closed.
+    /// A file ended before the range that was promised: as with [`SendError::File`].
     Truncated,
 }
 
 impl SendError {
+    /// Whether a file is at fault, and not the connection.
+    pub fn is_of_file(self) -> bool {
+        matches!(self, SendError::File(_) | SendError::Truncated)
+    }
+
     /// Why a file could not be read (an errno); `None` of what is not that.
     pub fn file_errno(self) -> Option<i32> {
         if let SendError::File(errno) = self { Some(errno) } else { None }

@@ -417,7 +417,7 @@ impl Stream {
 
     /// Why a file that was to be sent could not be, if that is so: it can't be read, or ended early.
     pub fn file_error(&self) -> Option<SendError> {
-        self.slot(|s| s.send_error.filter(|error| matches!(error, SendError::File(_) | SendError::Truncated)))
+        self.slot(|s| s.send_error.filter(|error| error.is_of_file()))
     }
 
     /// Ends our direction once everything queued is sent; nothing may be queued after this.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use driver_common::*;
-use weir_rt::{FileHandle, OutputChunk, SendError, blocking};
+use weir_rt::{FileHandle, OutputChunk, RecvOutcome, SendError, blocking};
 
 /// A file of `len` bytes of pattern 0, without a name.
 fn patterned_file(len: usize) -> (Rc<FileHandle>, File) {
@@ -113,6 +113,26 @@ both!(a_file_that_cannot_be_read_is_not_a_client_that_has_gone, || async {
             drop(stream);
         };
         assert_eq!(join(reader, sender).await.0, 0);
+    }
+});
+
+both!(who_waits_for_the_peer_learns_that_a_file_failed, || async {
+    let file = Rc::new(weir_rt::file::open(Path::new("/proc/self/mem")).expect("on every Linux"));
+    for length in [100, 1 << 20] {
+        let (stream, client) = pair().await;
+        // The peer waits for the file, and has nothing to say itself.
+        let reader = blocking(move || read_pattern(client, 0));
+        let server = async {
+            stream.queue(range(&file, 0, length));
+            stream.flush();
+            assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
+            assert_eq!(stream.file_error(), Some(SendError::File(libc::EIO)));
+            // Nothing that follows takes its place.
+            stream.queue(OutputChunk::Static(b"more"));
+            stream.flush();
+            assert_eq!(stream.drained(0, None).await, Err(SendError::File(libc::EIO)));
+        };
+        assert_eq!(join(reader, server).await.0, 0);
     }
 });
 

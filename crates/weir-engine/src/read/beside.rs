@@ -152,7 +152,7 @@ impl BodyRest {
             let long = self.framing.long_receive(self.progress.received.get());
             let Poll::Ready(received) = wire.poll_body(cx, None, long) else { return Poll::Pending };
             let RecvOutcome::Data(buf) = received else {
-                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
+                return Poll::Ready(Err(wire.why_gone()));
             };
             wire.input.borrow_mut().push(buf);
         }

@@ -9,6 +9,7 @@ use weir_rt::{RecvBuf, RecvOutcome};
 use super::flow::ClientFlow;
 use super::h2::H2Stream;
 use super::wire::ClientWire;
+use crate::error::EngineError;
 
 /// What came of one side of a tunnel.
 pub enum TunnelBytes {
@@ -50,6 +51,15 @@ impl ClientSide {
             ClientSide::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
             ClientSide::H2(stream) => stream.poll_gone(cx),
             ClientSide::Flow(flow) => flow.poll_gone(cx),
+        }
+    }
+
+    /// Why it is gone: it has left, or its connection was ended from here ([`ClientWire::why_gone`](super::wire::ClientWire::gone)).
+    pub(crate) fn why_gone(&self) -> EngineError {
+        match self {
+            ClientSide::H1(wire) => wire.why_gone(),
+            ClientSide::H2(stream) => stream.why_gone(),
+            ClientSide::Flow(_) => EngineError::CLIENT_CLOSED,
         }
     }
 

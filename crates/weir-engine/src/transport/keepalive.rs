@@ -35,9 +35,12 @@ pub(crate) fn lasts(x: &Exchange) -> bool {
 }
 
 /// Notes and logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is logged
-/// where the server itself ends it.
+/// where the server itself ends it; a file that can't be sent is logged by [`lost_file`].
 #[cold]
-pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) {
+pub fn gone(connection: &ClientConnection, worker: &Worker, wire: &ClientWire, gone: &RecvOutcome) {
+    if let Some(error) = wire.stream.file_error() {
+        return connection.ends(closing::while_sending(error));
+    }
     connection.ends(closing::while_idle(connection, worker, gone));
     if worker.is_stopping() || connection.is_retired() {
         return;

@@ -66,7 +66,7 @@ fn size(x: &mut Exchange, script: Option<&ValueScript>) -> u64 {
 async fn pause(x: &Exchange, wire: &ClientWire, time: Duration) -> Result<(), EngineError> {
     let mut sleep = Box::pin(weir_rt::sleep(time));
     let paused = poll_fn(|cx| match wire.stream.poll_closed(cx) {
-        Poll::Ready(PeerClosed::Eof) => Poll::Ready(Err(EngineError::CLIENT_CLOSED)),
+        Poll::Ready(PeerClosed::Eof) => Poll::Ready(Err(wire.why_gone())),
         Poll::Ready(PeerClosed::Reset(errno)) => {
             Poll::Ready(Err(EngineError { errno: Some(errno), ..EngineError::CLIENT_CLOSED }))
         }

@@ -7,6 +7,7 @@ use weir_rt::{OutputChunk, RecvOutcome, Stream, Timer};
 
 use super::input::WireInput;
 use crate::body::BodyBuf;
+use crate::error::EngineError;
 
 /// The socket of a connection with what is between it and the exchange.
 pub struct ClientWire {
@@ -83,6 +84,14 @@ impl ClientWire {
     #[inline]
     pub(super) fn composed(&self) -> u64 {
         self.written.get()
+    }
+
+    /// Why nothing more reaches the client, whose end of the connection has come: it has left, or we ended it, with a file
+    /// that can't be sent. The latter is a request's to log from here on.
+    pub(crate) fn why_gone(&self) -> EngineError {
+        let Some(error) = self.stream.file_error() else { return EngineError::CLIENT_CLOSED };
+        self.file_is_reported.set(true);
+        EngineError::from(error)
     }
 
     /// Of these, the bytes that the kernel has taken.

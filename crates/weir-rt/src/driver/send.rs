@@ -10,6 +10,7 @@ use crate::blocking;
 use crate::file::FileHandle;
 use crate::inbox::FileRead;
 use crate::loop_state::LoopState;
+use crate::net;
 use crate::output::{GatheredOutput, OutputChunk, OutputQueue, SendError};
 use crate::socket::{SendState, SocketOps};
 use crate::sys;
@@ -373,6 +374,11 @@ impl WorkerIo {
     pub(crate) fn fail_send(&mut self, state: &LoopState, i: u32, error: SendError) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);
+        if error.is_of_file() {
+            // What was promised can't follow: the peer must not wait for it, nor who reads for what the peer has to say.
+            // The connection may be gone already; then its receive says so.
+            let _gone = net::shutdown(slot.fd);
+        }
         slot.sending = SendState::Idle;
         if let Some(layered) = &mut slot.layer {
             layered.clear();

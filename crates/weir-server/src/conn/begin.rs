@@ -57,7 +57,7 @@ async fn knows(
         match received {
             RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             gone if wire.input.borrow().is_empty() => {
-                keepalive::gone(connection, worker, &gone);
+                keepalive::gone(connection, worker, wire, &gone);
                 return None;
             }
             // A part of the preface and nothing more: HTTP/1 reports what is wrong with it.

@@ -60,7 +60,7 @@ pub(crate) async fn run(
                     continue;
                 }
                 gone => {
-                    keepalive::gone(&connection, &worker, &gone);
+                    keepalive::gone(&connection, &worker, &wire, &gone);
                     break;
                 }
             }

@@ -1,6 +1,10 @@
 //! What fails is seen to fail: the client gets an error, or a response that is visibly cut off, and the error log has a line.
 
-use weir_test::{Backend, FcgiApp, FcgiOut, Server, both_drivers, wait_for};
+use std::fs::OpenOptions;
+
+use weir_test::{Backend, ConnectionEnd, FcgiApp, FcgiOut, Server, both_drivers, wait_for};
+
+use crate::support::pattern;
 
 /// Where the server that is asked breaks off.
 const CUTS: [(&str, &str); 3] = [
@@ -86,5 +90,24 @@ both_drivers! {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// A client that keeps its connection waits for nothing else: it must see at once that the rest can't come.
+    fn a_file_that_was_cut_ends_a_kept_connection(driver) {
+        let conf = "http { open_file_cache max=9; server { listen 127.0.0.1:%%PORT%%; root %%DIR%%/html; keepalive_timeout 1h; } }";
+        for size in [200_000, 3_000_000] {
+            let server = Server::builder(conf).driver(driver).file("html/a", pattern(size)).allow("a file was truncated").start();
+            let mut client = server.client();
+            assert_eq!(client.get("/a").body.len(), size);
+            let file = OpenOptions::new().write(true).open(server.dir().path().join("html/a")).expect("it is there");
+            file.set_len(10).expect("it is ours");
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+            let (bytes, end) = client.rest();
+            assert_eq!(end, ConnectionEnd::Closed, "{size}");
+            let response = String::from_utf8_lossy(&bytes).into_owned();
+            assert!(response.starts_with("HTTP/1.1 200 ") && !looks_whole(&response), "{size}: {} bytes", bytes.len());
+            let _ = server.error_log_line("sendfile() reported that a file was truncated");
+            assert!(!server.error_log().contains("client 127.0.0.1 closed keepalive connection"));
+        }
     }
 }

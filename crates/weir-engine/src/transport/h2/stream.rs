@@ -209,7 +209,7 @@ impl H2Stream {
             }
         }
         if self.is_closed() {
-            return Err(EngineError::CLIENT_CLOSED);
+            return Err(self.why_gone());
         }
         if !chain.last {
             return Ok(());
@@ -240,7 +240,7 @@ impl H2Stream {
             };
             let mut sleep = Box::pin(weir_rt::sleep(Duration::from_millis(ms)));
             let paused = poll_fn(|cx| match self.poll_gone(cx) {
-                Poll::Ready(()) => Poll::Ready(Err(EngineError::CLIENT_CLOSED)),
+                Poll::Ready(()) => Poll::Ready(Err(self.why_gone())),
                 Poll::Pending => sleep.as_mut().poll(cx).map(Ok),
             });
             x.shared.clone().waiting_for(WaitKind::Timer, Box::pin(paused)).await?;
@@ -290,7 +290,7 @@ impl H2Stream {
         let mut left = self.pending();
         let drained = poll_fn(|cx| {
             if self.is_closed() {
-                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
+                return Poll::Ready(Err(self.why_gone()));
             }
             if done() {
                 return Poll::Ready(Ok(()));
@@ -337,6 +337,11 @@ impl H2Stream {
             timer.poll_expired(cx).map(|()| false)
         })
         .await
+    }
+
+    /// Why nothing more reaches the client.
+    pub(crate) fn why_gone(&self) -> EngineError {
+        self.mux.wire.why_gone()
     }
 
     /// Ready once the client has given the request up.

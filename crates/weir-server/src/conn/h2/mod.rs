@@ -147,7 +147,7 @@ fn expired(mux: &Rc<H2Mux>) {
         return;
     }
     if !mux.is_begun() {
-        keepalive::gone(&mux.connection, &mux.worker, &RecvOutcome::TimedOut);
+        keepalive::gone(&mux.connection, &mux.worker, &mux.wire, &RecvOutcome::TimedOut);
     }
     mux.go_away(closing::while_idle(&mux.connection, &mux.worker, &RecvOutcome::TimedOut));
 }
@@ -160,8 +160,11 @@ fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
         mux.wire.stream.abort();
     }
     if mux.streams() == 0 {
-        keepalive::gone(&mux.connection, &mux.worker, gone);
+        keepalive::gone(&mux.connection, &mux.worker, &mux.wire, gone);
         return;
+    }
+    if let Some(error) = mux.wire.stream.file_error() {
+        return mux.connection.ends(closing::while_sending(error));
     }
     mux.connection.ends(closing::in_the_middle(gone, CloseReason::InResponse, CloseReason::SendTimeout));
     if let RecvOutcome::TimedOut = gone {
@@ -183,6 +186,7 @@ async fn finish(mux: &Rc<H2Mux>) {
         }
     }
     mux.ended().await;
+    keepalive::lost_file(&mux.connection, wire);
     trim::trim_later(&mux.worker);
 }
 
