@@ -117,6 +117,25 @@ fn stream(text: &str) -> TestServerBuilder {
 }
 
 both_drivers! {
+    /// As in OpenResty's `stream`: an address that other machines have is reported with its name, and a port may be given.
+    fn sockets_of_scripts_are_bound_to_an_address_and_a_port(driver) {
+        let backend = UdpBackend::ports();
+        let server = stream(&format!("server {{ listen 127.0.0.1:%%PORT%% udp; content_by_lua_block {{
+                local sock, client = ngx.socket.udp(), ngx.req.socket()
+                assert(sock:bind('127.0.0.1', tonumber(client:receive())) and sock:setpeername('127.0.0.1', {0}) and sock:send('x'))
+                client:send(sock:receive())
+                assert(not pcall(sock.bind, sock, '127.0.0.1', 65536))
+                sock = ngx.socket.udp()
+                assert(sock:bind('192.0.2.1'))
+                client:send(select(2, sock:setpeername('127.0.0.1', {0})))
+            }} }}", backend.address.port())).driver(driver).allow("failed").start();
+        let free = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback binds").port();
+        let client = UdpClient::of(&server, 0);
+        assert_eq!(client.asks(free.to_string()), free.to_string());
+        assert_eq!(client.text(), "cannot assign requested address");
+        assert!(server.error_log_line("bind(192.0.2.1) failed (99: Cannot assign requested address)").contains("[crit]"));
+    }
+
     /// As in OpenResty scripts read the one datagram, in pieces, and send as many as they like.
     fn scripts_read_the_datagram_of_their_session_and_send_others(driver) {
         let backend = UdpBackend::echo();

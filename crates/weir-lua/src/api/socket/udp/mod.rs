@@ -76,8 +76,8 @@ struct ScriptUdpSocket {
     /// Milliseconds that a datagram is waited for, where `lua_socket_read_timeout` does not say.
     limit: Cell<Option<u64>>,
     link: RefCell<Option<Rc<UdpLink>>>,
-    /// The address it is bound to.
-    local: Cell<Option<IpAddr>>,
+    /// The address it is bound to; port 0 for any.
+    local: Cell<Option<SocketAddr>>,
     /// A coroutine waits for it.
     busy: Rc<Cell<bool>>,
 }
@@ -104,13 +104,8 @@ impl UdpLink {
         Ok(UdpLink { watched: WatchedDescriptor::new(fd)?, socket, peer })
     }
 
-    /// To `address`, that of `peer`, from the address `local` or any.
-    fn ip(address: SocketAddr, local: Option<IpAddr>, peer: SocketPeer) -> io::Result<UdpLink> {
-        let any = match address {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
+    /// By `socket` to `address`, that of `peer`.
+    fn ip(socket: UdpSocket, address: SocketAddr, peer: SocketPeer) -> io::Result<UdpLink> {
         socket.connect(address)?;
         UdpLink::new(DatagramSocket::Ip(socket), peer)
     }
@@ -138,6 +133,14 @@ impl UdpLink {
             DatagramSocket::Unix(socket) => socket.recv(into),
         }
     }
+}
+
+/// A socket for datagrams to `peer`, from the address `local` or any.
+fn bound(local: Option<SocketAddr>, peer: IpAddr) -> io::Result<UdpSocket> {
+    UdpSocket::bind(local.unwrap_or(match peer {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }))
 }
 
 /// The socket in the first argument.
@@ -196,7 +199,12 @@ fn set_peer_name(l: LuaState) -> CallOutcome {
         }
         Ok(PeerHost::Address(ip, own)) => {
             let peer = SocketPeer { host: host.clone(), port, address: ip.to_string() };
-            (ip.to_string(), UdpLink::ip((ip, own.unwrap_or(port)).into(), udp.local.get(), peer))
+            let local = udp.local.get();
+            let socket = match bound(local, ip) {
+                Ok(socket) => socket,
+                Err(error) => return not_bound(l, local, &error, &peer),
+            };
+            (ip.to_string(), UdpLink::ip(socket, (ip, own.unwrap_or(port)).into(), peer))
         }
     };
     match linked {
@@ -231,7 +239,9 @@ fn look_up(l: LuaState, udp: Rc<ScriptUdpSocket>, name: String, port: u16, peer:
             Ok(answer) => match answer.addresses.first() {
                 Some(ip) => {
                     let peer = SocketPeer { address: ip.to_string(), ..peer };
-                    UdpLink::ip((*ip, port).into(), udp.local.get(), peer).map_err(|error| reason(&error))
+                    let linked = bound(udp.local.get(), *ip)
+                        .and_then(|socket| UdpLink::ip(socket, (*ip, port).into(), peer));
+                    linked.map_err(|error| reason(&error))
                 }
                 None => Err(format!("{name} could not be resolved (3: Host not found)")),
             },
@@ -264,12 +274,27 @@ fn waits(kind: WaitKind, wait: impl Future<Output = PushResults> + 'static) -> C
     Ok(CallDone::Yield(0))
 }
 
-/// `bind(socket, address)`: where its datagrams come from.
+/// An address that is not this machine's, or in use.
+fn not_bound(l: LuaState, local: Option<SocketAddr>, error: &io::Error, peer: &SocketPeer) -> CallOutcome {
+    if let (true, Some(local)) = (logs_errors(), local) {
+        let errno = error.raw_os_error().unwrap_or_default();
+        let message = format_args!("bind({}) failed ({errno}: {}){peer}", local.ip(), errno_text(errno));
+        lend::log_plain(LogLevel::Crit, &message);
+    }
+    fail(l, &reason(error))
+}
+
+/// `bind(socket, address, port)`: where its datagrams come from; the port is for sessions of `stream`, as in OpenResty.
 fn bind(l: LuaState) -> CallOutcome {
     let udp = of(l, 1)?;
+    let port = if l.is_none_or_nil(3) { None } else { Some(expect_number(l, 3, "bind")?) };
+    if let Some(port) = port.filter(|port| !(1.0..65536.0).contains(port)) {
+        return Err(LuaRaise::text(format!("bad port number: {port}")));
+    }
     match resolver::literal(&l.lossy(2)) {
         Some(ip) => {
-            udp.local.set(Some(ip));
+            lend::log_plain(LogLevel::Debug, &format_args!("lua udp socket bind ip: {ip}"));
+            udp.local.set(Some((ip, port.unwrap_or_default() as u16).into()));
             done(l)
         }
         None => fail(l, "bad address"),

@@ -26,7 +26,9 @@ end
 
 function methods.bind(self, ...)
     local n = select("#", ...) + 1
-    if n ~= 2 then error("expecting 2 arguments, but got " .. n, 2) end
+    if n ~= 2 and not (n == 3 and ngx.config.subsystem == "stream") then
+        error("expecting 2 arguments, but got " .. n, 2)
+    end
     return udp.bind(of(self, "bind"), ...)
 end
 
