@@ -253,6 +253,30 @@ pub(crate) const CHECKS: Checks = &[
         )],
     ),
     ("lj_ir.c", &[("#include \"lj_tab.h\"\n", "#include \"lj_tab.h\"\n#include \"lj_func.h\"\n")]),
+    // As many upvalues as OpenResty's LuaJIT has; what numbers them has a byte.
+    (
+        "lj_parse.c",
+        &[(
+            "/* Index into variable stack. See VarIndex in lj_lex.h. */\n",
+            "#undef LJ_MAX_UPVAL\n#define LJ_MAX_UPVAL\t120\n\n",
+        )],
+    ),
+    (
+        "lib_jit.c",
+        &[
+            (
+                "    setintV(L->top+1, lj_bc_mode[op]);\n    L->top += 2;\n    return 2;\n",
+                "    setintV(L->top+1, lj_bc_mode[op]);\n\
+             \x20   if (line) setintV(L->top+2, lj_debug_line(pt, pc));\n\
+             \x20   L->top += 2 + line;\n    return 2 + line;\n",
+            ),
+            (
+                "/* local ins, m = jit.util.funcbc(func, pc) */\nLJLIB_CF(jit_util_funcbc)\n{\n",
+                "/* local ins, m, line = jit.util.funcbc(func, pc, 1): as OpenResty's `jit.bc` asks for lines. */\n\
+             LJLIB_CF(jit_util_funcbc)\n{\n  int line = lj_lib_optint(L, 3, 0) != 0;\n",
+            ),
+        ],
+    ),
     (
         "lj_func.c",
         &[(

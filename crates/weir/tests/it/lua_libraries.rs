@@ -135,14 +135,21 @@ fn what_the_path_has_goes_first() {
 fn tables_and_coroutines_have_what_openresty_added() {
     let said = say("local exdata, base = require 'thread.exdata', require 'resty.core.base'
         ngx.say(exdata() == base.get_request(), ' ', base.get_request() ~= nil)
-        exdata(5)
-        local inner = coroutine.wrap(function() return exdata() == base.get_request(), exdata(6), exdata() end)
-        ngx.say(exdata(), ' ', tostring(inner()), ' ', exdata())
+        local ffi = require 'ffi'
+        local function set(number) exdata(ffi.cast('void *', number)) end
+        local function get() return tonumber(ffi.cast('intptr_t', exdata())) end
+        set(5)
+        local inner = coroutine.wrap(function() local before = exdata() == base.get_request() set(6) return before, get() end)
+        ngx.say(get(), ' ', table.concat({ tostring(inner()) }), ' ', get())
+        ngx.say(type(require 'thread.exdata2'()), ' ', pcall(exdata, 5))
         local list = {}
         ngx.say(base.ref_in_table(list, 'a'), base.ref_in_table(list, 'b'), base.ref_in_table(list, nil))
         ngx.say(table.isempty {}, table.isarray { 1, 2 }, table.nkeys { a = 1, 2 }, #table.clone { 1, 2 })
         ngx.say(pcall(base.allows_subsystem, 'stream'))");
-    assert_eq!(said, "true true\n5 true 5\n12-1\ntruetrue22\nfalseunsupported subsystem: http\n");
+    assert_eq!(
+        said,
+        "true true\n5 true 5\ncdata falsebad argument #1 to 'exdata' (cdata expected, got number)\n12-1\ntruetrue22\nfalseunsupported subsystem: http\n"
+    );
 }
 
 both_drivers! {
@@ -238,11 +245,27 @@ extern void lua_setfield(lua_State *, int, const char *);
 extern void lua_pushvalue(lua_State *, int);
 extern void lua_call(lua_State *, int, int);
 extern int lua_gettop(lua_State *);
+extern int luaJIT_setmode(lua_State *, int, int);
+extern int luaopen_math(lua_State *);
+extern lua_State *luaL_newstate(void);
+extern void lua_close(lua_State *);
+extern void lua_getfield(lua_State *, int, const char *);
 static int twice(lua_State *l) { lua_pushnumber(l, 2 * luaL_checknumber(l, 1)); return 1; }
 static int fails(lua_State *l) { return luaL_error(l, "number %d", 7); }
 static int calls(lua_State *l) { lua_pushvalue(l, 1); lua_call(l, 0, 1); return 1; }
+/* A state of its own with one library; what is compiled there is thrown away (LUAJIT_MODE_ENGINE, LUAJIT_MODE_FLUSH). */
+static int own(lua_State *l) {
+    lua_State *other = luaL_newstate();
+    int flushed = luaJIT_setmode(other, 0, 0x200);
+    lua_pushcclosure(other, luaopen_math, 0); lua_call(other, 0, 1);
+    lua_getfield(other, -1, "sqrt"); lua_pushnumber(other, 16); lua_call(other, 1, 1);
+    lua_pushnumber(l, flushed + luaL_checknumber(other, -1));
+    lua_close(other);
+    return 1;
+}
 int luaopen_proof_part(lua_State *l) {
-    lua_createtable(l, 0, 3);
+    lua_createtable(l, 0, 4);
+    lua_pushcclosure(l, own, 0); lua_setfield(l, -2, "own");
     lua_pushcclosure(l, twice, 0); lua_setfield(l, -2, "twice");
     lua_pushcclosure(l, fails, 0); lua_setfield(l, -2, "fails");
     lua_pushcclosure(l, calls, 0); lua_setfield(l, -2, "calls");
@@ -273,7 +296,7 @@ fn modules_in_c_are_loaded() {
     let server = serve(
         &format!("lua_package_cpath '{path}/?.so;;';"),
         "local part = require 'proof.part'
-         ngx.say(part.twice(21), ' ', pcall(part.twice, 'x'))
+         ngx.say(part.twice(21), ' ', part.own(), ' ', pcall(part.twice, 'x'))
          ngx.say(pcall(part.fails))
          ngx.say(part.calls(function() return ngx.var.uri end))
          -- C has no place to come back to.
@@ -281,7 +304,7 @@ fn modules_in_c_are_loaded() {
     );
     let said = server.client().get("/a").text();
     let (first, last) = said.split_once("false").expect("a line");
-    assert_eq!(first, "42 ");
+    assert_eq!(first, "42 5 ");
     let wanted = "bad argument #1 to '?' (number expected, got string)\nfalsenumber 7\n/a\nfalse";
     assert!(
         last.starts_with(wanted) && last.ends_with("\nfalseattempt to yield across C-call boundary\n"),

@@ -15,7 +15,7 @@
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
 //! | Lua: scripts in their phases | `lua_phases`, `lua_handlers`, `lua_known_passes`, `lua_init_worker`, `lua_start_order`, `lua_timers`, `lua_reload`, `lua_cached_reads`, `lua_limits` |
-//! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_c_names`, `lua_kong`, `lua_lmdb`, `lua_compiled_calls`, `lua_profile` |
+//! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_c_names`, `lua_kong`, `lua_lmdb`, `lua_luajit`, `lua_compiled_calls`, `lua_profile` |
 //! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_buffer`, `lua_socket_reuse`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_objects`, `lua_tls_secrets` |
 //! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
 //! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
@@ -73,6 +73,7 @@ mod lua_kong;
 mod lua_libraries;
 mod lua_limits;
 mod lua_lmdb;
+mod lua_luajit;
 mod lua_openresty_names;
 mod lua_phases;
 mod lua_pipe;

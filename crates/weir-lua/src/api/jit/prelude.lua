@@ -5,9 +5,14 @@ local function is_word(number) return type(number) == "number" and number >= 0 a
 
 function jit.prngstate(state)
     if state == nil then return { random() } end
-    if type(state) == "number" then state = { state } end
+    local kind = type(state)
+    if kind == "number" then
+        state = { state }
+    elseif kind ~= "table" then
+        error("bad argument #1 to 'prngstate' (table expected, got " .. kind .. ")", 2)
+    end
     local words = { 0, 0, 0, 0, 0, 0, 0, 0 }
-    local valid = type(state) == "table" and #state <= 8
+    local valid = #state <= 8
     for at = 1, valid and #state or 0 do
         words[at] = state[at]
         valid = valid and is_word(state[at])

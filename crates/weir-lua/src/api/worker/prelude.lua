@@ -34,9 +34,11 @@ end
 -- So do programs that they start.
 local open_file, close_file = ngx._environment_file, ngx._environment_close
 ngx._environment_file, ngx._environment_close = nil, nil
-local function close(...)
+-- What an error says of the command is without what is put before it.
+local function close(before, first, why, ...)
     close_file()
-    return ...
+    if first == nil and type(why) == "string" and why:sub(1, #before) == before then why = why:sub(#before + 1) end
+    return first, why, ...
 end
 for library, name in pairs { [os] = "execute", [io] = "popen" } do
     local call = library[name]
@@ -44,6 +46,7 @@ for library, name in pairs { [os] = "execute", [io] = "popen" } do
         local file = type(command) == "string" and open_file()
         if not file then return call(command, ...) end
         local path = "/dev/fd/" .. file
-        return close(call("[ -r " .. path .. " ] && . " .. path .. "\n" .. command, ...))
+        local before = "[ -r " .. path .. " ] && . " .. path .. "\n"
+        return close(before, call(before .. command, ...))
     end
 end
