@@ -344,10 +344,15 @@ pub(super) fn all() -> Vec<Arc<SharedLogFile>> {
     table().files.iter().filter_map(Weak::upgrade).collect()
 }
 
+/// Whether the path leads to the open file, as far as that can be known: one that can't be looked at does. What is opened twice
+/// is written by two that do not know where the other's lines end.
 fn same_file(path: &Path, handle: &FileHandle) -> bool {
+    let is_gone =
+        |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     match (rt::stat(path), handle.meta()) {
         (Ok(there), Ok(here)) => (there.dev, there.ino) == (here.dev, here.ino),
-        _ => false,
+        (Err(error), _) => !is_gone(error),
+        (Ok(_), Err(_)) => true,
     }
 }
 
@@ -447,6 +452,20 @@ mod tests {
             file.write(b"new\n").expect("there is room");
             assert_eq!(std::fs::read_to_string(&path).expect("ours"), after);
         }
+    }
+
+    #[test]
+    fn a_log_whose_path_can_t_be_looked_at_is_not_opened_twice() {
+        let directory = weir_test::TempDir::new();
+        let (inner, away) = (directory.path().join("logs"), directory.path().join("away"));
+        std::fs::create_dir(&inner).expect("ours");
+        let path = inner.join("log");
+        let file = SharedLogFile::open(LogTarget::File(path.clone()), None).expect("ours");
+        std::fs::rename(&inner, &away).expect("ours");
+        assert!(!file.is_there(), "the path leads nowhere");
+        // A circle: what is at the path is not known.
+        std::os::unix::fs::symlink(&inner, &inner).expect("ours");
+        assert!(file.is_there());
     }
 
     #[test]
