@@ -31,6 +31,8 @@ class Services:
 
     def start(self, name, library):
         """Has the server running; `False` where it is not installed. In the folder `library` are its tests' files."""
+        if name == "mariadb":
+            self._certificates(library / "t" / "data")
         if name not in self.started:
             self.started[name] = getattr(self, f"_{name}")(library)
         return self.started[name]
@@ -98,6 +100,12 @@ class Services:
                 and self._spawn([*command, "-p", "11212", "-Z", "-o", pair], "memcached-tls")
                 and answers("127.0.0.1", 11212))
 
+    def _certificates(self, files):
+        """Those of the database, which its tests look for, too."""
+        for kind in ("crt", "key", "pub"):
+            shutil.copy(files / f"test-sha256.{kind}", files / f"test.{kind}")
+            os.chown(files / f"test.{kind}", self.user.pw_uid, self.user.pw_gid)
+
     def _mariadb(self, library):
         if not shutil.which("mariadbd", path=PATH):
             return False
@@ -107,9 +115,6 @@ class Services:
         self._run(["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
                    "--skip-test-db"], "mariadb")
         files = library / "t" / "data"
-        for kind in ("crt", "key", "pub"):
-            shutil.copy(files / f"test-sha256.{kind}", files / f"test.{kind}")
-            os.chown(files / f"test.{kind}", self.user.pw_uid, self.user.pw_gid)
         self._spawn(["mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={at}", "--bind-address=127.0.0.1",
                      "--port=3306", f"--ssl-ca={files}/test.crt", f"--ssl-cert={files}/test.crt",
                      f"--ssl-key={files}/test.key", "--secure-auth=0"], "mariadb")
