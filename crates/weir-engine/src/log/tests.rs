@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 
-use super::writer::{LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
+use super::writer::{HURRIES, LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
 use super::*;
 use crate::conf::{self, CORE_MODULES};
 use crate::counters::WorkerCounters;
@@ -238,8 +238,12 @@ fn a_log_that_is_too_far_behind_loses_lines() {
     static WRITER: LogWriter = LogWriter::new();
     let (slow, other) = (Temporary::new(), Temporary::new());
     let (slow, other) = (slow.open(None), other.open(None));
-    let batch =
-        |file: &LogFile, bytes: &[u8]| LineBatch { file: file.0.clone(), bytes: bytes.to_vec(), kept: None };
+    let batch = |file: &LogFile, bytes: &[u8]| LineBatch {
+        file: file.0.clone(),
+        bytes: bytes.to_vec(),
+        hurries: false,
+        kept: None,
+    };
     WriterQueue::with(&WRITER, |queue| {
         queue.push(batch(&slow, &vec![b'x'; MOST_QUEUED]));
         assert_eq!(queue.unclaimed(), 0);
@@ -285,6 +289,21 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
         }
         assert!(file.read().ends_with(line));
     }
+}
+
+/// Who reads the log after a response finds what was logged before it, though the thread gathers; a flood wakes it no more.
+#[test]
+fn lines_of_error_logs_end_the_gathering_until_they_are_a_flood() {
+    static WRITER: LogWriter = LogWriter::new();
+    let left = || WriterQueue::with(&WRITER, |queue| queue.hurries());
+    for expected in (0..HURRIES).rev() {
+        WriterQueue::with(&WRITER, WriterQueue::hurry);
+        WRITER.gather();
+        assert_eq!(left(), expected, "no end of the time, of which there is more with each");
+    }
+    WriterQueue::with(&WRITER, WriterQueue::hurry);
+    WRITER.gather();
+    assert_eq!(left(), HURRIES, "it gathered for the whole time");
 }
 
 #[test]

@@ -74,9 +74,11 @@ impl WorkerLogs {
             .borrow_mut()
             .as_mut()
             .and_then(|ring| kept_lines::keep(ring, &file.0.kept, &out[start..]));
-        inner.put(file, out, kept);
+        // What an error log has to say is in its file before the response, or nearly: nginx writes it first.
+        let hurries = level.is_some() && file.0.buffering.is_none();
+        inner.put(file, out, hurries, kept);
         match inner.state.get() {
-            WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),
+            WorkerLogsState::Runs if len < HANDED_OVER && !hurries => inner.dirty.notify(),
             WorkerLogsState::Fresh => {
                 inner.counters.get_or_init(|| counters.clone());
                 inner.state.set(WorkerLogsState::Runs);
@@ -139,13 +141,18 @@ impl WorkerLogsInner {
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => std::mem::take(&mut batch.bytes),
             None => {
-                pending.push(LineBatch { file: file.0.clone(), bytes: Vec::new(), kept: None });
+                pending.push(LineBatch {
+                    file: file.0.clone(),
+                    bytes: Vec::new(),
+                    hurries: false,
+                    kept: None,
+                });
                 self.spare.borrow_mut().pop().unwrap_or_default()
             }
         }
     }
 
-    fn put(&self, file: &LogFile, mut bytes: Vec<u8>, kept: Option<RingPosition>) {
+    fn put(&self, file: &LogFile, mut bytes: Vec<u8>, hurries: bool, kept: Option<RingPosition>) {
         let mut pending = self.pending.borrow_mut();
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => {
@@ -153,8 +160,9 @@ impl WorkerLogsInner {
                 bytes.extend_from_slice(&batch.bytes);
                 batch.bytes = bytes;
                 batch.kept = kept.or(batch.kept);
+                batch.hurries |= hurries;
             }
-            None => pending.push(LineBatch { file: file.0.clone(), bytes, kept }),
+            None => pending.push(LineBatch { file: file.0.clone(), bytes, hurries, kept }),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! It sleeps until something is handed over, writes it at once, and then gathers for [`GATHER`]: while lines come
 //! steadily, nothing has to wake it (a futex call each) and each of its writes carries what came in that time. What
-//! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted.
+//! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted. Lines of error logs end the gathering, unless they
+//! come in floods: who reads the log after a response finds what was logged before it.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -73,7 +74,7 @@ pub fn queued() -> u64 {
 
 /// Hands `bytes`, whole lines, over.
 pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
-    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, kept: None }], None);
+    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, hurries: true, kept: None }], None);
 }
 
 /// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
@@ -108,6 +109,8 @@ pub(super) fn report(file: &SharedLogFile, error: &io::Error, lines: u64) {
 pub(super) struct LineBatch {
     pub(super) file: Arc<SharedLogFile>,
     pub(super) bytes: Vec<u8>,
+    /// Lines of an error log are among them.
+    pub(super) hurries: bool,
     /// How far its lines reach in the ring that keeps them.
     pub(super) kept: Option<RingPosition>,
 }
@@ -140,6 +143,12 @@ pub(super) struct WriterQueue {
     spare: Vec<Vec<u8>>,
     thread: WriterThread,
     asleep: bool,
+    /// It gathers.
+    gathers: bool,
+    /// Lines of error logs came.
+    hurry: bool,
+    /// How often those may still end the gathering.
+    hurries: u32,
     /// Flushes asked for, and the last that is done.
     asked: u64,
     done: u64,
@@ -192,6 +201,9 @@ impl LogWriter {
             spare: Vec::new(),
             thread: WriterThread::None,
             asleep: false,
+            gathers: false,
+            hurry: false,
+            hurries: HURRIES,
             asked: 0,
             done: 0,
             reopen: false,
@@ -217,11 +229,13 @@ impl LogWriter {
         }
         let spare = queue.spare.len().saturating_sub(batches.len());
         let spare = queue.spare.split_off(spare);
+        let hurry = batches.iter().any(|batch| batch.hurries);
         batches.drain(..).for_each(|batch| queue.push(batch));
         if let Some(counters) = counters {
             counters.log_lost.add(std::mem::take(&mut queue.unclaimed));
         }
-        let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep);
+        queue.hurry |= hurry;
+        let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep) || queue.ends_gathering();
         drop(queue);
         if wake {
             self.work.notify_one();
@@ -302,7 +316,9 @@ impl LogWriter {
             let waited = self.work.wait_timeout_while(queue, Duration::from_millis(ms), idle);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.asleep = false;
+            queue.hurries = HURRIES;
         }
+        queue.hurry = false;
         let force = queue.asked > queue.done;
         let reopen = std::mem::take(&mut queue.reopen);
         let (pushed, asked) = (queue.pushed, queue.asked);
@@ -363,14 +379,25 @@ impl LogWriter {
     }
 
     /// Lets lines come together; a flush ends it, and a caller that waits for a line.
-    fn gather(&self) {
-        let alone = |queue: &mut WriterQueue| queue.asked == queue.done && queue.waiters.is_empty();
-        let waited = self.work.wait_timeout_while(self.lock(), GATHER, alone);
-        drop(waited);
+    pub(super) fn gather(&self) {
+        let mut queue = self.lock();
+        queue.gathers = true;
+        let alone = |queue: &mut WriterQueue| {
+            queue.asked == queue.done && queue.waiters.is_empty() && !queue.ends_gathering()
+        };
+        let waited = self.work.wait_timeout_while(queue, GATHER, alone);
+        let (mut queue, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.hurries = if time.timed_out() { HURRIES } else { queue.hurries.saturating_sub(1) };
+        queue.gathers = false;
     }
 }
 
 impl WriterQueue {
+    /// Whether lines of error logs have come while the thread gathers, and may end that.
+    fn ends_gathering(&self) -> bool {
+        self.gathers && self.hurry && self.hurries > 0
+    }
+
     fn is_idle(&self) -> bool {
         self.batches.is_empty() && self.asked == self.done
     }
@@ -395,6 +422,18 @@ impl WriterQueue {
     #[cfg(test)]
     pub(super) fn unclaimed(&self) -> u64 {
         self.unclaimed
+    }
+
+    /// How often lines of error logs may end the gathering yet.
+    #[cfg(test)]
+    pub(super) fn hurries(&mut self) -> u32 {
+        self.hurries
+    }
+
+    /// Lines of an error log have come.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        self.hurry = true;
     }
 
     /// For tests: a queue without a thread.
@@ -493,6 +532,8 @@ impl HeldBuffers {
 /// How long the thread gathers after it has written. A line is in its file within this, and the time of a write,
 /// after it was handed over.
 const GATHER: Duration = Duration::from_millis(1);
+/// How often lines of error logs end the gathering before it takes its time.
+pub(super) const HURRIES: u32 = 8;
 /// Bytes that may wait for one log.
 pub(super) const MOST_QUEUED: usize = 8 << 20;
 /// How long an end or a reopening waits for the disk.
