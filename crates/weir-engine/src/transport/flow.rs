@@ -100,11 +100,14 @@ impl ClientFlow {
         self.queue.borrow().is_empty()
     }
 
-    /// What the session leaves, for another: it is over. Its own are those that were taken, and the first in any case.
+    /// What waits and is not the session's, for another. Its own are those that were taken, and the first in any case.
     pub fn take_rest(&self) -> VecDeque<Vec<u8>> {
-        let mut rest = self.queue.take();
+        let mut queue = self.queue.borrow_mut();
         let own = if self.taken.get() { self.again.get() } else { 1 };
-        rest.drain(..own.min(rest.len()));
+        let own = own.min(queue.len());
+        let rest = queue.split_off(own);
+        let bytes = rest.iter().map(Vec::len).sum::<usize>();
+        self.queued.set(self.queued.get() - bytes);
         rest
     }
 

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 use weir_rt::Stream;
@@ -149,6 +150,8 @@ struct FlowTable {
     flows: RefCell<HashMap<FlowKey, Rc<ClientFlow>>>,
     /// As they began; those that have ended are among them for a while.
     order: RefCell<VecDeque<Weak<ClientFlow>>>,
+    /// Of these, those that were looked at when there was no room, and take no more datagrams.
+    full: RefCell<VecDeque<Weak<ClientFlow>>>,
 }
 
 impl FlowTable {
@@ -160,11 +163,7 @@ impl FlowTable {
     fn add(&self, key: FlowKey, flow: &Rc<ClientFlow>) {
         // One that takes no more is replaced.
         self.flows.borrow_mut().insert(key, flow.clone());
-        let mut order = self.order.borrow_mut();
-        if order.len() >= 64 && order.len() >= 2 * self.flows.borrow().len() {
-            order.retain(|flow| flow.strong_count() > 0);
-        }
-        order.push_back(Rc::downgrade(flow));
+        push(&mut self.order.borrow_mut(), Rc::downgrade(flow));
     }
 
     /// Ends the oldest flow whose client has sent nothing more since it was looked at; `false`: no flow is there. After some that
@@ -173,7 +172,11 @@ impl FlowTable {
         let mut order = self.order.borrow_mut();
         let mut spared = 0;
         while let Some(oldest) = order.pop_front() {
-            let Some(flow) = oldest.upgrade().filter(|flow| flow.is_bound()) else { continue };
+            let Some(flow) = oldest.upgrade() else { continue };
+            if !flow.is_bound() {
+                push(&mut self.full.borrow_mut(), oldest);
+                continue;
+            }
             if flow.take_lively() && spared < MOST_SPARED {
                 spared += 1;
                 order.push_back(oldest);
@@ -192,11 +195,24 @@ impl FlowTable {
         }
     }
 
-    /// No more datagrams come.
+    /// No more datagrams come. Those that have all of theirs, and that others have replaced, are to know it, too.
     fn finish(&self) {
-        let flows: Vec<_> = self.flows.borrow().values().cloned().collect();
-        flows.iter().for_each(|flow| flow.finish());
+        let open: Vec<_> = [&self.order, &self.full]
+            .iter()
+            .flat_map(|list| list.borrow().iter().filter_map(Weak::upgrade).collect::<Vec<_>>())
+            .collect();
+        open.iter().for_each(|flow| flow.finish());
     }
+}
+
+/// Adds a flow. Before the list grows, those that have ended are dropped.
+fn push(list: &mut VecDeque<Weak<ClientFlow>>, flow: Weak<ClientFlow>) {
+    if list.len() == list.capacity() {
+        list.retain(|flow| flow.strong_count() > 0);
+        // So much that this is not done for each.
+        list.reserve(list.len().max(64));
+    }
+    list.push_back(flow);
 }
 
 /// A flow's entry in its table, until its session is over. What the session leaves of its client's datagrams begins another.
@@ -206,15 +222,35 @@ pub(super) struct TableEntry {
     flow: Rc<ClientFlow>,
 }
 
-impl Drop for TableEntry {
-    fn drop(&mut self) {
-        self.flow.unbind();
-        self.reader.table.remove(&self.key, &self.flow);
+impl TableEntry {
+    /// The end of the session's `content`. Once the flow has as many datagrams as are a session, what waits beyond these begins
+    /// the next one, while this one may have long to go.
+    pub(super) async fn until_end<R>(&self, content: impl Future<Output = R>) -> R {
+        let mut content = pin!(content);
+        poll_fn(|cx| {
+            let polled = content.as_mut().poll(cx);
+            if !self.flow.is_bound() {
+                self.deal_rest();
+            }
+            polled
+        })
+        .await
+    }
+
+    fn deal_rest(&self) {
         if self.flow.ended().is_none() && !self.flow.is_finishing() {
             for bytes in self.flow.take_rest() {
                 self.reader.deal(self.key.clone(), &bytes);
             }
         }
+    }
+}
+
+impl Drop for TableEntry {
+    fn drop(&mut self) {
+        self.flow.unbind();
+        self.reader.table.remove(&self.key, &self.flow);
+        self.deal_rest();
     }
 }
 

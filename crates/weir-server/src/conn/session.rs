@@ -69,7 +69,7 @@ async fn run_flow(x: &mut Exchange, flow: Rc<ClientFlow>, listed: TableEntry) {
     x.worker.counters.writing.add(1);
     log_begin(x, "udp ");
     let verdict = match session::admit(x).await {
-        Ok(()) => session::serve(x).await,
+        Ok(()) => listed.until_end(session::serve(x)).await,
         Err(verdict) => verdict,
     };
     // What comes from here on begins another session.

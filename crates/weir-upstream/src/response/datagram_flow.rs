@@ -100,6 +100,10 @@ impl DatagramFlow<'_> {
                 self.client.unbind();
             }
         }
+        // One that takes no more is ended from outside as others are.
+        if self.takes_no_more() && self.client.poll_gone(cx).is_ready() {
+            return Err(FlowEvent::Ended);
+        }
         Ok(moved)
     }
 

@@ -270,6 +270,21 @@ both_drivers! {
         assert!(server.error_log_line("udp timed out, packets from/to client:1/1").contains("[info]"));
     }
 
+    fn what_is_beyond_a_session_begins_the_next_at_once(driver) {
+        let backend = UdpBackend::echo();
+        // Nothing says how many responses are to come: the sessions end in ten minutes.
+        let server = stream(&format!("server {{ listen 127.0.0.1:%%PORT%% udp; proxy_pass {}; proxy_requests 3; }}", backend.address)).driver(driver).start();
+        let client = UdpClient::of(&server, 0);
+        let mut sent: Vec<String> = (0..40).map(|at| format!("datagram {at}")).collect();
+        for text in &sent {
+            client.send(text);
+        }
+        let mut received: Vec<String> = sent.iter().map(|_| client.text()).collect();
+        sent.sort();
+        received.sort();
+        assert_eq!(received, sent);
+    }
+
     fn a_server_that_owes_a_response_has_failed_by_proxy_timeout(driver) {
         let silent = UdpBackend::start(|_, _, _| {});
         let backend = UdpBackend::echo();
