@@ -100,9 +100,13 @@ both!(a_truncated_file_fails_the_connection, || async {
     }
 });
 
+/// A file whose beginning can't be read: the first page of no process is mapped.
+fn unreadable() -> Rc<FileHandle> {
+    Rc::new(weir_rt::file::open(Path::new("/proc/self/mem")).expect("on every Linux"))
+}
+
 both!(a_file_that_cannot_be_read_is_not_a_client_that_has_gone, || async {
-    // The first page of no process is mapped: reading it is an error of input.
-    let file = Rc::new(weir_rt::file::open(Path::new("/proc/self/mem")).expect("on every Linux"));
+    let file = unreadable();
     for length in [100, 1 << 20] {
         let (stream, client) = pair().await;
         let reader = blocking(move || read_pattern(client, 0));
@@ -117,7 +121,7 @@ both!(a_file_that_cannot_be_read_is_not_a_client_that_has_gone, || async {
 });
 
 both!(who_waits_for_the_peer_learns_that_a_file_failed, || async {
-    let file = Rc::new(weir_rt::file::open(Path::new("/proc/self/mem")).expect("on every Linux"));
+    let file = unreadable();
     for length in [100, 1 << 20] {
         let (stream, client) = pair().await;
         // The peer waits for the file, and has nothing to say itself.

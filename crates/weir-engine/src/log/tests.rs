@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 
-use super::writer::{HURRIES, LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
+use super::writer::{INTERRUPTIONS, LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
 use super::*;
 use crate::conf::{self, CORE_MODULES};
 use crate::counters::WorkerCounters;
@@ -238,12 +238,8 @@ fn a_log_that_is_too_far_behind_loses_lines() {
     static WRITER: LogWriter = LogWriter::new();
     let (slow, other) = (Temporary::new(), Temporary::new());
     let (slow, other) = (slow.open(None), other.open(None));
-    let batch = |file: &LogFile, bytes: &[u8]| LineBatch {
-        file: file.0.clone(),
-        bytes: bytes.to_vec(),
-        hurries: false,
-        kept: None,
-    };
+    let batch =
+        |file: &LogFile, bytes: &[u8]| LineBatch { file: file.0.clone(), bytes: bytes.to_vec(), kept: None };
     WriterQueue::with(&WRITER, |queue| {
         queue.push(batch(&slow, &vec![b'x'; MOST_QUEUED]));
         assert_eq!(queue.unclaimed(), 0);
@@ -280,7 +276,7 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
         flush();
         // Most likely the thread sleeps again after each of the two.
         std::thread::sleep(Duration::from_millis(5));
-        writer::push_all(&mut Vec::new(), &WorkerCounters::default());
+        writer::push_all(&mut Vec::new(), false, &WorkerCounters::default());
         std::thread::sleep(Duration::from_millis(5));
         hand_over(&log, line);
         let until = Instant::now() + Duration::from_secs(60);
@@ -295,15 +291,15 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
 #[test]
 fn lines_of_error_logs_end_the_gathering_until_they_are_a_flood() {
     static WRITER: LogWriter = LogWriter::new();
-    let left = || WriterQueue::with(&WRITER, |queue| queue.hurries());
-    for expected in (0..HURRIES).rev() {
-        WriterQueue::with(&WRITER, WriterQueue::hurry);
+    let left = || WriterQueue::with(&WRITER, |queue| queue.interruptions());
+    for expected in (0..INTERRUPTIONS).rev() {
+        WriterQueue::with(&WRITER, WriterQueue::set_urgent);
         WRITER.gather();
         assert_eq!(left(), expected, "no end of the time, of which there is more with each");
     }
-    WriterQueue::with(&WRITER, WriterQueue::hurry);
+    WriterQueue::with(&WRITER, WriterQueue::set_urgent);
     WRITER.gather();
-    assert_eq!(left(), HURRIES, "it gathered for the whole time");
+    assert_eq!(left(), INTERRUPTIONS, "it gathered for the whole time");
 }
 
 #[test]

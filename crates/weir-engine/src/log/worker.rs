@@ -74,18 +74,18 @@ impl WorkerLogs {
             .borrow_mut()
             .as_mut()
             .and_then(|ring| kept_lines::keep(ring, &file.0.kept, &out[start..]));
+        inner.put(file, out, kept);
         // What an error log has to say is in its file before the response, or nearly: nginx writes it first.
-        let hurries = level.is_some() && file.0.buffering.is_none();
-        inner.put(file, out, hurries, kept);
+        let urgent = level.is_some() && file.0.buffering.is_none();
         match inner.state.get() {
-            WorkerLogsState::Runs if len < HANDED_OVER && !hurries => inner.dirty.notify(),
+            WorkerLogsState::Runs if len < HANDED_OVER && !urgent => inner.dirty.notify(),
             WorkerLogsState::Fresh => {
                 inner.counters.get_or_init(|| counters.clone());
                 inner.state.set(WorkerLogsState::Runs);
                 weir_rt::spawn(inner.clone().run());
                 inner.dirty.notify();
             }
-            WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(),
+            WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(urgent),
         }
     }
 
@@ -101,7 +101,7 @@ impl WorkerLogs {
     /// the log when its connection has ended finds its request there, as with nginx, which writes first.
     pub async fn written(&self) {
         if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
-            self.0.hand_over();
+            self.0.hand_over(false);
         }
         if !writer::is_written() {
             either(writer::written(), weir_rt::sleep(PATIENCE)).await;
@@ -111,10 +111,10 @@ impl WorkerLogs {
     /// Hands everything over and waits until it is written. Further lines are handed over one by one.
     pub fn flush_all(&self) {
         self.0.state.set(WorkerLogsState::Ended);
-        self.0.hand_over();
+        self.0.hand_over(false);
         writer::flush();
         // What the last write lost is claimed by this worker too.
-        self.0.hand_over();
+        self.0.hand_over(false);
     }
 }
 
@@ -127,7 +127,7 @@ impl WorkerLogsInner {
                 let left = Duration::from_millis(until.saturating_sub(weir_rt::now_ms()));
                 either(self.dirty.notified(), weir_rt::sleep(left)).await;
             }
-            self.hand_over();
+            self.hand_over(false);
         }
     }
 
@@ -141,18 +141,13 @@ impl WorkerLogsInner {
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => std::mem::take(&mut batch.bytes),
             None => {
-                pending.push(LineBatch {
-                    file: file.0.clone(),
-                    bytes: Vec::new(),
-                    hurries: false,
-                    kept: None,
-                });
+                pending.push(LineBatch { file: file.0.clone(), bytes: Vec::new(), kept: None });
                 self.spare.borrow_mut().pop().unwrap_or_default()
             }
         }
     }
 
-    fn put(&self, file: &LogFile, mut bytes: Vec<u8>, hurries: bool, kept: Option<RingPosition>) {
+    fn put(&self, file: &LogFile, mut bytes: Vec<u8>, kept: Option<RingPosition>) {
         let mut pending = self.pending.borrow_mut();
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => {
@@ -160,16 +155,16 @@ impl WorkerLogsInner {
                 bytes.extend_from_slice(&batch.bytes);
                 batch.bytes = bytes;
                 batch.kept = kept.or(batch.kept);
-                batch.hurries |= hurries;
             }
-            None => pending.push(LineBatch { file: file.0.clone(), bytes, hurries, kept }),
+            None => pending.push(LineBatch { file: file.0.clone(), bytes, kept }),
         }
     }
 
-    fn hand_over(&self) {
+    /// `urgent`: the log thread is not to gather more before.
+    fn hand_over(&self, urgent: bool) {
         let mut pending = self.pending.borrow_mut();
         if let Some(counters) = self.counters.get() {
-            let spare = writer::push_all(&mut pending, counters);
+            let spare = writer::push_all(&mut pending, urgent, counters);
             self.spare.borrow_mut().extend(spare);
         }
     }

@@ -74,12 +74,17 @@ pub fn queued() -> u64 {
 
 /// Hands `bytes`, whole lines, over.
 pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
-    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, hurries: true, kept: None }], None);
+    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, kept: None }], true, None);
 }
 
-/// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
-pub(super) fn push_all(batches: &mut Vec<LineBatch>, counters: &WorkerCounters) -> Vec<Vec<u8>> {
-    WRITER.push(batches, Some(counters))
+/// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`. `urgent`: lines of an
+/// error log are among them.
+pub(super) fn push_all(
+    batches: &mut Vec<LineBatch>,
+    urgent: bool,
+    counters: &WorkerCounters,
+) -> Vec<Vec<u8>> {
+    WRITER.push(batches, urgent, Some(counters))
 }
 
 /// Whether everything unbuffered that this thread handed over is in its file.
@@ -109,8 +114,6 @@ pub(super) fn report(file: &SharedLogFile, error: &io::Error, lines: u64) {
 pub(super) struct LineBatch {
     pub(super) file: Arc<SharedLogFile>,
     pub(super) bytes: Vec<u8>,
-    /// Lines of an error log are among them.
-    pub(super) hurries: bool,
     /// How far its lines reach in the ring that keeps them.
     pub(super) kept: Option<RingPosition>,
 }
@@ -146,9 +149,9 @@ pub(super) struct WriterQueue {
     /// It gathers.
     gathers: bool,
     /// Lines of error logs came.
-    hurry: bool,
+    urgent: bool,
     /// How often those may still end the gathering.
-    hurries: u32,
+    interruptions: u32,
     /// Flushes asked for, and the last that is done.
     asked: u64,
     done: u64,
@@ -202,8 +205,8 @@ impl LogWriter {
             thread: WriterThread::None,
             asleep: false,
             gathers: false,
-            hurry: false,
-            hurries: HURRIES,
+            urgent: false,
+            interruptions: INTERRUPTIONS,
             asked: 0,
             done: 0,
             reopen: false,
@@ -220,7 +223,12 @@ impl LogWriter {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&'static self, batches: &mut Vec<LineBatch>, counters: Option<&WorkerCounters>) -> Vec<Vec<u8>> {
+    fn push(
+        &'static self,
+        batches: &mut Vec<LineBatch>,
+        urgent: bool,
+        counters: Option<&WorkerCounters>,
+    ) -> Vec<Vec<u8>> {
         let mut queue = self.lock();
         self.start(&mut queue);
         if queue.thread == WriterThread::Refused {
@@ -229,12 +237,11 @@ impl LogWriter {
         }
         let spare = queue.spare.len().saturating_sub(batches.len());
         let spare = queue.spare.split_off(spare);
-        let hurry = batches.iter().any(|batch| batch.hurries);
         batches.drain(..).for_each(|batch| queue.push(batch));
         if let Some(counters) = counters {
             counters.log_lost.add(std::mem::take(&mut queue.unclaimed));
         }
-        queue.hurry |= hurry;
+        queue.urgent |= urgent;
         let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep) || queue.ends_gathering();
         drop(queue);
         if wake {
@@ -316,9 +323,9 @@ impl LogWriter {
             let waited = self.work.wait_timeout_while(queue, Duration::from_millis(ms), idle);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.asleep = false;
-            queue.hurries = HURRIES;
+            queue.interruptions = INTERRUPTIONS;
         }
-        queue.hurry = false;
+        queue.urgent = false;
         let force = queue.asked > queue.done;
         let reopen = std::mem::take(&mut queue.reopen);
         let (pushed, asked) = (queue.pushed, queue.asked);
@@ -387,7 +394,8 @@ impl LogWriter {
         };
         let waited = self.work.wait_timeout_while(queue, GATHER, alone);
         let (mut queue, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        queue.hurries = if time.timed_out() { HURRIES } else { queue.hurries.saturating_sub(1) };
+        queue.interruptions =
+            if time.timed_out() { INTERRUPTIONS } else { queue.interruptions.saturating_sub(1) };
         queue.gathers = false;
     }
 }
@@ -395,7 +403,7 @@ impl LogWriter {
 impl WriterQueue {
     /// Whether lines of error logs have come while the thread gathers, and may end that.
     fn ends_gathering(&self) -> bool {
-        self.gathers && self.hurry && self.hurries > 0
+        self.gathers && self.urgent && self.interruptions > 0
     }
 
     fn is_idle(&self) -> bool {
@@ -426,14 +434,14 @@ impl WriterQueue {
 
     /// How often lines of error logs may end the gathering yet.
     #[cfg(test)]
-    pub(super) fn hurries(&mut self) -> u32 {
-        self.hurries
+    pub(super) fn interruptions(&mut self) -> u32 {
+        self.interruptions
     }
 
     /// Lines of an error log have come.
     #[cfg(test)]
-    pub(super) fn hurry(&mut self) {
-        self.hurry = true;
+    pub(super) fn set_urgent(&mut self) {
+        self.urgent = true;
     }
 
     /// For tests: a queue without a thread.
@@ -533,7 +541,7 @@ impl HeldBuffers {
 /// after it was handed over.
 const GATHER: Duration = Duration::from_millis(1);
 /// How often lines of error logs end the gathering before it takes its time.
-pub(super) const HURRIES: u32 = 8;
+pub(super) const INTERRUPTIONS: u32 = 8;
 /// Bytes that may wait for one log.
 pub(super) const MOST_QUEUED: usize = 8 << 20;
 /// How long an end or a reopening waits for the disk.

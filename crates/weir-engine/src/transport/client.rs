@@ -54,7 +54,7 @@ impl ClientSide {
         }
     }
 
-    /// Why it is gone: it has left, or its connection was ended from here ([`ClientWire::why_gone`](super::wire::ClientWire::gone)).
+    /// Why it is gone: it has left, or its connection was ended from here ([`ClientWire::why_gone`]).
     pub(crate) fn why_gone(&self) -> EngineError {
         match self {
             ClientSide::H1(wire) => wire.why_gone(),

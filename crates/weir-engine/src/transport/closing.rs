@@ -116,6 +116,11 @@ pub fn while_sending(error: SendError) -> CloseReason {
     }
 }
 
+/// The reason where a file could not be sent; `None`: none has failed.
+pub fn of_lost_file(wire: &ClientWire) -> Option<CloseReason> {
+    wire.stream.file_error().map(while_sending)
+}
+
 /// Notes why the connection of HTTP/1 ends with `x`, which is over and after which it is not kept alive.
 #[cold]
 pub fn after_request(x: &Exchange, wire: &ClientWire) {
@@ -125,8 +130,8 @@ pub fn after_request(x: &Exchange, wire: &ClientWire) {
 
 /// Something failed on the connection.
 fn broken(x: &Exchange, wire: &ClientWire) -> Option<CloseReason> {
-    if let Some(error) = wire.stream.file_error() {
-        return Some(while_sending(error));
+    if let Some(lost) = of_lost_file(wire) {
+        return Some(lost);
     }
     if let Some(errno) = wire.stream.error() {
         return Some(CloseReason::of_errno(errno, CloseReason::Reset));

@@ -38,8 +38,8 @@ pub(crate) fn lasts(x: &Exchange) -> bool {
 /// where the server itself ends it; a file that can't be sent is logged by [`lost_file`].
 #[cold]
 pub fn gone(connection: &ClientConnection, worker: &Worker, wire: &ClientWire, gone: &RecvOutcome) {
-    if let Some(error) = wire.stream.file_error() {
-        return connection.ends(closing::while_sending(error));
+    if let Some(lost) = closing::of_lost_file(wire) {
+        return connection.ends(lost);
     }
     connection.ends(closing::while_idle(connection, worker, gone));
     if worker.is_stopping() || connection.is_retired() {

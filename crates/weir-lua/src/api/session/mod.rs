@@ -36,13 +36,13 @@ const AHEAD: u64 = 256 << 10;
 /// # Errors
 /// The session is one of datagrams: scripts send those by `ngx.req.socket`.
 fn client() -> Result<Option<Rc<ClientWire>>, LuaRaise> {
-    if lend::exchange(|x| x.transport.flow().is_some())? {
-        return Err(LuaRaise::text("API disabled in the current context"));
-    }
-    lend::exchange(|x| match x.state::<SessionClient>().ended {
-        true => None,
-        false => x.transport.wire().cloned(),
-    })
+    lend::exchange(|x| {
+        if x.transport.flow().is_some() {
+            return Err(LuaRaise::text("API disabled in the current context"));
+        }
+        let ended = x.state::<SessionClient>().ended;
+        Ok(if ended { None } else { x.transport.wire().cloned() })
+    })?
 }
 
 fn echo(l: LuaState, name: &str, end: &[u8]) -> CallOutcome {

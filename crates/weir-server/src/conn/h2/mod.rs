@@ -163,8 +163,8 @@ fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
         keepalive::gone(&mux.connection, &mux.worker, &mux.wire, gone);
         return;
     }
-    if let Some(error) = mux.wire.stream.file_error() {
-        return mux.connection.ends(closing::while_sending(error));
+    if let Some(lost) = closing::of_lost_file(&mux.wire) {
+        return mux.connection.ends(lost);
     }
     mux.connection.ends(closing::in_the_middle(gone, CloseReason::InResponse, CloseReason::SendTimeout));
     if let RecvOutcome::TimedOut = gone {

@@ -5,9 +5,6 @@ local select, setmetatable, type, error = select, setmetatable, type, error
 local new, scheduled = udp.new, ngx._udp_here
 ngx._udp_here = nil
 
-local methods = {}
-local meta = { __index = methods }
-
 -- Calls are in tail position, so that errors name the script's line.
 local function of(self, name)
     if type(self) ~= "table" or not self.udp then
@@ -15,6 +12,36 @@ local function of(self, name)
     end
     return self.udp
 end
+
+-- What every socket of datagrams has.
+local function conversation(send, receive, settimeout)
+    local methods = {}
+
+    function methods.send(self, ...)
+        local n = select("#", ...) + 1
+        if n ~= 2 then error("expecting 2 arguments (including the object), but got " .. n, 2) end
+        return send(of(self, "send"), ...)
+    end
+
+    function methods.receive(self, ...)
+        local n = select("#", ...) + 1
+        if n > 2 then error("expecting 1 or 2 arguments (including the object), but got " .. n, 2) end
+        return receive(of(self, "receive"), ...)
+    end
+
+    function methods.settimeout(self, ...)
+        local n = select("#", ...) + 1
+        if n ~= 2 then
+            error("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen " .. n, 2)
+        end
+        return settimeout(of(self, "settimeout"), ...)
+    end
+
+    return methods
+end
+
+local methods = conversation(udp.send, udp.receive, udp.settimeout)
+local meta = { __index = methods }
 
 function methods.setpeername(self, ...)
     local n = select("#", ...) + 1
@@ -32,57 +59,14 @@ function methods.bind(self, ...)
     return udp.bind(of(self, "bind"), ...)
 end
 
-function methods.send(self, ...)
-    local n = select("#", ...) + 1
-    if n ~= 2 then error("expecting 2 arguments (including the object), but got " .. n, 2) end
-    return udp.send(of(self, "send"), ...)
-end
-
-function methods.receive(self, ...)
-    local n = select("#", ...) + 1
-    if n > 2 then error("expecting 1 or 2 arguments (including the object), but got " .. n, 2) end
-    return udp.receive(of(self, "receive"), ...)
-end
-
-function methods.settimeout(self, ...)
-    local n = select("#", ...) + 1
-    if n ~= 2 then
-        error("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen " .. n, 2)
-    end
-    return udp.settimeout(of(self, "settimeout"), ...)
-end
-
 function methods.close(self, ...)
     local n = select("#", ...) + 1
     if n ~= 1 then error("expecting 1 argument (including the object) but seen " .. n, 2) end
     return udp.close(of(self, "close"))
 end
 
--- The client of a session of `stream`.
-local of_session = {}
-of_session.__index = of_session
-debug.getregistry().__udp_session_cosocket_mt = of_session
-
-function of_session.send(self, ...)
-    local n = select("#", ...) + 1
-    if n ~= 2 then error("expecting 2 arguments (including the object), but got " .. n, 2) end
-    return udp.flow_send(of(self, "send"), ...)
-end
-
-function of_session.receive(self, ...)
-    local n = select("#", ...) + 1
-    if n > 2 then error("expecting 1 or 2 arguments (including the object), but got " .. n, 2) end
-    return udp.flow_receive(of(self, "receive"), ...)
-end
-
--- Nothing of it waits.
-function of_session.settimeout(self, ...)
-    local n = select("#", ...) + 1
-    if n ~= 2 then
-        error("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen " .. n, 2)
-    end
-    of(self, "settimeout")
-end
+-- The client of a session of `stream`: nothing of it waits.
+debug.getregistry().__udp_session_cosocket_mt = { __index = conversation(udp.flow_send, udp.flow_receive, function() end) }
 
 ngx.socket = ngx.socket or {}
 function ngx.socket.udp(...)
