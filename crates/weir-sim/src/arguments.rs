@@ -14,6 +14,8 @@ pub(crate) struct Arguments {
     pub(crate) minutes: Option<u64>,
     /// So many at a time.
     pub(crate) jobs: usize,
+    /// Of the seeds those alone that have a block `stream`.
+    pub(crate) has_stream: bool,
     /// Each seed is run twice, and must do the same.
     pub(crate) is_twice: bool,
     /// The second time in another environment and working directory, while other programs compute.
@@ -31,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) const USAGE: &str =
-    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--twice [--disturbed]] [--keep]
+    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--stream] [--twice [--disturbed]] [--keep]
                 [--minimise] [--cut \"clients=0,3 ...\"] [--weir PROGRAM] [--world LIBRARY]";
 
 impl Arguments {
@@ -40,6 +42,7 @@ impl Arguments {
             seeds: 0..100,
             minutes: None,
             jobs: 2,
+            has_stream: false,
             is_twice: false,
             is_disturbed: false,
             is_minimised: false,
@@ -63,6 +66,7 @@ impl Arguments {
                 "--jobs" => arguments.jobs = number(&value()?)?.clamp(1, 64) as usize,
                 "--weir" => arguments.weir = Some(value()?.into()),
                 "--world" => arguments.world = Some(value()?.into()),
+                "--stream" => arguments.has_stream = true,
                 "--twice" => arguments.is_twice = true,
                 "--disturbed" => arguments.is_disturbed = true,
                 "--minimise" => arguments.is_minimised = true,

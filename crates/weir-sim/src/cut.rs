@@ -8,13 +8,14 @@ use crate::plan::{ClientEnd, Plan};
 /// words that are not there leave all as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanCut {
-    /// The clients that stay, by their places; those of HTTP/2 come after the others.
+    /// The clients that stay, by their places; those of HTTP/2 come after the others, then those of sessions and
+    /// of datagrams.
     pub clients: Option<Vec<usize>>,
     /// Each client asks at most so often.
     pub requests: Option<usize>,
     /// The reloads that stay.
     pub reloads: Option<Vec<usize>>,
-    /// The falls of upstream servers that stay.
+    /// The falls of upstream servers that stay; those of servers of sessions come after the others.
     pub downs: Option<Vec<usize>>,
     /// Whether accept(2) never fails.
     pub accepts: bool,
@@ -117,19 +118,36 @@ fn keep<T>(entries: &mut Vec<T>, places: Option<&Vec<usize>>) {
     });
 }
 
+/// The places of a list that is several of the plan's, one after the other.
+struct PlacesLeft(Option<Vec<usize>>);
+
+impl PlacesLeft {
+    /// Cuts the next of the plan's lists.
+    fn keep<T>(&mut self, entries: &mut Vec<T>) {
+        let length = entries.len();
+        keep(entries, self.0.as_ref());
+        if let Some(places) = &mut self.0 {
+            *places = places.iter().filter_map(|place| place.checked_sub(length)).collect();
+        }
+    }
+}
+
 impl Plan {
     /// The plan without what is cut. Requests keep their numbers.
     pub fn without(mut self, cut: &PlanCut) -> Plan {
-        let first = self.clients.len();
-        keep(&mut self.clients, cut.clients.as_ref());
-        let later =
-            |places: &Vec<usize>| places.iter().filter_map(|place| place.checked_sub(first)).collect();
-        keep(&mut self.http2.clients, cut.clients.as_ref().map(later).as_ref());
+        let mut clients = PlacesLeft(cut.clients.clone());
+        clients.keep(&mut self.clients);
+        clients.keep(&mut self.http2.clients);
+        clients.keep(&mut self.stream.sessions);
+        clients.keep(&mut self.stream.flows.clients);
         for client in &mut self.http2.clients {
             client.requests.truncate(cut.requests.unwrap_or(usize::MAX).max(1));
         }
         keep(&mut self.reloads, cut.reloads.as_ref());
-        keep(&mut self.downs, cut.downs.as_ref());
+        let mut downs = PlacesLeft(cut.downs.clone());
+        downs.keep(&mut self.downs);
+        downs.keep(&mut self.stream.downs);
+        downs.keep(&mut self.stream.flows.downs);
         for client in &mut self.clients {
             client.requests.truncate(cut.requests.unwrap_or(usize::MAX).max(1));
         }

@@ -8,14 +8,18 @@
 pub mod cached;
 pub mod crash;
 pub mod cut;
+pub mod downtime;
 pub mod draw;
 mod file_oracle;
 pub mod files;
+mod flow_oracle;
 pub mod http2;
 mod http2_oracle;
 pub mod oracle;
 mod outcome;
 pub mod plan;
 mod request;
+mod session_oracle;
+pub mod sessions;
 pub mod tls;
 pub mod wire;

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use arguments::Arguments;
 use run::{Programs, SimulatedRun};
+use weir_sim::plan::Plan;
 
 /// Threads that compute beside disturbed runs.
 const BURNERS: usize = 8;
@@ -57,6 +58,9 @@ fn main() -> ExitCode {
                         arguments.minutes.is_some_and(|minutes| began.elapsed().as_secs() >= minutes * 60);
                     let next = seeds.lock().map_or(None, |mut seeds| seeds.next());
                     let Some(seed) = next.filter(|_| !is_over) else { return };
+                    if arguments.has_stream && Plan::new(seed).stream.is_empty() {
+                        continue;
+                    }
                     let runs = SimulatedRun::of(seed, &programs, &arguments);
                     if let Ok(mut tally) = tally.lock() {
                         tally.add(seed, &runs);

@@ -18,10 +18,14 @@ pub(crate) fn minimised(seed: u64, mut has_fault: impl FnMut(&PlanCut) -> bool) 
     };
     let mut best = PlanCut::default();
     // Without clients nothing ends the simulation.
+    let stream = &plan.stream;
+    let clients =
+        plan.clients.len() + plan.http2.clients.len() + stream.sessions.len() + stream.flows.clients.len();
+    let downs = plan.downs.len() + stream.downs.len() + stream.flows.downs.len();
     let lists: [(usize, usize, PlacesOf); 3] = [
-        (plan.clients.len() + plan.http2.clients.len(), 1, |cut| &mut cut.clients),
+        (clients, 1, |cut| &mut cut.clients),
         (plan.reloads.len(), 0, |cut| &mut cut.reloads),
-        (plan.downs.len(), 0, |cut| &mut cut.downs),
+        (downs, 0, |cut| &mut cut.downs),
     ];
     for (count, least, places_of) in lists {
         fewer(count, |places| {

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::crash::CRASHED;
 use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
 use crate::files::SimFileKind;
+use crate::flow_oracle;
 use crate::http2_oracle as http2;
 use crate::outcome::{Outcome, is_hit, journal_words, secret_fault, whole_is_due};
 use crate::plan::{ClientEnd, ClientPlan, OBJECTS, Plan, RequestPlan};
+use crate::session_oracle::StreamOutcomes;
 
 /// What a simulation has left.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +91,8 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
         });
         faults.extend(fault.map(|fault| format!("{fault}: {outcome:?}")));
     }
-    faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, excuses, line)));
+    faults.extend(StreamOutcomes::of(&remains.journal).faults(plan, excuses.has_crashed));
+    faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     if !excuses.has_crashed {
         faults.extend(log_faults(plan, &outcomes, remains, excuses));
@@ -131,7 +134,7 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
 
 /// What is left when all clients have been gone for long: connections that are kept to upstream servers, by each worker,
 /// and the descriptors that were there before the first client.
-fn remainder_fault(plan: &Plan, excuses: &FileExcuses, line: &str) -> Option<String> {
+fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
     let words = journal_words(line.strip_prefix("left ")?);
     let number = |name: &str| words.get(name)?.parse::<u64>().ok();
     let (accepted, connected) = (number("accepted")?, number("connected")?);
@@ -139,9 +142,7 @@ fn remainder_fault(plan: &Plan, excuses: &FileExcuses, line: &str) -> Option<Str
     let kept = plan.settings.workers * plan.settings.upstream_keepalive;
     // Each worker may have an object's file open.
     let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
-    // A log whose path can't be looked at is opened again, and that of `-e` stays open.
-    let logs = u64::from(excuses.has(SimFileKind::ErrorLog));
-    let most = before + connected + cached + logs;
+    let most = before + connected + cached;
     let is_good = accepted == 0 && connected <= kept && cached <= objects && files <= most;
     (!is_good).then(|| {
         format!("at most {kept} connections to upstream servers should be left, and no files: {line}")
@@ -205,8 +206,12 @@ fn log_faults(
             lines.entry(number).or_default().push(line);
         }
     }
+    let sessions = StreamOutcomes::of(&remains.journal);
     // Those that must be there, and those that may.
-    let (mut missing, mut open) = (0, 0);
+    let (of_sessions, mut missing) = sessions.log_faults(plan, &remains.access_log, has_failed);
+    faults.extend(of_sessions);
+    faults.extend(flow_oracle::faults(plan, &remains.journal, &remains.access_log, has_failed));
+    let mut open = 0;
     for outcome in outcomes {
         let logged = lines.remove(&outcome.number).unwrap_or_default();
         // The head of a request that is refused for its length is not read: its line has no number.
@@ -249,8 +254,7 @@ pub fn same_in_all_runs(remains: &Remains, directory: &str) -> String {
     let mut text = remains.journal.clone();
     text.push_str(&remains.access_log);
     for line in remains.error_log.lines() {
-        let line = line.replace(directory, "");
-        text.push_str(&without_processes(&line));
+        text.push_str(&line.replace(directory, ""));
         text.push('\n');
     }
     if let Some(second) = &remains.second {
@@ -259,26 +263,13 @@ pub fn same_in_all_runs(remains: &Remains, directory: &str) -> String {
     text
 }
 
-/// A line without the numbers of processes and threads: `1234#1235:` and `process 1235`.
-fn without_processes(line: &str) -> String {
-    let mut words = Vec::new();
-    let mut is_process = false;
-    for word in line.split(' ') {
-        let is_stamp = word.ends_with(':') && word.contains('#');
-        let word =
-            if is_stamp || is_process && word.bytes().all(|b| b.is_ascii_digit()) { "*" } else { word };
-        is_process = word == "process" || word == "from";
-        words.push(word.split_once(',').filter(|_| is_process).map_or(word, |(first, _)| first));
-    }
-    words.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::FilePlan;
     use crate::http2::plan::Http2Plan;
     use crate::plan::{BodyPlan, Settings, Target, UpstreamManner};
+    use crate::sessions::plan::StreamPlan;
 
     fn plan(target: Target) -> Plan {
         let settings = Settings {
@@ -292,6 +283,7 @@ mod tests {
             gzip: false,
             sendfile: true,
             reuseport: false,
+            logs_own: false,
         };
         let body = Some(BodyPlan { length: 1, is_chunked: false });
         let requests = vec![RequestPlan { number: 1, target, body, is_pipelined: false, pause: 0 }];
@@ -306,6 +298,7 @@ mod tests {
             is_narrow: false,
             end,
             tls: None,
+            is_passed: false,
         };
         Plan {
             seed: 0,
@@ -319,6 +312,7 @@ mod tests {
             cache: None,
             files: FilePlan::default(),
             crash: None,
+            stream: StreamPlan::default(),
         }
     }
 
@@ -370,9 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_processes_do_not_count() {
-        let line = "2030/03/17 17:46:56 [notice] 18253#18255: worker process 18255 exited with code 0";
-        let same = "2030/03/17 17:46:56 [notice] * worker process * exited with code 0";
-        assert_eq!(without_processes(line), same);
+    fn a_number_that_differs_between_runs_is_seen() {
+        let said = |number: u32| Remains {
+            error_log: format!("2030/03/17 17:46:43 [info] 4242#4245: /one/{number}\n"),
+            ..Remains::default()
+        };
+        let same = |number| same_in_all_runs(&said(number), "/one");
+        assert_ne!(same(18_894), same(19_392));
+        assert_eq!(same_in_all_runs(&said(1), "/one/1"), same_in_all_runs(&said(2), "/one/2"));
     }
 }

@@ -6,12 +6,15 @@ use std::fmt::Write;
 
 use crate::cached::CachePlan;
 use crate::crash::CrashPlan;
+use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
 use crate::http2::plan::Http2Plan;
 pub use crate::request::{
     BodyPlan, FILES, MANNERS, OBJECT_NUMBERS, OBJECTS, RequestPlan, Target, UpstreamManner, content,
+    content_part,
 };
+use crate::sessions::plan::StreamPlan;
 use crate::tls::{TlsPlan, TlsSettings};
 
 /// Everything that one simulation does, drawn from its seed.
@@ -39,6 +42,8 @@ pub struct Plan {
     pub files: FilePlan,
     /// How the server ends in the middle of what it does, if it does.
     pub crash: Option<CrashPlan>,
+    /// Sessions, and the settings of `stream`.
+    pub stream: StreamPlan,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -48,17 +53,6 @@ pub(crate) enum ObjectShare {
     All,
     /// Most of those that are usual.
     Some,
-}
-
-/// An upstream server is not there: its connections end, and others are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpstreamDown {
-    /// Which one of [`UPSTREAM_PORTS`].
-    pub server: usize,
-    /// From when.
-    pub from: u64,
-    /// Until when.
-    pub to: u64,
 }
 
 /// The values of the configuration that is served.
@@ -84,6 +78,8 @@ pub struct Settings {
     pub sendfile: bool,
     /// `reuseport` of `listen`: who accepts a connection.
     pub reuseport: bool,
+    /// Whether scripts log what differs between two processes on one machine.
+    pub logs_own: bool,
 }
 
 /// A client's connection.
@@ -107,6 +103,8 @@ pub struct ClientPlan {
     pub end: ClientEnd,
     /// What it does of TLS, if it speaks it.
     pub tls: Option<TlsPlan>,
+    /// Whether it comes by `pass` of `stream`, if it speaks no TLS.
+    pub is_passed: bool,
 }
 
 /// How a client leaves.
@@ -124,6 +122,8 @@ pub enum ClientEnd {
     HalfCloses,
 }
 
+/// When the first client may come: the server has started by then.
+pub const CLIENTS_BEGIN: u64 = 2_000_000;
 /// Where the server listens.
 pub const SERVER_PORT: u16 = 8080;
 /// Where the upstream servers listen.
@@ -140,8 +140,9 @@ impl Plan {
         let span = few.between(1, 20) * 100_000;
         let count = *few.one_of(&[1, 3, 10, 30, 60]);
         let reloads = (0..few.below(3)).map(|_| few.below(span + 200_000)).collect();
-        let downs =
-            (0..few.below(4).saturating_sub(1)).map(|_| UpstreamDown::drawn(&mut few, span)).collect();
+        let downs = (0..few.below(4).saturating_sub(1))
+            .map(|_| UpstreamDown::drawn(&mut few, span, UPSTREAM_PORTS.len()))
+            .collect();
         let accept_faults = *few.one_of(&[0, 0, 0, 50, 300]);
         let mut number = 0;
         let clients = (0..count)
@@ -164,12 +165,22 @@ impl Plan {
             cache: None,
             files,
             crash,
+            stream: StreamPlan::drawn(&mut draw.apart(9), span, tls.as_ref()),
         };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
         }
         plan.draw_cache(&mut draw.apart(5));
+        plan.draw_passed(&mut draw.apart(12));
         plan
+    }
+
+    /// Which clients come by `pass`, if there is a `stream`.
+    fn draw_passed(&mut self, draw: &mut Draw) {
+        let has_stream = !self.stream.is_empty();
+        for client in &mut self.clients {
+            client.is_passed = has_stream && draw.chance(1, 5);
+        }
     }
 
     /// Whether there is a cache, and which requests ask for its objects.
@@ -262,13 +273,14 @@ impl Plan {
         location /file/ {{ root {directory}/www; }}
         location /lua {{ content_by_lua_block {{
             ngx.sleep(ngx.var.arg_ms / 1000)
-            ngx.say('n=', ngx.var.arg_n)
+            ngx.say('n=', ngx.var.arg_n){own}
         }} }}
         location /up/ {{
             proxy_buffering {buffering};
 {proxied}        }}
 {cached}",
             buffering = word(s.buffering),
+            own = if s.logs_own { OWN } else { "" },
         );
         let verified = match self.tls {
             Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
@@ -298,7 +310,8 @@ http {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
 {ssl_listen}{locations}    }}
 {verified}}}
-",
+{stream}",
+            stream = self.stream.configuration(directory, SERVER_PORT, self.tls.as_ref()),
             workers = s.workers,
             requests = s.keepalive_requests,
             seconds = s.keepalive_seconds,
@@ -307,6 +320,15 @@ http {{
         )
     }
 }
+
+/// A script's line of what a process knows of itself and of its machine: numbers, times, addresses, random numbers. Two runs of a
+/// seed must agree in it, as in all that is logged.
+const OWN: &str = "
+            local v = ngx.var
+            ngx.log(ngx.INFO, table.concat({ 'own', ngx.worker.pid(), ngx.worker.id(), v.pid, ngx.now(), ngx.time(),
+                v.msec, v.request_time, os.time(), os.clock(), v.request_id, v.connection, v.connection_requests,
+                v.remote_port, math.random(), tostring({}), tostring(ngx.log), tostring(coroutine.create(print)),
+                ngx.worker.count(), ngx.get_phase() }, ' '))";
 
 /// Numbers of requests to the second server begin after this.
 const SECOND: u64 = 500_000;
@@ -331,18 +353,11 @@ impl Plan {
             accept_faults: 0,
             files: FilePlan::default(),
             crash: None,
+            stream: self.stream.after_crash(&mut draw.apart(3), span, self.tls.as_ref()),
             ..self.clone()
         };
         plan.draw_objects(&mut draw.apart(2), ObjectShare::All);
         plan
-    }
-}
-
-impl UpstreamDown {
-    fn drawn(draw: &mut Draw, span: u64) -> UpstreamDown {
-        let from = draw.below(span);
-        let to = from + *draw.one_of(&[1000, 50_000, 800_000]);
-        UpstreamDown { server: draw.below(UPSTREAM_PORTS.len() as u64) as usize, from, to }
     }
 }
 
@@ -359,6 +374,7 @@ impl Settings {
             gzip: draw.chance(1, 4),
             sendfile: draw.chance(1, 2),
             reuseport: draw.chance(1, 3),
+            logs_own: draw.chance(1, 4),
         }
     }
 }
@@ -383,6 +399,7 @@ impl ClientPlan {
                 _ => ClientEnd::Leaves(draw.below(400_000)),
             },
             tls: None,
+            is_passed: false,
         }
     }
 }

@@ -227,6 +227,11 @@ pub fn content(number: u64, length: u64) -> Vec<u8> {
     line.bytes().cycle().take(length as usize).collect()
 }
 
+/// Whether `bytes` are what `whole` has from `at`.
+pub fn content_part(whole: &[u8], at: usize, bytes: &[u8]) -> bool {
+    whole.get(at..at + bytes.len()) == Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

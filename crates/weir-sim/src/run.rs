@@ -50,8 +50,9 @@ impl SimulatedRun {
     /// Runs a seed, twice if that is wanted.
     pub(crate) fn of(seed: u64, programs: &Programs, arguments: &Arguments) -> SimulatedRun {
         let plan = Plan::new(seed).without(&arguments.cut);
-        let directory =
-            |which: &str| std::env::temp_dir().join(format!("weir-sim-{}-{seed}{which}", std::process::id()));
+        let directory = |which: &str| {
+            std::env::temp_dir().join(format!("weir-sim-{:07}-{seed}{which}", std::process::id()))
+        };
         let run = |which: &str| {
             let directory = directory(which);
             let is_disturbed = arguments.is_disturbed && which == "-2";
@@ -66,7 +67,7 @@ impl SimulatedRun {
                 (oracle::same_in_all_runs(&remains, &directory.display().to_string()), remains)
             })
         };
-        // Their directories' names have one length: it is in lines of logs, which may be written in part.
+        // Their directories' names have one length, in all processes: it is in lines of logs, which may be written in part.
         let (same, remains) = match run("-1") {
             Ok(first) => first,
             Err(error) => return SimulatedRun { faults: vec![error.to_string()], ..SimulatedRun::default() },
@@ -153,7 +154,6 @@ fn served(
         .env("LD_PRELOAD", &programs.world)
         .env("WEIR_SIM_SEED", plan.seed.to_string())
         .env("WEIR_SIM_CUT", start.cut.text())
-        .env("WEIR_PLANTED", std::env::var("WEIR_PLANTED").unwrap_or_default())
         .env("WEIR_SIM_DIRECTORY", directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

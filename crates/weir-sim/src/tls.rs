@@ -102,11 +102,7 @@ impl TlsSettings {
     /// Lines of `http`, and of the two servers.
     pub fn configuration(&self) -> (String, String, String) {
         let word = |on: bool| if on { "on" } else { "off" };
-        let protocols = match self.version {
-            TlsVersion::Old => "TLSv1.2",
-            TlsVersion::New => "TLSv1.3",
-            TlsVersion::Any => "TLSv1.2 TLSv1.3",
-        };
+        let protocols = self.protocols();
         let mut http = String::new();
         let _ = writeln!(http, "    ssl_certificate {FILES}server.pem;");
         let _ = writeln!(http, "    ssl_certificate_key {FILES}server.key;");
@@ -121,6 +117,25 @@ impl TlsSettings {
              ssl_client_certificate {FILES}ca.pem;\n"
         );
         (http, first, second)
+    }
+
+    /// Lines of a server of `stream`.
+    pub(crate) fn session_server(&self) -> String {
+        let tickets = if self.has_tickets { "on" } else { "off" };
+        let cache = if self.has_cache { "shared:of_sessions:1m" } else { "off" };
+        format!(
+            "ssl_certificate {FILES}server.pem; ssl_certificate_key {FILES}server.key; ssl_protocols {}; \
+             ssl_session_tickets {tickets}; ssl_session_cache {cache};",
+            self.protocols()
+        )
+    }
+
+    fn protocols(&self) -> &'static str {
+        match self.version {
+            TlsVersion::Old => "TLSv1.2",
+            TlsVersion::New => "TLSv1.3",
+            TlsVersion::Any => "TLSv1.2 TLSv1.3",
+        }
     }
 }
 

@@ -50,6 +50,33 @@ pub(crate) fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// The number of this process.
+pub(crate) fn process() -> i32 {
+    // SAFETY: no pointers.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// Sends this process a signal, whose record says that it came from the process `from`.
+pub(crate) fn signal(signal: i32, from: i32) {
+    let info =
+        SignalRecord { signal, errno: 0, code: libc::SI_QUEUE, _pad: 0, from, user: 0, _rest: [0; 26] };
+    let a = [process() as usize, signal as usize, &raw const info as usize, 0, 0, 0];
+    // SAFETY: a record of the size and form that the kernel wants.
+    unsafe { call(libc::SYS_rt_sigqueueinfo, a) };
+}
+
+/// `siginfo_t` of sigqueue(3), of which any thread may say who it is from: 128 bytes.
+#[repr(C)]
+struct SignalRecord {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    from: i32,
+    user: u32,
+    _rest: [i32; 26],
+}
+
 /// Sleeps until `word` is woken, if it is `expected`.
 pub(crate) fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32) {
     let a = [word.as_ptr() as usize, libc::FUTEX_WAIT as usize | PRIVATE, expected as usize, 0, 0, 0];
@@ -78,6 +105,21 @@ pub(crate) fn ready(polled: &mut [libc::pollfd]) -> usize {
 /// Whether a descriptor has one of `events` now, or an error.
 pub(crate) fn is_ready(fd: i32, events: i16) -> bool {
     ready(&mut [libc::pollfd { fd, events, revents: 0 }]) > 0
+}
+
+/// What the memory takes of what was sent by a socket and not read.
+pub(crate) fn waiting_bytes(fd: i32) -> i32 {
+    let mut bytes = 0i32;
+    let a = [fd as usize, libc::TIOCOUTQ as usize, &raw mut bytes as usize, 0, 0, 0];
+    // SAFETY: room for an int.
+    unsafe { call(libc::SYS_ioctl, a) };
+    bytes
+}
+
+/// Whether the other end of a socket is closed.
+pub(crate) fn is_hung_up(fd: i32) -> bool {
+    let mut polled = [libc::pollfd { fd, events: libc::POLLHUP, revents: 0 }];
+    ready(&mut polled) > 0 && polled[0].revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Whether reads of the descriptor return at once.

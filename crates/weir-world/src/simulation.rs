@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weir_sim::draw::{Draw, TraceHash};
 
-use crate::addresses::SocketAddresses;
+use crate::addresses::{SocketAddresses, SocketName};
 use crate::kernel;
 pub(crate) use crate::start::{MONOTONIC_START, WALL_START};
 use crate::thread_state::{SimThread, ThreadWait, Woken};
@@ -65,6 +65,26 @@ impl Simulation {
             return 0;
         }
         *self.order.one_of(&[libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ECONNABORTED, libc::EINTR])
+    }
+
+    /// The server sends a datagram by `fd`; the error, if the system does not take it. `source`: the address it is to leave from,
+    /// `to`: where it goes, if that is not the socket's peer.
+    pub(crate) fn send_datagram(
+        &mut self,
+        fd: i32,
+        source: Option<[u8; 4]>,
+        to: Option<SocketName>,
+        bytes: &[u8],
+    ) -> Result<(), i32> {
+        let faults = self.world.datagram_faults();
+        if faults > 0 && self.order.chance(faults, 1000) {
+            return Err(*self.order.one_of(&[libc::EAGAIN, libc::ENOBUFS, libc::EINTR]));
+        }
+        let to = to.or_else(|| self.addresses.peer(fd)).ok_or(libc::EDESTADDRREQ)?;
+        let (host, port) = self.addresses.local(fd).unwrap_or(([127, 0, 0, 1], 0));
+        let host = source.unwrap_or(if host == [0; 4] { [127, 0, 0, 1] } else { host });
+        self.world.server_sends(self.now, (host, port), to, bytes);
+        Ok(())
     }
 
     /// Who runs next: one of those that can, as the seed says. Where none can, the clock goes on until one does.

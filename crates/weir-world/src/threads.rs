@@ -44,6 +44,11 @@ pub(crate) fn is_simulated() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed) && ME.get() != NOBODY && !is_inside()
 }
 
+/// The calling thread's place among the simulation's.
+pub(crate) fn own() -> usize {
+    ME.get()
+}
+
 /// Whether the world itself runs, by the hand of whichever thread has the baton.
 pub(crate) fn is_inside() -> bool {
     IS_INSIDE.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@ mod crash;
 mod disk;
 mod files;
 mod http2;
+mod stream;
 mod tls;
 mod upstream;
 
@@ -14,16 +15,21 @@ use std::fmt::Write;
 use weir_sim::cut::PlanCut;
 use weir_sim::draw::{Draw, TraceHash};
 use weir_sim::files::SimFileKind;
-use weir_sim::plan::{Plan, SERVER_PORT, UPSTREAM_PORTS};
+use weir_sim::plan::{CLIENTS_BEGIN, Plan, SERVER_PORT, UPSTREAM_PORTS};
+use weir_sim::sessions::plan::{DOORS, SESSION_SERVERS};
 use weir_sim::tls::{TLS_PORT, TlsPlan, VERIFIED_PORT};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel;
+use crate::start::PROCESS;
 
 use client::SimClient;
 pub(crate) use disk::SimDisk;
 pub(crate) use files::{FileCall, FileFate, SimFiles};
 use http2::{Http2Connection, Http2Event};
+use stream::clients::{SessionClient, SessionEvent};
+use stream::flows::DatagramNetwork;
+use stream::servers::{SessionVisit, VisitEvent};
 use tls::TlsClients;
 use upstream::UpstreamConnection;
 
@@ -39,6 +45,10 @@ pub(crate) struct World {
     tls: TlsClients,
     upstreams: Vec<i32>,
     connections: Vec<UpstreamConnection>,
+    sessions: Vec<SessionClient>,
+    session_servers: Vec<i32>,
+    visits: Vec<SessionVisit>,
+    network: DatagramNetwork,
     epoll: i32,
     journal: String,
     journal_path: String,
@@ -73,13 +83,24 @@ enum WorldEvent {
     Reload,
     UpstreamFalls(usize),
     UpstreamRises(usize),
+    Session(usize, SessionEvent),
+    Visit(usize, VisitEvent),
+    SessionServerFalls(usize),
+    SessionServerRises(usize),
+    /// A client's place, and its datagram's.
+    FlowSends(usize, usize),
+    DatagramArrives(usize),
+    FlowReplies(usize),
+    FlowServerFalls(usize),
+    FlowServerRises(usize),
+    FlowsEnd,
     Quit,
 }
 
 /// Nanoseconds of a microsecond.
 const MICROSECOND: u64 = 1000;
 /// The server has started by then.
-const BEGIN: u64 = 2_000_000 * MICROSECOND;
+const BEGIN: u64 = CLIENTS_BEGIN * MICROSECOND;
 
 /// The server has closed what it closes, so long after its last client.
 const REST: u64 = 10_000_000;
@@ -89,6 +110,9 @@ const OF_CLIENT: u64 = 1 << 32;
 const OF_UPSTREAM: u64 = 2 << 32;
 const OF_CONNECTION: u64 = 3 << 32;
 const OF_HTTP2: u64 = 4 << 32;
+const OF_SESSION: u64 = 5 << 32;
+const OF_SESSION_SERVER: u64 = 6 << 32;
+const OF_VISIT: u64 = 7 << 32;
 
 impl World {
     /// The world of a seed, whose journal goes into `directory`; `own` is the seed of what it draws itself, `is_second`: it is that
@@ -103,6 +127,7 @@ impl World {
             unsafe { kernel::call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) };
         let clients = plan.clients.iter().map(|_| SimClient::new()).collect();
         let http2 = plan.http2.clients.iter().map(|_| Http2Connection::new()).collect();
+        let sessions = plan.stream.sessions.iter().map(|_| SessionClient::new()).collect();
         World {
             draw: Draw::new(own).apart(20),
             disk: loses_power.then(|| SimDisk::new(directory, Draw::new(own).apart(22))),
@@ -115,6 +140,10 @@ impl World {
             tls: TlsClients::default(),
             upstreams: Vec::new(),
             connections: Vec::new(),
+            sessions,
+            session_servers: Vec::new(),
+            visits: Vec::new(),
+            network: DatagramNetwork::default(),
             epoll: epoll as i32,
             journal: String::new(),
             journal_path: format!("{directory}/{}", if is_second { "journal-2" } else { "journal" }),
@@ -139,6 +168,16 @@ impl World {
     /// Of 1,000 calls of accept(2), so many fail.
     pub(crate) fn accept_faults(&self) -> u64 {
         if self.is_open { self.plan.accept_faults } else { 0 }
+    }
+
+    /// Of 1,000 datagrams that the server sends, so many are not taken.
+    pub(crate) fn datagram_faults(&self) -> u64 {
+        if self.is_open { self.plan.stream.flows.network.refused } else { 0 }
+    }
+
+    /// Whether there is little room on the way to a server at this port.
+    pub(crate) fn is_narrow(&self, port: u16) -> bool {
+        self.plan.stream.settings.is_narrow && SESSION_SERVERS.contains(&port)
     }
 
     /// When something happens next.
@@ -173,7 +212,8 @@ impl World {
             self.upstreams.push(-1);
             self.upstream_rises(server, addresses);
         }
-        self.files = self.files_of_server();
+        self.open_stream(addresses);
+        self.files = self.files_of_server(addresses);
         for (which, down) in self.plan.downs.clone().into_iter().enumerate() {
             self.at(BEGIN + down.from * MICROSECOND, WorldEvent::UpstreamFalls(which));
             self.at(BEGIN + down.to * MICROSECOND, WorldEvent::UpstreamRises(which));
@@ -191,11 +231,31 @@ impl World {
         }
     }
 
+    fn open_stream(&mut self, addresses: &mut SocketAddresses) {
+        if self.plan.stream.is_empty() {
+            return;
+        }
+        for server in 0..SESSION_SERVERS.len() {
+            self.session_servers.push(-1);
+            self.session_server_rises(server, addresses);
+        }
+        for (which, down) in self.plan.stream.downs.clone().into_iter().enumerate() {
+            self.at(BEGIN + down.from * MICROSECOND, WorldEvent::SessionServerFalls(which));
+            self.at(BEGIN + down.to * MICROSECOND, WorldEvent::SessionServerRises(which));
+        }
+        self.open_flows(BEGIN);
+        for which in 0..self.plan.stream.sessions.len() {
+            let at = BEGIN + self.plan.stream.sessions[which].at * MICROSECOND;
+            self.at(at, WorldEvent::Session(which, SessionEvent::Connects));
+        }
+    }
+
     /// Descriptors that are not the world's.
-    fn files_of_server(&self) -> usize {
-        let servers = self.upstreams.iter().filter(|fd| **fd >= 0).count();
+    fn files_of_server(&self, addresses: &SocketAddresses) -> usize {
+        let servers = self.upstreams.iter().chain(&self.session_servers).filter(|fd| **fd >= 0).count();
         let connections = self.connections.iter().filter(|connection| connection.is_open()).count();
-        kernel::open_files() - servers - connections
+        let visits = self.visits.iter().filter(|visit| visit.is_open()).count();
+        kernel::open_files() - servers - connections - visits - addresses.lines()
     }
 
     fn at(&mut self, time: u64, event: WorldEvent) {
@@ -228,6 +288,9 @@ impl World {
                 }
                 OF_HTTP2 => self.http2_notices(now, which),
                 OF_UPSTREAM => self.accept(which),
+                OF_SESSION => self.session_notices(now, which),
+                OF_SESSION_SERVER => self.session_server_accepts(which),
+                OF_VISIT => self.visit_notices(now, which),
                 _ => {
                     let delay = self.draw.below(200);
                     self.at(now + delay * MICROSECOND, WorldEvent::UpstreamReads(which));
@@ -247,22 +310,43 @@ impl World {
             WorldEvent::Http2(which, event) => self.http2_happens(now, which, event, addresses),
             WorldEvent::UpstreamReads(which) => self.upstream_reads(now, which),
             WorldEvent::UpstreamSends(which) => self.upstream_sends(now, which),
-            WorldEvent::Reload => self.signal(libc::SIGHUP),
+            WorldEvent::Reload => kernel::signal(libc::SIGHUP, PROCESS),
             WorldEvent::UpstreamFalls(which) => self.upstream_falls(self.plan.downs[which].server, addresses),
             WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
-            WorldEvent::Quit => {
-                self.is_over = true;
-                let (accepted, connected) =
-                    addresses.open_connections(&[SERVER_PORT, TLS_PORT, VERIFIED_PORT]);
-                let cached = self.files_of_plan.count(SimFileKind::Cached);
-                let (before, files) = (self.files, self.files_of_server());
-                self.note(format_args!(
-                    "left accepted={accepted} connected={connected} files={files} before={before} cached={cached}"
-                ));
-                self.write_journal(now, self.order);
-                self.signal(libc::SIGQUIT);
+            WorldEvent::Session(which, event) => self.session_happens(now, which, event, addresses),
+            WorldEvent::Visit(which, event) => self.visit_happens(now, which, event),
+            WorldEvent::SessionServerFalls(which) => {
+                self.session_server_falls(now, self.plan.stream.downs[which].server, addresses);
             }
+            WorldEvent::SessionServerRises(which) => {
+                self.session_server_rises(self.plan.stream.downs[which].server, addresses);
+            }
+            WorldEvent::FlowSends(which, place) => self.flow_sends(now, which, place),
+            WorldEvent::DatagramArrives(flight) => self.datagram_arrives(now, flight, addresses),
+            WorldEvent::FlowReplies(flight) => self.flow_replies(now, flight),
+            WorldEvent::FlowServerFalls(server) => self.flow_server_is(server, false),
+            WorldEvent::FlowServerRises(server) => self.flow_server_is(server, true),
+            WorldEvent::FlowsEnd => self.flows_end(now),
+            WorldEvent::Quit => self.quit(now, addresses),
         }
+    }
+
+    /// Notes what the server has left, and ends it.
+    fn quit(&mut self, now: u64, addresses: &mut SocketAddresses) {
+        self.is_over = true;
+        let ports = [&[SERVER_PORT, TLS_PORT, VERIFIED_PORT][..], &DOORS].concat();
+        let (accepted, connected) = addresses.open_connections(&ports);
+        let cached = self.files_of_plan.count(SimFileKind::Cached);
+        let (before, files) = (self.files, self.files_of_server(addresses));
+        self.note(format_args!(
+            "left accepted={accepted} connected={connected} files={files} before={before} cached={cached}"
+        ));
+        for which in 0..self.visits.len() {
+            self.visit_ends(now, which, "open");
+        }
+        self.note_flows();
+        self.write_journal(now, self.order);
+        kernel::signal(libc::SIGQUIT, PROCESS);
     }
 
     /// A client's TLS has failed: a fault, where it may not.
@@ -273,18 +357,13 @@ impl World {
         }
     }
 
-    fn signal(&mut self, signal: i32) {
-        // SAFETY: no pointers.
-        let pid = unsafe { kernel::call(libc::SYS_getpid, [0; 6]) };
-        // SAFETY: the same.
-        unsafe { kernel::call(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
-    }
-
     /// Ends the server when all clients are gone.
     fn maybe_quit(&mut self, now: u64) {
         let all_gone = self.clients.iter().all(SimClient::is_gone);
-        if all_gone && self.http2.iter().all(Http2Connection::is_gone) {
-            self.at(now + REST * MICROSECOND, WorldEvent::Quit);
+        let sessions_are = self.sessions.iter().all(SessionClient::is_gone) && self.flows_are_over();
+        if all_gone && sessions_are && self.http2.iter().all(Http2Connection::is_gone) {
+            let rest = REST + self.plan.stream.rest();
+            self.at(now + rest * MICROSECOND, WorldEvent::Quit);
         }
     }
 

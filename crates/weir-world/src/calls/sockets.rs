@@ -6,8 +6,8 @@ use crate::addresses::{SocketAddresses, SocketName};
 use crate::kernel::{self, KernelResult, returned, unix};
 use crate::threads::{self, is_simulated};
 
-use super::files;
 use super::waits::waiting;
+use super::{datagrams, files};
 
 /// Whether a descriptor is a simulated socket.
 fn is_ours(fd: i32) -> bool {
@@ -33,7 +33,7 @@ fn outcome(result: Result<(), i32>) -> i32 {
 ///
 /// # Safety
 /// `address` is null or valid for reads of `length` bytes.
-unsafe fn ipv4(address: *const libc::sockaddr, length: libc::socklen_t) -> Option<SocketName> {
+pub(super) unsafe fn ipv4(address: *const libc::sockaddr, length: libc::socklen_t) -> Option<SocketName> {
     if address.is_null() || (length as usize) < size_of::<libc::sockaddr_in>() {
         return None;
     }
@@ -47,7 +47,7 @@ unsafe fn ipv4(address: *const libc::sockaddr, length: libc::socklen_t) -> Optio
 ///
 /// # Safety
 /// `length` is valid for reads and writes, `address` for writes of as many bytes as it says; or both are null.
-unsafe fn give(name: SocketName, address: *mut libc::sockaddr, length: *mut libc::socklen_t) {
+pub(super) unsafe fn give(name: SocketName, address: *mut libc::sockaddr, length: *mut libc::socklen_t) {
     if address.is_null() || length.is_null() {
         return;
     }
@@ -70,6 +70,15 @@ unsafe fn give(name: SocketName, address: *mut libc::sockaddr, length: *mut libc
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: i32, kind: i32, protocol: i32) -> i32 {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    if is_simulated() && domain == libc::AF_INET && kind & !flags == libc::SOCK_DGRAM {
+        return match datagrams::line(kind & flags) {
+            Ok((own, far)) => {
+                threads::with(|simulation| simulation.addresses.add_datagrams(own, far));
+                own
+            }
+            Err(error) => outcome(Err(error)),
+        };
+    }
     if !is_simulated() || domain != libc::AF_INET || kind & !flags != libc::SOCK_STREAM {
         return direct(libc::SYS_socket, [domain as usize, kind as usize, protocol as usize, 0, 0, 0]) as i32;
     }
@@ -111,8 +120,15 @@ pub extern "C" fn listen(fd: i32, backlog: i32) -> i32 {
 pub unsafe extern "C" fn connect(fd: i32, address: *const libc::sockaddr, length: libc::socklen_t) -> i32 {
     // SAFETY: by the caller's word.
     match unsafe { ipv4(address, length) } {
+        Some(name) if is_ours(fd) && threads::with(|simulation| simulation.addresses.is_of_datagrams(fd)) => {
+            threads::with(|simulation| simulation.addresses.connect_datagrams(fd, name));
+            0
+        }
         Some(name) if is_ours(fd) => {
             let connected = threads::with(|simulation| simulation.addresses.connect(fd, name, false));
+            if connected.is_ok() && threads::with(|simulation| simulation.world.is_narrow(name.1)) {
+                unix::narrow(fd, 4096);
+            }
             // As with TCP it is known later, where one may wait for that.
             let later = threads::with(|simulation| simulation.pauses());
             match connected {
@@ -227,6 +243,9 @@ pub unsafe extern "C" fn setsockopt(
     length: libc::socklen_t,
 ) -> i32 {
     let is_buffer = matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF);
+    if is_ours(fd) && (level, name) == (libc::IPPROTO_IP, libc::IP_PKTINFO) {
+        threads::with(|simulation| simulation.addresses.report_destinations(fd));
+    }
     if is_ours(fd) && !(level == libc::SOL_SOCKET && is_buffer) {
         return 0;
     }

@@ -7,7 +7,7 @@ use crate::kernel::{self, returned};
 use crate::thread_state::{ThreadWait, Woken};
 use crate::threads::{self, is_simulated};
 
-use super::{clock, files, sockets, waits};
+use super::{clock, files, machine, sockets, waits};
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -150,6 +150,7 @@ pub unsafe extern "C" fn syscall(
     unsafe {
         match number {
             libc::SYS_futex => futex(all),
+            libc::SYS_gettid => machine::thread().into(),
             libc::SYS_clock_gettime => clock::clock_gettime(a as i32, b as *mut _).into(),
             libc::SYS_getrandom => clock::getrandom(a as *mut u8, b, c as u32) as libc::c_long,
             libc::SYS_epoll_pwait => waits::epoll_wait(a as i32, b as *mut _, c as i32, d as i32).into(),
@@ -159,6 +160,11 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_io_uring_setup | SYS_CACHESTAT => {
                 kernel::set_errno(libc::ENOSYS);
                 -1
+            }
+            libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => {
+                let (process, thread) = (machine::process_of(a as i32), machine::thread_of(b as i32));
+                let all = [process as usize, thread as usize, c, d, e, f];
+                returned(kernel::call(number, all)) as libc::c_long
             }
             _ => returned(kernel::call(number, all)) as libc::c_long,
         }

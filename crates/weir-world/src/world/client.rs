@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_sim::plan::{ClientEnd, RequestPlan, SERVER_PORT};
+use weir_sim::sessions::plan::HTTP_PASS_PORT;
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 
 use crate::addresses::SocketAddresses;
@@ -68,7 +69,8 @@ impl World {
         let plan = &self.plan.clients[which];
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
         let tls = plan.tls;
-        let port = tls.map_or(SERVER_PORT, |tls| tls.port());
+        let door = if plan.is_passed { HTTP_PASS_PORT } else { SERVER_PORT };
+        let port = tls.map_or(door, |tls| tls.port());
         match addresses.connect(fd, ([127, 0, 0, 1], port), plan.is_narrow) {
             Ok(()) => (),
             Err(libc::EAGAIN) => {

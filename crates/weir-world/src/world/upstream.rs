@@ -37,15 +37,21 @@ impl World {
         if self.upstreams[server] >= 0 {
             return;
         }
+        let fd = World::listens(UPSTREAM_PORTS[server], addresses);
+        self.upstreams[server] = fd;
+        self.watch(fd, OF_UPSTREAM | server as u64, 0, libc::EPOLL_CTL_ADD);
+    }
+
+    /// A socket of the world that listens at a port.
+    pub(super) fn listens(port: u16, addresses: &mut SocketAddresses) -> i32 {
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
         addresses.add(fd);
-        let bound = addresses.bind(fd, ([127, 0, 0, 1], UPSTREAM_PORTS[server]));
+        let bound = addresses.bind(fd, ([127, 0, 0, 1], port));
         if bound.is_err() || unix::listen(fd, 511) < 0 {
             kernel::exit(73);
         }
         addresses.listen(fd);
-        self.upstreams[server] = fd;
-        self.watch(fd, OF_UPSTREAM | server as u64, 0, libc::EPOLL_CTL_ADD);
+        fd
     }
 
     /// A server is gone with all its connections.

@@ -1,0 +1,23 @@
+//! When a server that is asked is not there.
+
+use crate::draw::Draw;
+
+/// An upstream server is not there: its connections end, and others are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamDown {
+    /// Which one of its kind.
+    pub server: usize,
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub to: u64,
+}
+
+impl UpstreamDown {
+    /// One of so many `servers`, within the first `span` microseconds.
+    pub(crate) fn drawn(draw: &mut Draw, span: u64, servers: usize) -> UpstreamDown {
+        let from = draw.below(span);
+        let to = from + *draw.one_of(&[1000, 50_000, 800_000]);
+        UpstreamDown { server: draw.below(servers as u64) as usize, from, to }
+    }
+}
