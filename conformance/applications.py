@@ -308,7 +308,7 @@ LAPIS_LIBRARIES = {
     "kikito/ansicolors.lua": [("ansicolors.lua", ".")],
     "mpeterv/argparse": whole("src"),
 }
-LAPIS_MODULES = ["lpeg.so", "socket/core.so"]
+LAPIS_MODULES = ["_openssl.so", "lpeg.so", "socket/core.so"]
 
 LAPIS_APP = """local lapis = require("lapis")
 local csrf = require("lapis.csrf")
@@ -375,3 +375,13 @@ LAPIS_REQUESTS = [
     {"name": "an error", "path": "/fails", "status": 500, "says": "on purpose"},
     {"name": "no route", "path": "/nothing", "status": 404, "says": "nothing here"},
 ]
+
+# As its image has them; the tests are its own.
+INGRESS_LIBRARIES = {
+    "openresty/lua-resty-balancer": whole("lib"),
+    "cloudflare/lua-resty-cookie": whole("lib"),
+    "openresty/lua-resty-dns": whole("lib"),
+    "ledgetech/lua-resty-http": whole("lib"),
+    "openresty/lua-resty-lock": whole("lib"),
+}
+INGRESS_MODULES = ["librestychash.so"]

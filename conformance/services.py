@@ -1,10 +1,11 @@
-"""The servers that libraries are tested with: Debian's Redis, memcached, MariaDB and PostgreSQL, and a name server.
+"""The servers that libraries are tested with: Debian's Redis, memcached, MariaDB and PostgreSQL, Apache Kafka, Pebble, and a name server.
 
 They run in a network of their own (run-libraries makes one), on the ports that the libraries' tests expect, with their
 data in a temporary folder; with the network they end.
 """
 
 import gzip
+import json
 import os
 import pathlib
 import shutil
@@ -12,6 +13,8 @@ import socket
 import subprocess
 import sys
 import time
+
+from certificates import Authority
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Where the libraries' tests expect a name server.
@@ -23,8 +26,8 @@ PATIENCE = 120
 class Services:
     """Starts each of them once, when it is first asked for."""
 
-    def __init__(self, folder, user):
-        self.folder, self.user, self.started, self.kept = folder, user, {}, []
+    def __init__(self, folder, user, kafka=None):
+        self.folder, self.user, self.started, self.kept, self.kafka = folder, user, {}, [], kafka
         for address in NAMESERVERS:
             subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -35,6 +38,10 @@ class Services:
             self._certificates(library / "t" / "data")
         if name not in self.started:
             self.started[name] = getattr(self, f"_{name}")(library)
+        if name == "pebble" and self.started[name]:
+            self._acme_files(library / "t" / "fixtures")
+        if name == "kafka" and self.started[name]:
+            self._topics()
         return self.started[name]
 
     def release(self):
@@ -43,6 +50,8 @@ class Services:
             each.close()
         self.kept.clear()
         self.started.pop("silent", None)
+        for path in ACME_FILES:
+            path.unlink(missing_ok=True)
 
     def environment(self):
         """What tests are told of the servers."""
@@ -124,6 +133,56 @@ class Services:
         self._run(client, "mariadb", DATABASES.encode())
         return True
 
+    def _kafka(self, _):
+        """A broker that is its own controller, with the listeners and users that lua-resty-kafka's CI makes."""
+        if not self.kafka or not shutil.which("java", path=PATH):
+            return False
+        (self.folder / "kafka").mkdir()
+        os.chown(self.folder / "kafka", self.user.pw_uid, self.user.pw_gid)
+        settings, keys = (self.folder / "kafka" / name for name in ("server.properties", "keys.p12"))
+        settings.write_text(KAFKA.format(folder=self.folder / "kafka", keys=keys))
+        self._run(["keytool", "-genkeypair", "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-alias", "kafka", "-keystore", str(keys),
+                   "-storetype", "PKCS12", "-storepass", "changeit"], "kafka")
+        users = [word for kind in ("256", "512") for word in ("-S", f"SCRAM-SHA-{kind}=[name=admin,password=admin-secret]")]
+        self._run([*self._java(), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(settings), *users], "kafka")
+        return self._spawn([*self._java(), "kafka.Kafka", str(settings)], "kafka") and answers("127.0.0.1", 9092)
+
+    def _topics(self):
+        """Empty ones: what another server's run has sent is gone."""
+        command = [*self._java(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", "127.0.0.1:9092"]
+        self._run([*command, "--delete", "--if-exists", "--topic", "test.*"], "kafka")
+        for topic in ("test", "test2", "test3", "test4", "test5", "test-consumer"):
+            self._run([*command, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1"], "kafka")
+
+    def _java(self):
+        return ["java", "-Xmx512m", "-cp", f"{self.kafka}/*"]
+
+    def _pebble(self, _):
+        """Let's Encrypt's server for tests; all names are of this machine."""
+        authority = Authority(self.folder, "minica")
+        own = authority.issue("pebble", "localhost", ("subjectAltName=DNS:localhost",))
+        for path in (own.path, own.key):
+            path.chmod(0o644)
+        self.authority = authority.path
+        settings = self.folder / "pebble.json"
+        settings.write_text(json.dumps({"pebble": {
+            "listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000", "certificate": str(own.path), "privateKey": str(own.key),
+            "httpPort": 5002, "tlsPort": 5001, "profiles": {"default": {"description": "as its tests want it", "promoteCommonName": True, "validityPeriod": 7776000}}}}))
+        names = ["pebble-challtestsrv", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1", *(word for kind in ("http01", "https01", "tlsalpn01", "doh") for word in (f"-{kind}", ""))]
+        return (self._spawn(names, "challenges") and self._spawn(["pebble", "-config", str(settings), "-strict", "-dnsserver", "127.0.0.1:8053"], "pebble")
+                and answers("127.0.0.1", 14000))
+
+    def _acme_files(self, fixtures):
+        """Where lua-resty-acme's tests expect keys, and what they are to trust."""
+        account, key, certificate, ecc_key, ecc = map(str, ACME_FILES)
+        for command in (["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:4096", "-out", account],
+                        ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-x509", "-days", "365", "-out", certificate, "-subj", "/"],
+                        ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", ecc_key, "-x509", "-days", "365", "-out", ecc, "-subj", "/"]):
+            subprocess.run(command, check=True, capture_output=True)
+        for path in ACME_FILES:
+            path.chmod(0o644)
+        shutil.copy(self.authority, fixtures / "pebble.minica.pem")
+
     def _postgresql(self, _):
         if not shutil.which("initdb", path=PATH):
             return False
@@ -151,6 +210,27 @@ def answers(host, port):
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin",
                         *map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin")))])
+ACME_FILES = [pathlib.Path("/tmp") / name for name in ("account.key", "default.key", "default.pem", "default-ecc.key", "default-ecc.pem")]
+KAFKA = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:9095
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093,SASL_PLAINTEXT://127.0.0.1:9094,CONTROLLER://127.0.0.1:9095
+advertised.listeners=PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093,SASL_PLAINTEXT://127.0.0.1:9094
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+ssl.keystore.location={keys}
+ssl.keystore.type=PKCS12
+ssl.keystore.password=changeit
+ssl.key.password=changeit
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="admin-secret" user_admin="admin-secret";
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+auto.create.topics.enable=false
+"""
 # What lua-resty-mysql's tests expect of a database: its users, with the ways to log in that MariaDB has.
 DATABASES = """\
 create database ngx_test character set utf8mb4 collate utf8mb4_unicode_ci;
