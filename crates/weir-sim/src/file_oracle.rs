@@ -57,12 +57,14 @@ impl FileExcuses {
             || !self.failed.is_empty() && ERRORS.iter().any(|error| line.contains(error))
     }
 
-    /// `fault`, unless the request may have had it for a call that has failed: what is wrong then.
+    /// `fault`, unless the request may have had it for a call that has failed: what is wrong then. `connection`: its number, as the
+    /// access log has it.
     pub(crate) fn judged(
         &self,
         request: &RequestPlan,
         outcome: &Outcome<'_>,
         error_log: &str,
+        connection: Option<&str>,
         fault: String,
     ) -> Option<String> {
         let (since, end) = (outcome.time.0.saturating_sub(SHARED), outcome.time.1);
@@ -76,10 +78,14 @@ impl FileExcuses {
             return Some(fault);
         }
         let number = format!("n={}", outcome.number);
+        let of_connection = connection.map(|number| format!(": *{number} "));
+        let is_unknown = connection.is_none() && self.has(SimFileKind::AccessLog);
         let names = |line: &str| {
             let rest = line.split_once(&number).map(|(_, rest)| rest);
             // A response that fits into the connection's buffers is over before its file is read: the connection logs that.
-            let is_of_connection = line.contains(LOST) && !line.contains("request: ");
+            let is_of_connection = line.contains(LOST)
+                && !line.contains("request: ")
+                && of_connection.as_ref().map_or(is_unknown, |number| line.contains(number));
             is_of_connection || rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         if self.has_crashed || self.has(SimFileKind::ErrorLog) || error_log.lines().any(names) {
@@ -119,4 +125,38 @@ pub(crate) fn left_fault(plan: &Plan, excuses: &FileExcuses, left: &[String]) ->
         (is_draft || is_temporary || path.starts_with("cache/") && plan.cache.is_none()) && !is_excused
     })?;
     Some(format!("a file is left: {wrong}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::BodyPlan;
+
+    #[test]
+    fn a_connection_s_line_excuses_its_own_requests() {
+        let excuses = FileExcuses::of("f kind=served call=read t=50 errno=5\n");
+        assert!(excuses.has(SimFileKind::Served));
+        let request = RequestPlan {
+            number: 7,
+            target: Target::File(3000),
+            body: None::<BodyPlan>,
+            is_pipelined: false,
+            pause: 0,
+        };
+        let line = "r n=7 at=1 status=200 end=cut body=- why=closed us=60 t=100";
+        let outcome = Outcome::parse(line).expect("an outcome");
+        let own = "[crit] 1#1: *5 pread() failed (5: Input/output error) while sending response to client, client: 127.0.0.1\n";
+        let of_request = "[crit] 1#1: *9 pread() failed (5: x) while sending response to client, request: \"GET /file/3000?n=7 HTTP/1.1\"\n";
+        for (log, connection, is_excused) in [
+            (own, Some("5"), true),
+            (own, Some("55"), false),
+            (own, Some("6"), false),
+            (own, None, false),
+            (of_request, Some("9"), true),
+            ("", Some("5"), false),
+        ] {
+            let fault = excuses.judged(&request, &outcome, log, connection, "cut".to_owned());
+            assert_eq!(fault.is_none(), is_excused, "{connection:?}: {log}");
+        }
+    }
 }

@@ -86,7 +86,10 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
         }
         let fault = fault_of(plan, outcome);
         let fault = fault.and_then(|fault| match plan.request(outcome.number) {
-            Some(request) => excuses.judged(request, outcome, &remains.error_log, fault),
+            Some(request) => {
+                let connection = connection_of(&remains.access_log, outcome.number);
+                excuses.judged(request, outcome, &remains.error_log, connection, fault)
+            }
             None => Some(fault),
         });
         faults.extend(fault.map(|fault| format!("{fault}: {outcome:?}")));
@@ -99,6 +102,13 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
         faults.extend(left_fault(plan, excuses, &remains.left));
     }
     faults
+}
+
+/// The number of the connection that a request's line of the access log has.
+fn connection_of(log: &str, number: u64) -> Option<&str> {
+    let begin = format!("{number} ");
+    let line = log.lines().find(|line| line.starts_with(&begin) && line.ends_with(" ."))?;
+    line.split(' ').nth(4)
 }
 
 /// Whether the connection has had one of these requests before.

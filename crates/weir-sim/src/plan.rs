@@ -294,7 +294,7 @@ pid {directory}/weir.pid;
 error_log {directory}/error.log info;
 events {{ use epoll; worker_connections 512; }}
 http {{
-    log_format sim '$arg_n $status $request_completion $body_bytes_sent .';
+    log_format sim '$arg_n $status $request_completion $body_bytes_sent $connection .';
     access_log {directory}/access.log sim;
     profile off;
     keepalive_requests {requests};
