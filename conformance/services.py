@@ -42,6 +42,8 @@ class Services:
             self._acme_files(library / "t" / "fixtures")
         if name == "kafka" and self.started[name]:
             self._topics()
+        if name in REDIS and self.started[name]:
+            self._empty(*REDIS[name])
         return self.started[name]
 
     def release(self):
@@ -50,14 +52,15 @@ class Services:
             each.close()
         self.kept.clear()
         self.started.pop("silent", None)
-        for path in ACME_FILES:
-            path.unlink(missing_ok=True)
+        if self.started.get("pebble"):
+            for path in ACME_FILES:
+                path.unlink(missing_ok=True)
 
     def environment(self):
         """What tests are told of the servers."""
         return {"TEST_NGINX_MYSQL_PATH": str(self.folder / "mariadb" / "socket"), "DB_VERSION": "mariadb:11.4"}
 
-    def _spawn(self, command, name, privileged=False):
+    def _spawn(self, command, name, privileged=False, variables=()):
         if not shutil.which(command[0], path=PATH):
             return False
         (self.folder / name).mkdir(exist_ok=True)
@@ -65,7 +68,7 @@ class Services:
         account = {} if privileged else self._account()
         with open(self.folder / f"{name}.log", "ab") as log:
             subprocess.Popen(command, cwd=self.folder / name, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                             env={"PATH": PATH, "HOME": str(self.folder / name)}, start_new_session=True, **account)
+                             env={"PATH": PATH, "HOME": str(self.folder / name), **dict(variables)}, start_new_session=True, **account)
         return True
 
     def _account(self):
@@ -100,6 +103,17 @@ class Services:
     def _redis_auth(self, _):
         command = ["redis-server", "--port", "6380", "--bind", "127.0.0.1", "--save", "", "--requirepass", "passdefault"]
         return self._spawn(command, "redis_auth") and answers("127.0.0.1", 6380)
+
+    def _empty(self, port, login):
+        """What another server's run has left there is gone."""
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(f"{login}FLUSHALL\r\n".encode())
+            said = b""
+            while said.count(b"+OK") < 1 + bool(login):
+                part = connection.recv(4096)
+                if not part or part.startswith(b"-"):
+                    sys.exit(f"Redis on port {port} is not emptied: {said + part!r}")
+                said += part
 
     def _memcached(self, library):
         command = ["memcached", "-l", "127.0.0.1", "-o", "track_sizes"]
@@ -169,7 +183,9 @@ class Services:
             "listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000", "certificate": str(own.path), "privateKey": str(own.key),
             "httpPort": 5002, "tlsPort": 5001, "profiles": {"default": {"description": "as its tests want it", "promoteCommonName": True, "validityPeriod": 7776000}}}}))
         names = ["pebble-challtestsrv", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1", *(word for kind in ("http01", "https01", "tlsalpn01", "doh") for word in (f"-{kind}", ""))]
-        return (self._spawn(names, "challenges") and self._spawn(["pebble", "-config", str(settings), "-strict", "-dnsserver", "127.0.0.1:8053"], "pebble")
+        pebble = ["pebble", "-config", str(settings), "-strict", "-dnsserver", "127.0.0.1:8053"]
+        # Without, it waits up to 15 seconds before it asks for what a challenge has put in place.
+        return (self._spawn(names, "challenges") and self._spawn(pebble, "pebble", variables={"PEBBLE_VA_NOSLEEP": "1"})
                 and answers("127.0.0.1", 14000))
 
     def _acme_files(self, fixtures):
@@ -210,6 +226,8 @@ def answers(host, port):
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin",
                         *map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin")))])
+# Ports, and what a client says first.
+REDIS = {"redis": (6379, ""), "redis_auth": (6380, "AUTH passdefault\r\n")}
 ACME_FILES = [pathlib.Path("/tmp") / name for name in ("account.key", "default.key", "default.pem", "default-ecc.key", "default-ecc.pem")]
 KAFKA = """\
 process.roles=broker,controller
