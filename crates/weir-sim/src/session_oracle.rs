@@ -116,10 +116,12 @@ impl<'j> StreamOutcomes<'j> {
         session: &SessionPlan,
         client: &SessionRecord<'_>,
     ) -> Option<String> {
-        if !is_calm(plan, session) || meets_down(plan, session, client.number("t")) {
+        let visit = self.visit(session.number);
+        // What a client has left behind it is still on its way to the server.
+        let end = visit.map_or(0, |visit| visit.number("t")).max(client.number("t"));
+        if !is_calm(plan, session) || meets_down(plan, session, end) {
             return None;
         }
-        let visit = self.visit(session.number);
         if session.door == SessionDoor::Limited && visit.is_none() {
             return None;
         }
@@ -327,4 +329,58 @@ fn statuses(plan: &Plan, session: &SessionPlan) -> Vec<u64> {
     }
     all.push(200);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downtime::UpstreamDown;
+    use crate::http2::plan::ClientPace;
+    use crate::sessions::plan::{SessionServerPlan, StreamPlan, StreamSettings};
+
+    fn session() -> SessionPlan {
+        let pace = ClientPace { piece: 100, gap: 0, read_gap: 0, read: 100, is_narrow: false };
+        let end = SessionServerEnd::HalfCloses;
+        SessionPlan {
+            number: 1,
+            at: 100,
+            door: SessionDoor::Plain,
+            sends: 20,
+            pace,
+            end: SessionClientEnd::HalfCloses,
+            tls: None,
+            server: SessionServerPlan { sends: 0, late: 0, piece: 100, gap: 0, read_gap: 200, end },
+        }
+    }
+
+    /// What is said of a session whose server falls, so many microseconds after the beginning.
+    fn faults(half_close: bool, falls: u64, journal: &str) -> Vec<String> {
+        let settings = StreamSettings { half_close, timeout: 60, ..StreamSettings::default() };
+        let downs = vec![UpstreamDown { server: 0, from: falls, to: falls + 1000 }];
+        let stream = StreamPlan { settings, sessions: vec![session()], downs, ..StreamPlan::default() };
+        let plan = Plan { stream, tls: None, ..Plan::new(0) };
+        StreamOutcomes::of(journal).faults(&plan, false)
+    }
+
+    #[test]
+    fn a_server_that_falls_before_all_has_come_excuses_what_is_missing() {
+        let client = "s n=1 port=4 why=closed sent=1 ended=0 got=0 of=0 body=right idle=0 got_at=0 ended_at=0 heard_at=0 t=2300000";
+        let server = "v n=1 why=fell got=9 of=20 body=right sent=0 header=0 ended=1 heard=0 got_at=0 ended_at=0 heard_at=0 t=2400000";
+        let journal = format!("{client}\n{server}\n");
+        assert_eq!(faults(true, 400_000, &journal), Vec::<String>::new());
+        assert_eq!(faults(true, 400_001, &journal).len(), 1);
+    }
+
+    #[test]
+    fn an_end_that_comes_late_was_not_passed_on() {
+        let journal = |heard: u64| {
+            format!(
+                "s n=1 port=4 why=closed sent=1 ended=1 got=0 of=0 body=right idle=0 got_at=0 ended_at=2000200 heard_at=0 t=2000200\n\
+                 v n=1 why=end got=20 of=20 body=right sent=0 header=0 ended=0 heard=1 got_at=2000300 ended_at=0 heard_at={heard} t={heard}\n"
+            )
+        };
+        for (heard, is_good) in [(2_000_300, true), (3_000_300, true), (3_000_301, false)] {
+            assert_eq!(faults(true, 9_000_000, &journal(heard)).is_empty(), is_good, "{heard}");
+        }
+    }
 }
