@@ -53,7 +53,7 @@ impl FileExcuses {
         if self.follows_power_loss && line.contains("cache file") {
             return true;
         }
-        is_torn && self.has(SimFileKind::ErrorLog)
+        is_torn && (self.has(SimFileKind::ErrorLog) || self.has_crashed)
             || !self.failed.is_empty() && ERRORS.iter().any(|error| line.contains(error))
     }
 

@@ -188,10 +188,11 @@ impl World {
         if *network.owners.entry(from.1).or_insert(name.client) != name.client {
             return Err("of two clients from one port");
         }
+        // Each refusal sends all that has come without a reply to the next server.
         let again = network.refusals.get(&name.client).copied().unwrap_or(0);
         let tally = network.tallies.get_mut(&name).ok_or("it has not come")?;
         tally.left += 1;
-        if name.reply > 0 || tally.length != bytes.len() as u64 || tally.left > tally.came + again {
+        if name.reply > 0 || tally.length != bytes.len() as u64 || tally.left > tally.came * (1 + again) {
             return Err("more or another than has come");
         }
         Ok(())
