@@ -44,8 +44,7 @@ impl PolledWait {
         let verdict = x.shared.clone().poll_accounted(&mut self.waits, || self.walk.poll_asked(x, cx));
         let Poll::Ready(verdict) = verdict else {
             if first && let Some(wire) = x.transport.wire() {
-                // What was composed before does not wait for this.
-                wire.flush();
+                wire.flush_before_wait();
             }
             return Poll::Pending;
         };

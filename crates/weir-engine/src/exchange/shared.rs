@@ -191,7 +191,7 @@ impl SharedPart {
     pub(crate) async fn pending_until<T>(&self, poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let flush = || {
             if let Some(wire) = &*self.wire.borrow() {
-                wire.flush();
+                wire.flush_before_wait();
             }
         };
         self.accounted(WaitKind::Other, poll, flush).await

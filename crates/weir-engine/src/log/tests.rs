@@ -276,7 +276,7 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
         flush();
         // Most likely the thread sleeps again after each of the two.
         std::thread::sleep(Duration::from_millis(5));
-        writer::push_all(&mut Vec::new(), false, &WorkerCounters::default());
+        writer::push_all(&mut Vec::new(), &WorkerCounters::default());
         std::thread::sleep(Duration::from_millis(5));
         hand_over(&log, line);
         let until = Instant::now() + Duration::from_secs(60);
@@ -287,17 +287,17 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
     }
 }
 
-/// Who reads the log after a response finds what was logged before it, though the thread gathers; a flood wakes it no more.
+/// A response does not wait until the thread has gathered; a flood of them does.
 #[test]
-fn lines_of_error_logs_end_the_gathering_until_they_are_a_flood() {
+fn callers_that_wait_end_the_gathering_until_they_are_a_flood() {
     static WRITER: LogWriter = LogWriter::new();
     let left = || WriterQueue::with(&WRITER, |queue| queue.interruptions());
     for expected in (0..INTERRUPTIONS).rev() {
-        WriterQueue::with(&WRITER, WriterQueue::set_urgent);
+        WriterQueue::with(&WRITER, WriterQueue::set_waiter);
         WRITER.gather();
         assert_eq!(left(), expected, "no end of the time, of which there is more with each");
     }
-    WriterQueue::with(&WRITER, WriterQueue::set_urgent);
+    WriterQueue::with(&WRITER, WriterQueue::set_waiter);
     WRITER.gather();
     assert_eq!(left(), INTERRUPTIONS, "it gathered for the whole time");
 }

@@ -31,6 +31,8 @@ struct WorkerLogsInner {
     /// Where lines are kept until they are written.
     ring: RefCell<Option<SharedRingWriter>>,
     state: Cell<WorkerLogsState>,
+    /// Lines of error logs without buffers are among those that are not handed over.
+    errors: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -75,17 +77,18 @@ impl WorkerLogs {
             .as_mut()
             .and_then(|ring| kept_lines::keep(ring, &file.0.kept, &out[start..]));
         inner.put(file, out, kept);
-        // What an error log has to say is in its file before the response, or nearly: nginx writes it first.
-        let urgent = level.is_some() && file.0.buffering.is_none();
+        if level.is_some() && file.0.buffering.is_none() {
+            inner.errors.set(true);
+        }
         match inner.state.get() {
-            WorkerLogsState::Runs if len < HANDED_OVER && !urgent => inner.dirty.notify(),
+            WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),
             WorkerLogsState::Fresh => {
                 inner.counters.get_or_init(|| counters.clone());
                 inner.state.set(WorkerLogsState::Runs);
                 weir_rt::spawn(inner.clone().run());
                 inner.dirty.notify();
             }
-            WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(urgent),
+            WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(),
         }
     }
 
@@ -101,20 +104,39 @@ impl WorkerLogs {
     /// the log when its connection has ended finds its request there, as with nginx, which writes first.
     pub async fn written(&self) {
         if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
-            self.0.hand_over(false);
+            self.0.hand_over();
         }
         if !writer::is_written() {
             either(writer::written(), weir_rt::sleep(PATIENCE)).await;
         }
     }
 
+    /// Whether lines of error logs that this worker has logged are not in their files yet. The response waits for them
+    /// ([`WorkerLogs::errors_written`]): who reads the log after a response finds what was logged before it, as with nginx, which
+    /// writes first.
+    #[inline]
+    pub fn has_errors_unwritten(&self) -> bool {
+        self.0.errors.get() || writer::is_awaited()
+    }
+
+    /// Waits until the lines of error logs so far are in their files, [`PATIENCE`] at most. Where that was in vain, nothing waits
+    /// again before the log thread has written something.
+    pub async fn errors_written(&self) {
+        if self.0.errors.get() {
+            self.0.hand_over();
+        }
+        if writer::is_awaited() && either(writer::written(), weir_rt::sleep(PATIENCE)).await.is_none() {
+            writer::give_up();
+        }
+    }
+
     /// Hands everything over and waits until it is written. Further lines are handed over one by one.
     pub fn flush_all(&self) {
         self.0.state.set(WorkerLogsState::Ended);
-        self.0.hand_over(false);
+        self.0.hand_over();
         writer::flush();
         // What the last write lost is claimed by this worker too.
-        self.0.hand_over(false);
+        self.0.hand_over();
     }
 }
 
@@ -127,7 +149,7 @@ impl WorkerLogsInner {
                 let left = Duration::from_millis(until.saturating_sub(weir_rt::now_ms()));
                 either(self.dirty.notified(), weir_rt::sleep(left)).await;
             }
-            self.hand_over(false);
+            self.hand_over();
         }
     }
 
@@ -160,12 +182,14 @@ impl WorkerLogsInner {
         }
     }
 
-    /// `urgent`: the log thread is not to gather more before.
-    fn hand_over(&self, urgent: bool) {
+    fn hand_over(&self) {
         let mut pending = self.pending.borrow_mut();
         if let Some(counters) = self.counters.get() {
-            let spare = writer::push_all(&mut pending, urgent, counters);
+            let spare = writer::push_all(&mut pending, counters);
             self.spare.borrow_mut().extend(spare);
+            if self.errors.take() {
+                writer::mark_awaited();
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! It sleeps until something is handed over, writes it at once, and then gathers for [`GATHER`]: while lines come
 //! steadily, nothing has to wake it (a futex call each) and each of its writes carries what came in that time. What
-//! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted. Lines of error logs end the gathering, unless they
-//! come in floods: who reads the log after a response finds what was logged before it.
+//! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted. A response that waits for its lines ends the
+//! gathering, unless such responses come in floods.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -74,17 +74,37 @@ pub fn queued() -> u64 {
 
 /// Hands `bytes`, whole lines, over.
 pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
-    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, kept: None }], true, None);
+    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes, kept: None }], None);
+    mark_awaited();
 }
 
-/// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`. `urgent`: lines of an
-/// error log are among them.
-pub(super) fn push_all(
-    batches: &mut Vec<LineBatch>,
-    urgent: bool,
-    counters: &WorkerCounters,
-) -> Vec<Vec<u8>> {
-    WRITER.push(batches, urgent, Some(counters))
+/// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
+pub(super) fn push_all(batches: &mut Vec<LineBatch>, counters: &WorkerCounters) -> Vec<Vec<u8>> {
+    WRITER.push(batches, Some(counters))
+}
+
+/// Responses of this thread wait from here on until all is written that it has handed over so far.
+pub(super) fn mark_awaited() {
+    AWAITED.set(LAST.get());
+}
+
+/// Whether responses of this thread are to wait: an awaited line is not in its file yet, and the log thread gets on.
+#[inline]
+pub(super) fn is_awaited() -> bool {
+    let awaited = AWAITED.get();
+    if awaited == 0 {
+        return false;
+    }
+    let written = WRITTEN.load(Relaxed);
+    if awaited <= written {
+        AWAITED.set(0);
+    }
+    awaited > written && GIVEN_UP.get() != Some(written)
+}
+
+/// Responses of this thread wait no more until the log thread has got on: a disk that hangs has cost one its time.
+pub(super) fn give_up() {
+    GIVEN_UP.set(Some(WRITTEN.load(Relaxed)));
 }
 
 /// Whether everything unbuffered that this thread handed over is in its file.
@@ -128,6 +148,10 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// The number of this thread's last batch for an unbuffered log.
     static LAST: Cell<u64> = const { Cell::new(0) };
+    /// The number of this thread's last batch with lines of an error log; 0 once it is known to be written.
+    static AWAITED: Cell<u64> = const { Cell::new(0) };
+    /// How much was written when a response had waited for too long.
+    static GIVEN_UP: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// What the log thread and all other threads share.
@@ -146,11 +170,7 @@ pub(super) struct WriterQueue {
     spare: Vec<Vec<u8>>,
     thread: WriterThread,
     asleep: bool,
-    /// It gathers.
-    gathers: bool,
-    /// Lines of error logs came.
-    urgent: bool,
-    /// How often those may still end the gathering.
+    /// How often a caller that waits may still end the gathering.
     interruptions: u32,
     /// Flushes asked for, and the last that is done.
     asked: u64,
@@ -204,8 +224,6 @@ impl LogWriter {
             spare: Vec::new(),
             thread: WriterThread::None,
             asleep: false,
-            gathers: false,
-            urgent: false,
             interruptions: INTERRUPTIONS,
             asked: 0,
             done: 0,
@@ -223,12 +241,7 @@ impl LogWriter {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(
-        &'static self,
-        batches: &mut Vec<LineBatch>,
-        urgent: bool,
-        counters: Option<&WorkerCounters>,
-    ) -> Vec<Vec<u8>> {
+    fn push(&'static self, batches: &mut Vec<LineBatch>, counters: Option<&WorkerCounters>) -> Vec<Vec<u8>> {
         let mut queue = self.lock();
         self.start(&mut queue);
         if queue.thread == WriterThread::Refused {
@@ -241,8 +254,7 @@ impl LogWriter {
         if let Some(counters) = counters {
             counters.log_lost.add(std::mem::take(&mut queue.unclaimed));
         }
-        queue.urgent |= urgent;
-        let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep) || queue.ends_gathering();
+        let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep);
         drop(queue);
         if wake {
             self.work.notify_one();
@@ -325,7 +337,6 @@ impl LogWriter {
             queue.asleep = false;
             queue.interruptions = INTERRUPTIONS;
         }
-        queue.urgent = false;
         let force = queue.asked > queue.done;
         let reopen = std::mem::take(&mut queue.reopen);
         let (pushed, asked) = (queue.pushed, queue.asked);
@@ -387,23 +398,19 @@ impl LogWriter {
 
     /// Lets lines come together; a flush ends it, and a caller that waits for a line.
     pub(super) fn gather(&self) {
-        let mut queue = self.lock();
-        queue.gathers = true;
-        let alone = |queue: &mut WriterQueue| {
-            queue.asked == queue.done && queue.waiters.is_empty() && !queue.ends_gathering()
-        };
+        let queue = self.lock();
+        let alone = |queue: &mut WriterQueue| queue.asked == queue.done && !queue.ends_gathering();
         let waited = self.work.wait_timeout_while(queue, GATHER, alone);
         let (mut queue, time) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.interruptions =
             if time.timed_out() { INTERRUPTIONS } else { queue.interruptions.saturating_sub(1) };
-        queue.gathers = false;
     }
 }
 
 impl WriterQueue {
-    /// Whether lines of error logs have come while the thread gathers, and may end that.
+    /// Whether a caller waits for its lines, and may end the gathering.
     fn ends_gathering(&self) -> bool {
-        self.gathers && self.urgent && self.interruptions > 0
+        !self.waiters.is_empty() && self.interruptions > 0
     }
 
     fn is_idle(&self) -> bool {
@@ -432,16 +439,16 @@ impl WriterQueue {
         self.unclaimed
     }
 
-    /// How often lines of error logs may end the gathering yet.
+    /// How often a caller that waits may end the gathering yet.
     #[cfg(test)]
     pub(super) fn interruptions(&mut self) -> u32 {
         self.interruptions
     }
 
-    /// Lines of an error log have come.
+    /// A caller waits for lines.
     #[cfg(test)]
-    pub(super) fn set_urgent(&mut self) {
-        self.urgent = true;
+    pub(super) fn set_waiter(&mut self) {
+        self.waiters.push((u64::MAX, Waker::noop().clone()));
     }
 
     /// For tests: a queue without a thread.
@@ -540,7 +547,7 @@ impl HeldBuffers {
 /// How long the thread gathers after it has written. A line is in its file within this, and the time of a write,
 /// after it was handed over.
 const GATHER: Duration = Duration::from_millis(1);
-/// How often lines of error logs end the gathering before it takes its time.
+/// How often callers that wait end the gathering before it takes its time: what comes in floods waits up to [`GATHER`].
 pub(super) const INTERRUPTIONS: u32 = 8;
 /// Bytes that may wait for one log.
 pub(super) const MOST_QUEUED: usize = 8 << 20;

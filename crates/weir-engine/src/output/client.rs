@@ -20,7 +20,8 @@ pub(super) async fn write(x: &mut Exchange, chain: BodyChain) -> Result<(), Engi
 /// done.
 pub(super) fn try_write(x: &mut Exchange, chain: &mut BodyChain) -> bool {
     let Transport::H1(wire) = &x.transport else { return false };
-    if wire.pending() + chain.len() > write::high(x) {
+    let comes_later = chain.flush && x.worker.logs.has_errors_unwritten();
+    if comes_later || wire.pending() + chain.len() > write::high(x) {
         return false;
     }
     let wire = wire.clone();

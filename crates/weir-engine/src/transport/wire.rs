@@ -40,6 +40,8 @@ pub struct ClientWire {
     pub multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
     pub delays: Cell<bool>,
+    /// True while what was composed waits for the lines of the error log.
+    pub(super) awaits_lines: Cell<bool>,
     /// Bytes that the kernel took before the connection was parked.
     sent_before: u64,
 }
@@ -62,6 +64,7 @@ impl ClientWire {
             moves: Cell::new(false),
             multiplexed: Cell::new(false),
             delays: Cell::new(false),
+            awaits_lines: Cell::new(false),
             sent_before: 0,
         }
     }
@@ -134,6 +137,14 @@ impl ClientWire {
         let mut out = self.out.borrow_mut();
         if !out.is_empty() {
             self.stream.send(std::mem::take(&mut *out));
+        }
+    }
+
+    /// [`flush`](ClientWire::flush) where a handler waits: what was composed before does not wait for it, unless it is that which
+    /// the handler waits for.
+    pub(crate) fn flush_before_wait(&self) {
+        if !self.awaits_lines.get() {
+            self.flush();
         }
     }
 

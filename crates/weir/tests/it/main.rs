@@ -18,7 +18,7 @@
 //! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_c_names`, `lua_kong`, `lua_lmdb`, `lua_luajit`, `lua_compiled_calls`, `lua_profile` |
 //! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_buffer`, `lua_socket_reuse`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_objects`, `lua_tls_secrets` |
 //! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
-//! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
+//! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `log_before_response`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
 //! | the system: descriptors, disks, many clients | `system_faults`, `small_files`; directories that are full and scripts that throw in `faults` |
 //! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
@@ -53,6 +53,7 @@ mod headers_more;
 mod http2;
 mod known_passes;
 mod known_responses;
+mod log_before_response;
 mod logs;
 mod lsp;
 mod lua_argument_errors;
