@@ -219,6 +219,7 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
 fn stream_at_once(x: &mut Exchange) -> bool {
     let Transport::H2(stream) = &x.transport else { return false };
     match &mut x.response.body {
+        _ if x.worker.logs.has_errors_unwritten() => return false,
         _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
         ResponseBody::Source(source) if source.is_wanted_anyway() => return false,
         _ if x.response.header_only => {}

@@ -52,9 +52,6 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
     let _held = request::HeldRequests(mux);
     loop {
         request::turn(mux, &mut spare);
-        if mux.worker.logs.has_errors_unwritten() {
-            Box::pin(mux.worker.logs.errors_written()).await;
-        }
         wire.flush();
         if mux.is_over() {
             break;
