@@ -14,8 +14,12 @@ pub struct UpstreamDown {
 }
 
 impl UpstreamDown {
-    /// One of so many `servers`, within the first `span` microseconds.
-    pub(crate) fn drawn(draw: &mut Draw, span: u64, servers: usize) -> UpstreamDown {
+    /// None, one or two of so many `servers`, within the first `span` microseconds.
+    pub(crate) fn several(draw: &mut Draw, span: u64, servers: usize) -> Vec<UpstreamDown> {
+        (0..draw.below(4).saturating_sub(1)).map(|_| UpstreamDown::drawn(draw, span, servers)).collect()
+    }
+
+    fn drawn(draw: &mut Draw, span: u64, servers: usize) -> UpstreamDown {
         let from = draw.below(span);
         let to = from + *draw.one_of(&[1000, 50_000, 800_000]);
         UpstreamDown { server: draw.below(servers as u64) as usize, from, to }

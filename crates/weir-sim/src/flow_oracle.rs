@@ -3,18 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::outcome::journal_words;
+use crate::outcome::JournalRecord;
 use crate::plan::Plan;
+use crate::session_oracle::{logged_sessions, number_at, of_servers};
 use crate::sessions::flows::{FlowDoor, FlowPlan};
-
-/// What a client's line of the journal says.
-struct FlowRecord<'j>(BTreeMap<&'j str, &'j str>);
-
-impl FlowRecord<'_> {
-    fn number(&self, name: &str) -> u64 {
-        self.0.get(name).and_then(|word| word.parse().ok()).unwrap_or(u64::MAX)
-    }
-}
 
 /// The lines of the log about one client.
 #[derive(Debug, Default)]
@@ -33,11 +25,11 @@ pub(crate) fn faults(plan: &Plan, journal: &str, log: &str, may_miss: bool) -> V
     let mut logged = logged(log);
     for client in &flows.clients {
         let begin = format!("d c={} ", client.number);
-        let Some(line) = journal.lines().find(|line| line.starts_with(&begin)) else {
+        let record_of = |line| Some((line, JournalRecord::of(line, &begin)?));
+        let Some((line, record)) = journal.lines().find_map(record_of) else {
             faults.push(format!("nothing became of flow {}", client.number));
             continue;
         };
-        let record = FlowRecord(journal_words(&line[2..]));
         let logged = logged.remove(&client.port()).unwrap_or_default();
         let fault = promise_fault(plan, client, &record)
             .or_else(|| log_fault(plan, client, &record, &logged).filter(|_| !may_miss));
@@ -48,18 +40,14 @@ pub(crate) fn faults(plan: &Plan, journal: &str, log: &str, may_miss: bool) -> V
 
 fn logged(log: &str) -> BTreeMap<u16, LoggedFlow> {
     let mut all: BTreeMap<u16, LoggedFlow> = BTreeMap::new();
-    for line in log.lines().filter(|line| line.starts_with("S ") && line.ends_with(" .")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        if words.get(3) != Some(&"UDP") {
-            continue;
-        }
-        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0u64);
+    for words in logged_sessions(log).filter(|words| words.get(3) == Some(&"UDP")) {
+        let number = |at| number_at(&words, at);
         let flow = all.entry(number(1) as u16).or_default();
         flow.lines += 1;
         flow.statuses.push(number(4));
         flow.received += number(5);
         flow.sent += number(6);
-        let of_servers = words.get(8..words.len() - 1).unwrap_or_default().join(" ");
+        let of_servers = of_servers(&words);
         let to = of_servers.split('|').next().unwrap_or_default();
         flow.to_servers += to.split(", ").filter_map(|word| word.parse::<u64>().ok()).sum::<u64>();
     }
@@ -67,7 +55,7 @@ fn logged(log: &str) -> BTreeMap<u16, LoggedFlow> {
 }
 
 /// What was to be passed on and was not.
-fn promise_fault(plan: &Plan, client: &FlowPlan, record: &FlowRecord<'_>) -> Option<String> {
+fn promise_fault(plan: &Plan, client: &FlowPlan, record: &JournalRecord<'_>) -> Option<String> {
     let flows = &plan.stream.flows;
     if !flows.is_calm() {
         return None;
@@ -85,7 +73,12 @@ fn promise_fault(plan: &Plan, client: &FlowPlan, record: &FlowRecord<'_>) -> Opt
 }
 
 /// What the log says of the flow, and is not so.
-fn log_fault(plan: &Plan, client: &FlowPlan, record: &FlowRecord<'_>, logged: &LoggedFlow) -> Option<String> {
+fn log_fault(
+    plan: &Plan,
+    client: &FlowPlan,
+    record: &JournalRecord<'_>,
+    logged: &LoggedFlow,
+) -> Option<String> {
     let is_calm = plan.stream.flows.is_calm();
     let came = record.number("came_bytes");
     if is_calm && client.door != FlowDoor::Returned && logged.received != came {

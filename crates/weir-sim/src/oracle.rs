@@ -94,11 +94,12 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
         });
         faults.extend(fault.map(|fault| format!("{fault}: {outcome:?}")));
     }
-    faults.extend(StreamOutcomes::of(&remains.journal).faults(plan, excuses.has_crashed));
+    let sessions = StreamOutcomes::of(&remains.journal);
+    faults.extend(sessions.faults(plan, excuses.has_crashed));
     faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     if !excuses.has_crashed {
-        faults.extend(log_faults(plan, &outcomes, remains, excuses));
+        faults.extend(log_faults(plan, &outcomes, &sessions, remains, excuses));
         faults.extend(left_fault(plan, excuses, &remains.left));
     }
     faults
@@ -193,6 +194,7 @@ fn find(plan: &Plan, number: u64) -> Option<(&ClientPlan, &RequestPlan)> {
 fn log_faults(
     plan: &Plan,
     outcomes: &[Outcome<'_>],
+    sessions: &StreamOutcomes<'_>,
     remains: &Remains,
     excuses: &FileExcuses,
 ) -> Vec<String> {
@@ -216,7 +218,6 @@ fn log_faults(
             lines.entry(number).or_default().push(line);
         }
     }
-    let sessions = StreamOutcomes::of(&remains.journal);
     // Those that must be there, and those that may.
     let (of_sessions, mut missing) = sessions.log_faults(plan, &remains.access_log, has_failed);
     faults.extend(of_sessions);

@@ -42,6 +42,26 @@ pub(crate) fn journal_words(line: &str) -> BTreeMap<&str, &str> {
     line.split(' ').filter_map(|word| word.split_once('=')).collect()
 }
 
+/// A line of the journal about a session or a client of datagrams.
+pub(crate) struct JournalRecord<'j>(pub(crate) BTreeMap<&'j str, &'j str>);
+
+impl<'j> JournalRecord<'j> {
+    /// What a line says that begins with this; `None`: it is another line.
+    pub(crate) fn of(line: &'j str, begin: &str) -> Option<JournalRecord<'j>> {
+        line.strip_prefix(begin).map(|rest| JournalRecord(journal_words(rest)))
+    }
+
+    /// Empty where it is not said.
+    pub(crate) fn word(&self, name: &str) -> &'j str {
+        self.0.get(name).copied().unwrap_or("")
+    }
+
+    /// The largest number where none is said.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.word(name).parse().unwrap_or(u64::MAX)
+    }
+}
+
 /// What is wrong with a response that has come whole.
 pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome<'_>) -> Option<String> {
     if outcome.status == 502 && may_be_refused(plan, request) {

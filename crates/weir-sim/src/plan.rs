@@ -140,9 +140,7 @@ impl Plan {
         let span = few.between(1, 20) * 100_000;
         let count = *few.one_of(&[1, 3, 10, 30, 60]);
         let reloads = (0..few.below(3)).map(|_| few.below(span + 200_000)).collect();
-        let downs = (0..few.below(4).saturating_sub(1))
-            .map(|_| UpstreamDown::drawn(&mut few, span, UPSTREAM_PORTS.len()))
-            .collect();
+        let downs = UpstreamDown::several(&mut few, span, UPSTREAM_PORTS.len());
         let accept_faults = *few.one_of(&[0, 0, 0, 50, 300]);
         let mut number = 0;
         let clients = (0..count)

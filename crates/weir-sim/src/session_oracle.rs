@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::outcome::journal_words;
+use crate::outcome::JournalRecord;
 use crate::plan::{CLIENTS_BEGIN, Plan};
 use crate::sessions::plan::{
     CONNECT_PATIENCE, ClientHeader, SESSION_PATIENCE, SessionClientEnd, SessionDoor, SessionPlan,
@@ -22,43 +22,29 @@ const END_LAG: u64 = 1_000_000;
 
 /// What became of sessions, as the journal has it.
 pub(crate) struct StreamOutcomes<'j> {
-    clients: BTreeMap<u64, SessionRecord<'j>>,
-    visits: BTreeMap<u64, Vec<SessionRecord<'j>>>,
+    clients: BTreeMap<u64, JournalRecord<'j>>,
+    visits: BTreeMap<u64, Vec<JournalRecord<'j>>>,
 }
 
-/// One of the journal's lines.
-struct SessionRecord<'j>(BTreeMap<&'j str, &'j str>);
-
-impl<'j> SessionRecord<'j> {
-    fn word(&self, name: &str) -> &'j str {
-        self.0.get(name).copied().unwrap_or("")
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.word(name).parse().unwrap_or(u64::MAX)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.number("got") == self.number("of")
-    }
+/// Whether all has come that was to come.
+fn is_whole(record: &JournalRecord<'_>) -> bool {
+    record.number("got") == record.number("of")
 }
 
 impl<'j> StreamOutcomes<'j> {
     /// Those of a journal.
     pub(crate) fn of(journal: &'j str) -> StreamOutcomes<'j> {
-        let records = |begin: &'static str| {
-            let words = move |line: &'j str| Some(SessionRecord(journal_words(line.strip_prefix(begin)?)));
-            journal.lines().filter_map(words)
-        };
+        let records =
+            |begin: &'static str| journal.lines().filter_map(move |line| JournalRecord::of(line, begin));
         let clients = records("s ").map(|record| (record.number("n"), record)).collect();
-        let mut visits: BTreeMap<u64, Vec<SessionRecord<'j>>> = BTreeMap::new();
+        let mut visits: BTreeMap<u64, Vec<JournalRecord<'j>>> = BTreeMap::new();
         for record in records("v ") {
             visits.entry(record.number("n")).or_default().push(record);
         }
         StreamOutcomes { clients, visits }
     }
 
-    fn visit(&self, number: u64) -> Option<&SessionRecord<'j>> {
+    fn visit(&self, number: u64) -> Option<&JournalRecord<'j>> {
         self.visits.get(&number).and_then(|all| all.first())
     }
 
@@ -90,7 +76,7 @@ impl<'j> StreamOutcomes<'j> {
         faults
     }
 
-    fn fault_of(&self, plan: &Plan, session: &SessionPlan, client: &SessionRecord<'_>) -> Option<String> {
+    fn fault_of(&self, plan: &Plan, session: &SessionPlan, client: &JournalRecord<'_>) -> Option<String> {
         if self.visits.get(&session.number).is_some_and(|all| all.len() > 1) {
             return Some("two servers had it".to_owned());
         }
@@ -103,7 +89,7 @@ impl<'j> StreamOutcomes<'j> {
             return Some("it has waited for longer than its time-outs".to_owned());
         }
         if session.door == SessionDoor::Returned {
-            let is_good = client.is_whole() || matches!(session.end, SessionClientEnd::Leaves(_));
+            let is_good = is_whole(client) || matches!(session.end, SessionClientEnd::Leaves(_));
             return (!is_good).then(|| "what is returned has not come".to_owned());
         }
         self.promise_fault(plan, session, client)
@@ -114,7 +100,7 @@ impl<'j> StreamOutcomes<'j> {
         &self,
         plan: &Plan,
         session: &SessionPlan,
-        client: &SessionRecord<'_>,
+        client: &JournalRecord<'_>,
     ) -> Option<String> {
         let visit = self.visit(session.number);
         // What a client has left behind it is still on its way to the server.
@@ -125,7 +111,7 @@ impl<'j> StreamOutcomes<'j> {
         if session.door == SessionDoor::Limited && visit.is_none() {
             return None;
         }
-        let (there, back) = (visit.is_some_and(SessionRecord::is_whole), client.is_whole());
+        let (there, back) = (visit.is_some_and(is_whole), is_whole(client));
         let due = WholeWays::due(plan.stream.settings.half_close, session);
         let is_good = match due {
             WholeWays::Both => there && back,
@@ -150,10 +136,8 @@ impl<'j> StreamOutcomes<'j> {
     pub(crate) fn log_faults(&self, plan: &Plan, log: &str, may_miss: bool) -> (Vec<String>, u64) {
         let (mut faults, mut missing) = (Vec::new(), 0);
         let mut lines: BTreeMap<(u64, u64), Vec<Vec<&str>>> = BTreeMap::new();
-        for line in log.lines().filter(|line| line.starts_with("S ") && line.ends_with(" .")) {
-            let words: Vec<&str> = line.split(' ').collect();
-            let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
-            lines.entry((number(1), number(2))).or_default().push(words);
+        for words in logged_sessions(log) {
+            lines.entry((number_at(&words, 1), number_at(&words, 2))).or_default().push(words);
         }
         for session in &plan.stream.sessions {
             let Some(client) = self.clients.get(&session.number) else { continue };
@@ -186,7 +170,7 @@ impl<'j> StreamOutcomes<'j> {
         &self,
         plan: &Plan,
         session: &SessionPlan,
-        client: &SessionRecord<'_>,
+        client: &JournalRecord<'_>,
         logged: &LoggedSession,
     ) -> Option<String> {
         if !statuses(plan, session).contains(&logged.status) {
@@ -205,16 +189,15 @@ impl<'j> StreamOutcomes<'j> {
         let visit = self.visit(session.number)?;
         let first = (session.beginning().1).len() as u64;
         let (taken, given) = (first + visit.number("got"), visit.number("sent"));
-        if logged.received < taken || visit.is_whole() && logged.received != first + session.sends {
+        if logged.received < taken || is_whole(visit) && logged.received != first + session.sends {
             return Some(format!("{} bytes were received, {taken} have come", logged.received));
         }
         let header = visit.number("header");
-        if logged.to_server < taken
-            || visit.is_whole() && ![taken, taken + header].contains(&logged.to_server)
+        if logged.to_server < taken || is_whole(visit) && ![taken, taken + header].contains(&logged.to_server)
         {
             return Some(format!("{} bytes were passed on, {taken} have come", logged.to_server));
         }
-        let is_back = client.is_whole() && why != "left";
+        let is_back = is_whole(client) && why != "left";
         if logged.from_server > given || is_back && logged.from_server != session.server.sends {
             return Some(format!("{} bytes came back, {given} were sent", logged.from_server));
         }
@@ -223,8 +206,8 @@ impl<'j> StreamOutcomes<'j> {
 }
 
 /// That a side sends no more is heard by the other after its last byte, also while that one still sends.
-fn end_fault(client: &SessionRecord<'_>, visit: &SessionRecord<'_>) -> Option<&'static str> {
-    let is_late = |from: &SessionRecord<'_>, to: &SessionRecord<'_>| {
+fn end_fault(client: &JournalRecord<'_>, visit: &JournalRecord<'_>) -> Option<&'static str> {
+    let is_late = |from: &JournalRecord<'_>, to: &JournalRecord<'_>| {
         let (ended, heard, gone) = (from.number("ended_at"), to.number("heard_at"), to.number("t"));
         let heard = if heard == 0 { gone } else { heard };
         ended > 0 && heard > ended.max(to.number("got_at")) + END_LAG
@@ -234,6 +217,22 @@ fn end_fault(client: &SessionRecord<'_>, visit: &SessionRecord<'_>) -> Option<&'
         (_, true) => Some("the server's end was not passed on"),
         _ => None,
     }
+}
+
+/// The words of the log's lines about sessions, those of datagrams too (the format is in `sessions/configuration.rs`).
+pub(crate) fn logged_sessions(log: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = log.lines().filter(|line| line.starts_with("S ") && line.ends_with(" ."));
+    lines.map(|line| line.split(' ').collect())
+}
+
+/// The number that is a line's word at a place; 0: it is none.
+pub(crate) fn number_at(words: &[&str], at: usize) -> u64 {
+    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// What a line says of servers: bytes to each, and, after `|`, from each.
+pub(crate) fn of_servers(words: &[&str]) -> String {
+    words.get(8..words.len() - 1).unwrap_or_default().join(" ")
 }
 
 /// A line of the log.
@@ -248,9 +247,9 @@ struct LoggedSession {
 
 impl LoggedSession {
     fn of(words: &[&str]) -> LoggedSession {
-        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let number = |at| number_at(words, at);
         // Of several servers the last one had the bytes.
-        let of_servers = words.get(8..words.len() - 1).unwrap_or_default().join(" ");
+        let of_servers = of_servers(words);
         let (to, from) = of_servers.split_once('|').unwrap_or_default();
         let last = |list: &str| list.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
         LoggedSession {

@@ -116,9 +116,7 @@ impl FlowsPlan {
         };
         let count = *draw.one_of(&[1, 4, 12]);
         let clients = (1..=count).map(|number| FlowPlan::drawn(draw, span, number)).collect();
-        let downs = (0..draw.below(4).saturating_sub(1))
-            .map(|_| UpstreamDown::drawn(draw, span, FLOW_SERVERS.len()))
-            .collect();
+        let downs = UpstreamDown::several(draw, span, FLOW_SERVERS.len());
         let network = NetworkPlan {
             lost: *draw.one_of(&[0, 0, 100]),
             doubled: *draw.one_of(&[0, 0, 200]),

@@ -175,9 +175,7 @@ impl StreamPlan {
         let count = *draw.one_of(&[1, 4, 10, 16]);
         let sessions =
             (1..=count).map(|number| SessionPlan::drawn(draw, span, number, tls, &settings)).collect();
-        let downs = (0..draw.below(4).saturating_sub(1))
-            .map(|_| UpstreamDown::drawn(draw, span, SESSION_SERVERS.len()))
-            .collect();
+        let downs = UpstreamDown::several(draw, span, SESSION_SERVERS.len());
         let flows = FlowsPlan::drawn(&mut draw.apart(1), span);
         StreamPlan { settings, sessions, downs, flows }
     }
