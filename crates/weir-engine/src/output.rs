@@ -193,6 +193,9 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
     if x.response.chunked || !x.body_filters.is_empty() || crate::transport::is_paced(x) {
         return false;
     }
+    if x.worker.logs.has_errors_unwritten() {
+        return false;
+    }
     let wire = match &x.transport {
         Transport::H1(wire) => wire,
         Transport::H2(_) => return stream_at_once(x),
@@ -219,7 +222,6 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
 fn stream_at_once(x: &mut Exchange) -> bool {
     let Transport::H2(stream) = &x.transport else { return false };
     match &mut x.response.body {
-        _ if x.worker.logs.has_errors_unwritten() => return false,
         _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
         ResponseBody::Source(source) if source.is_wanted_anyway() => return false,
         _ if x.response.header_only => {}
@@ -237,6 +239,7 @@ fn stream_at_once(x: &mut Exchange) -> bool {
 
 /// Sends the body of `x.response` after the head, whatever it is.
 async fn send_body(x: &mut Exchange) -> Result<(), EngineError> {
+    client::after_errors(x).await;
     let body = std::mem::take(&mut x.response.body);
     if !x.response.header_only {
         match body {

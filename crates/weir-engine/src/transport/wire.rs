@@ -41,7 +41,7 @@ pub struct ClientWire {
     /// `tcp_nodelay off` was applied.
     pub delays: Cell<bool>,
     /// True while what was composed waits for the lines of the error log.
-    pub(super) awaits_lines: Cell<bool>,
+    pub(crate) awaits_lines: Cell<bool>,
     /// Bytes that the kernel took before the connection was parked.
     sent_before: u64,
 }

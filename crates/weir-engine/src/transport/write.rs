@@ -30,19 +30,9 @@ pub(crate) async fn write_body(
         pace(x, wire).await?;
     }
     if chain.flush {
-        after_errors(x, wire).await;
         wire.flush_through();
     }
     Ok(())
-}
-
-/// Waits until the error log's lines so far are in their files, as they are before each write to the client.
-async fn after_errors(x: &Exchange, wire: &ClientWire) {
-    if x.worker.logs.has_errors_unwritten() {
-        wire.awaits_lines.set(true);
-        Box::pin(x.worker.logs.errors_written()).await;
-        wire.awaits_lines.set(false);
-    }
 }
 
 /// Queues a part of a body, in chunks or not.
@@ -59,9 +49,6 @@ pub(crate) fn queue_part(x: &Exchange, wire: &ClientWire, chain: &mut BodyChain)
 }
 
 async fn chunked(x: &mut Exchange, wire: &Rc<ClientWire>, chain: &mut BodyChain) -> Result<(), EngineError> {
-    if chain.flush {
-        after_errors(x, wire).await;
-    }
     queue_chunk(x, wire, chain);
     pace(x, wire).await
 }
@@ -126,7 +113,6 @@ impl ClientWire {
 /// # Errors
 /// The client closed or reset the connection, or `send_timeout` is over.
 pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Result<(), EngineError> {
-    after_errors(x, wire).await;
     wire.flush_through();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();

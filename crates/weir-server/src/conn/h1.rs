@@ -23,7 +23,6 @@ use weir_engine::transport::wire::{ClientWire, HIGH};
 use weir_engine::transport::{ClientConnection, Transport};
 use weir_engine::worker::{CloseReason, Worker};
 use weir_engine::{engine, read, trace};
-use weir_trace::{ConnectionStep, Site};
 
 /// A connection from its first byte, for which it waits `idle` milliseconds, to its last, or until it is parked.
 pub(crate) async fn run(
@@ -133,8 +132,6 @@ struct IdleTimeout(u64);
 enum ConnectionWait {
     /// Something in a request.
     Request(RequestWait),
-    /// The error log's lines, which are to be in their files before the response leaves.
-    Lines(IdleTimeout),
     /// The client, until it took some of the responses; then it is idle, unless there is another request.
     Room(IdleTimeout),
     /// Other tasks: it has had many requests at a stretch.
@@ -202,26 +199,13 @@ fn went_on(
     }
 }
 
-/// After a request: goes on to what was composed and to the next one, unless the error log comes first.
-#[inline]
+/// After a request: sends what was composed where that is due, and goes on to the next one.
 fn try_next(
     busy: &mut BusyConnection<'_>,
     wire: &ClientWire,
     idle: IdleTimeout,
 ) -> Progress<AfterRequest, ConnectionWait> {
     busy.batch += 1;
-    if busy.worker.logs.has_errors_unwritten() {
-        return Progress::Wait(ConnectionWait::Lines(idle));
-    }
-    try_send(busy, wire, idle)
-}
-
-/// Sends what was composed where that is due, and goes on to the next request.
-fn try_send(
-    busy: &mut BusyConnection<'_>,
-    wire: &ClientWire,
-    idle: IdleTimeout,
-) -> Progress<AfterRequest, ConnectionWait> {
     if wire.input.borrow().is_empty() {
         wire.flush();
         if wire.stream.unsent() <= HIGH {
@@ -254,11 +238,6 @@ async fn finish_requests(
             ConnectionWait::Request(request) => {
                 let idle = finish_request(busy.exchange(), wire, request).await?;
                 try_next(&mut busy, wire, idle)
-            }
-            ConnectionWait::Lines(idle) => {
-                Box::pin(busy.worker.logs.errors_written()).await;
-                busy.exchange().trace().mark(Site::step(ConnectionStep::Write));
-                try_send(&mut busy, wire, idle)
             }
             ConnectionWait::Room(idle) => {
                 Box::pin(wait_room(busy.exchange(), wire)).await?;

@@ -17,9 +17,6 @@ use weir_engine::transport::write::drained;
 /// Sends what is queued and closes; lingers where the client may still be sending: `unread` says that it was not read
 /// to the end of its request.
 pub(crate) async fn close(x: &mut Exchange, wire: &Rc<ClientWire>, unread: bool) {
-    if x.worker.logs.has_errors_unwritten() {
-        x.worker.logs.errors_written().await;
-    }
     wire.flush();
     if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
         return;

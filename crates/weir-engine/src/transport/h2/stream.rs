@@ -174,9 +174,6 @@ impl H2Stream {
         x: &mut Exchange,
         chain: &mut BodyChain,
     ) -> Result<(), EngineError> {
-        if x.worker.logs.has_errors_unwritten() {
-            Box::pin(x.worker.logs.errors_written()).await;
-        }
         let rate = rate::of(x);
         let mut before = x.body_sent.saturating_sub(chain.len());
         while let Some(buf) = chain.pop() {
