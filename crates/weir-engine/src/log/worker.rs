@@ -115,13 +115,13 @@ impl WorkerLogs {
     /// ([`WorkerLogs::errors_written`]): who reads the log after a response finds what was logged before it, as with nginx, which
     /// writes first.
     #[inline]
-    pub fn has_errors_unwritten(&self) -> bool {
+    pub(crate) fn has_errors_unwritten(&self) -> bool {
         self.0.errors.get() || writer::is_awaited()
     }
 
     /// Waits until the lines of error logs so far are in their files, [`PATIENCE`] at most. Where that was in vain, nothing waits
     /// again before the log thread has written something.
-    pub async fn errors_written(&self) {
+    pub(crate) async fn errors_written(&self) {
         if self.0.errors.get() {
             self.0.hand_over();
         }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
+use crate::support::says;
+
 const CONF: &str = "worker_processes 1; events { } profile_cpu 50; profile_blocked 30ms;
     http { lua_package_path '$prefix/?.lua;;'; lua_shared_dict d 1m; log_format price '$uri $lua_cpu_time $lua_alloc';
         server { listen 127.0.0.1:%%PORT%%; keepalive_requests 1000000;
@@ -115,22 +117,17 @@ end }";
 
 /// The program's output for these arguments, about that server.
 fn tell(server: &Server, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
-    let out = command.output().expect("the program runs");
-    assert!(out.status.success(), "{words:?}: {out:?}");
-    readable(out.stdout)
+    readable(&says::says(words, &says::of(server)))
 }
 
 /// Without the escapes of raw stacks.
-fn readable(text: Vec<u8>) -> String {
-    let text = String::from_utf8(text).expect("text");
+fn readable(text: &str) -> String {
     text.replace("%20", " ").replace("%5B", "[").replace("%5D", "]")
 }
 
 fn started() -> Server {
     let server = Server::builder(CONF).file("work.lua", WORK).file("torture.lua", TORTURE).start();
-    crate::support::says::ready(&server);
+    says::ready(&server);
     server
 }
 
@@ -369,7 +366,7 @@ both_drivers! {
             let served: usize = threads.into_iter().map(|thread| thread.join().expect("all were answered")).sum();
             let out = flame.join().expect("no panic").expect("it ended");
             assert!(out.status.success(), "{out:?}");
-            (served, readable(out.stdout))
+            (served, readable(&String::from_utf8_lossy(&out.stdout)))
         });
         assert!(before > 0 && raw.contains("torture.lua:"), "{before} answers\n{raw}");
     }

@@ -135,6 +135,8 @@ fn growth(driver: Driver, kind: &str, open: Opens) -> (i64, u64) {
     (0..1100).for_each(|_| drop(asked(&server, REQUEST, "hello")));
     let mut held: Vec<Held> = (0..FIRST).map(|_| open(&server)).collect();
     wait_for("the first", || (things(&server, kind) == FIRST).then_some(()));
+    // How stacks are walked is read once: for the first that is asked for, or after a second.
+    said::says(&["bt", "0", "--raw"], &said::of(&server));
     let (before, ram) = (memory(&server), anonymous(&server));
     held.extend((0..MANY).map(|_| open(&server)));
     wait_for("all", || (things(&server, kind) == FIRST + MANY).then_some(()));

@@ -1,8 +1,8 @@
 //! `profile_cpu` and `profile_blocked` as the running program obeys them, and what samples of it show by name.
 
-use std::process::Command;
-
 use weir_test::{Server, both_drivers, wait_for};
+
+use crate::support::says;
 
 const CONF: &str = "worker_processes 1; profile_cpu 50; profile_blocked 30ms;
     http { server { listen 127.0.0.1:%%PORT%%; root html; keepalive_requests 1000000;
@@ -10,16 +10,12 @@ const CONF: &str = "worker_processes 1; profile_cpu 50; profile_blocked 30ms;
 
 /// The program's output for these arguments, about that server.
 fn tell(server: &Server, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
-    let out = command.output().expect("the program runs");
-    assert!(out.status.success(), "{words:?}: {out:?}");
-    String::from_utf8(out.stdout).expect("text")
+    says::says(words, &says::of(server))
 }
 
 fn started() -> Server {
     let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
-    crate::support::says::ready(&server);
+    says::ready(&server);
     server
 }
 
