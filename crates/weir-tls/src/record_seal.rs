@@ -213,22 +213,29 @@ impl SealingKey {
         SealingKey::Gcm(key.expect("rustls gives as many bytes as the cipher says, of a cipher of GCM"))
     }
 
-    /// Seals `plain`, and `inner` after it, into `to`, which has room for both and a tag.
+    /// Appends `plain`, and `inner` after it, sealed, and a tag; nothing, where they can't be sealed.
     fn seal(
         &mut self,
         nonce: [u8; NONCE_LEN],
         aad: &[u8],
         plain: &[u8],
         inner: &[u8],
-        to: &mut [u8],
+        out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let (nonce, aad) = (Nonce::assume_unique_for_key(nonce), Aad::from(aad));
-        let (sealed, end) = to.split_at_mut(plain.len());
-        let done = match self {
-            SealingKey::Gcm(key) => key.seal_out_of_place_scatter(nonce, aad, plain, sealed, inner, end),
-            SealingKey::ChaCha(key) => key.seal_out_of_place_scatter(nonce, aad, plain, sealed, inner, end),
+        let (nonce, aad, start) = (Nonce::assume_unique_for_key(nonce), Aad::from(aad), out.len());
+        out.extend_from_slice(plain);
+        out.extend_from_slice(inner);
+        let content = &mut out[start..];
+        let tag = match self {
+            SealingKey::Gcm(key) => key.seal_in_place_separate_tag(nonce, aad, content),
+            SealingKey::ChaCha(key) => key.seal_in_place_separate_tag(nonce, aad, content),
         };
-        done.map_err(|_| Error::EncryptError)
+        let Ok(tag) = tag else {
+            out.truncate(start);
+            return Err(Error::EncryptError);
+        };
+        out.extend_from_slice(tag.as_ref());
+        Ok(())
     }
 }
 
@@ -311,14 +318,11 @@ impl RecordSealer {
             RecordForm::Tls12WithNonce => (&nonce[NONCE_LEN - EXPLICIT..], &[]),
         };
         out.extend_from_slice(before);
-        let start = out.len();
-        out.resize(start + length - before.len(), 0);
-        let to = &mut out[start..];
         match self.form {
-            RecordForm::Tls13 => self.key.seal(nonce, &make_tls13_aad(length), plain, inner, to),
+            RecordForm::Tls13 => self.key.seal(nonce, &make_tls13_aad(length), plain, inner, out),
             RecordForm::Tls12 | RecordForm::Tls12WithNonce => {
                 let aad = make_tls12_aad(seq, message.typ, message.version, plain.len());
-                self.key.seal(nonce, &aad, plain, inner, to)
+                self.key.seal(nonce, &aad, plain, inner, out)
             }
         }
     }
@@ -329,4 +333,22 @@ fn header(kind: ContentType, version: ProtocolVersion, length: usize) -> Result<
     let [major, minor] = u16::from(version).to_be_bytes();
     let [high, low] = u16::try_from(length).map_err(|_| Error::EncryptError)?.to_be_bytes();
     Ok([u8::from(kind), major, minor, high, low])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_sealed_is_not_sent() {
+        let mut key = SealingKey::new(&AES_128_GCM, &[7; 16]);
+        let mut out = b"before".to_vec();
+        let nonce = [3; NONCE_LEN];
+        key.seal(nonce, b"header", b"secret", &[23], &mut out).expect("sealed");
+        assert_eq!(out.len(), 6 + 6 + 1 + TAG);
+        assert!(!out.windows(6).any(|found| found == b"secret"));
+        let before = out.clone();
+        assert!(key.seal(nonce, b"header", b"secret", &[23], &mut out).is_err(), "a nonce for the second time");
+        assert_eq!(out, before);
+    }
 }
