@@ -348,7 +348,10 @@ mod tests {
         assert_eq!(out.len(), 6 + 6 + 1 + TAG);
         assert!(!out.windows(6).any(|found| found == b"secret"));
         let before = out.clone();
-        assert!(key.seal(nonce, b"header", b"secret", &[23], &mut out).is_err(), "a nonce for the second time");
+        assert!(
+            key.seal(nonce, b"header", b"secret", &[23], &mut out).is_err(),
+            "a nonce for the second time"
+        );
         assert_eq!(out, before);
     }
 }
