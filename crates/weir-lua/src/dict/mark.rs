@@ -2,7 +2,8 @@
 //! the entry's.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+
+use crate::dict::spare_marks;
 
 /// A version and a stamp; `struct weir_mark` of the prelude. Marks are never freed, only given to other entries, with
 /// a version that none had before: so a caller that keeps one with its version may look at it for ever. Both are the
@@ -33,13 +34,8 @@ pub(crate) struct MarkVersion {
     pub(crate) version: f64,
 }
 
-/// Marks of entries that have gone.
-static SPARE: Mutex<Vec<&'static EntryMark>> = Mutex::new(Vec::new());
-
 /// Reads of the same value before the next one is worth remembering.
 const ENOUGH: u64 = 2;
-/// Marks that are made at once.
-const BATCH: usize = 64;
 
 impl EntryMark {
     fn version(&self) -> f64 {
@@ -91,21 +87,12 @@ impl MarkState {
     /// Gives it a mark, unless another thread does or uses the spare ones: the next reader tries again.
     #[cold]
     pub(super) fn give_mark(&self) {
-        let mut spare = match SPARE.try_lock() {
-            Ok(spare) => spare,
-            Err(TryLockError::Poisoned(spare)) => spare.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        if spare.is_empty() {
-            let batch: Box<[EntryMark]> = (0..BATCH).map(|_| EntryMark::default()).collect();
-            spare.extend(Box::leak(batch).iter());
-        }
-        let Some(mark) = spare.pop() else { return };
+        let Some(mark) = spare_marks::take() else { return };
         mark.used.store(0, Ordering::Relaxed);
         let given = std::ptr::from_ref(mark).cast_mut();
         let null = std::ptr::null_mut();
         if self.mark.compare_exchange(null, given, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            spare.push(mark);
+            spare_marks::give(mark);
         }
     }
 
@@ -129,8 +116,7 @@ impl Drop for MarkState {
     fn drop(&mut self) {
         let Some(mark) = self.mark() else { return };
         mark.step();
-        // Entries are dropped by whom the garbage comes to: a lock that is held for a push, not on a request's way.
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+        spare_marks::give(mark);
     }
 }
 

@@ -22,6 +22,7 @@ mod list;
 mod mark;
 mod node;
 mod script_value;
+mod spare_marks;
 mod stripe;
 mod survival;
 mod survivors;

@@ -1,7 +1,8 @@
 //! The ring of samples: written by the handler on the sampled thread, read by the thread that drains.
 //!
 //! Samples are of different length and lie in words one after the other, so that the ring holds thousands of shallow
-//! stacks or hundreds of deep ones. A sample that finds no room is counted, not waited for.
+//! stacks or hundreds of deep ones. A sample that finds no room is counted, not waited for. `fuzz/loom` runs this file through the
+//! orders in which the two threads may see each other's writes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -78,8 +79,13 @@ pub(super) struct SampleHeader {
 
 impl SampleRing {
     pub(super) fn new() -> SampleRing {
+        SampleRing::with_words(WORDS)
+    }
+
+    /// One of so many words, a power of two.
+    pub(super) fn with_words(words: usize) -> SampleRing {
         SampleRing {
-            words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -96,7 +102,7 @@ impl SampleRing {
     pub(super) fn push(&self, header: &SampleHeader, walk: impl FnOnce(&mut dyn FnMut(u64) -> bool)) {
         let head = self.head.load(Relaxed);
         let used = head.wrapping_sub(self.tail.load(Acquire)) as usize;
-        if WORDS - used < HEAD + MAX_FRAMES {
+        if self.words.len() - used < HEAD + MAX_FRAMES {
             self.lost.store(self.lost.load(Relaxed) + 1, Relaxed);
             return;
         }
@@ -154,12 +160,17 @@ impl SampleRing {
 
     #[inline]
     fn put(&self, start: u64, n: usize, word: u64) {
-        self.words[(start as usize + n) % WORDS].store(word, Relaxed);
+        self.word(start, n).store(word, Relaxed);
     }
 
     #[inline]
     fn at(&self, start: u64, n: usize) -> u64 {
-        self.words[(start as usize + n) % WORDS].load(Relaxed)
+        self.word(start, n).load(Relaxed)
+    }
+
+    #[inline]
+    fn word(&self, start: u64, n: usize) -> &AtomicU64 {
+        &self.words[(start as usize + n) & (self.words.len() - 1)]
     }
 }
 

@@ -7,6 +7,7 @@
 //! what it finds sound.
 
 mod block;
+mod free_list;
 mod image;
 mod region;
 mod vector;

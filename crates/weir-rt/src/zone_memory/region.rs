@@ -1,17 +1,17 @@
 //! A region of the process that writes it: an allocator over its memory, lock-free, with lists of free blocks by size.
 //!
-//! Each block begins with two words: whose it is, and its class or, while it is free, the next free one. A list's head has a
-//! count of changes beside the block's place, so that a block which was taken and given back meanwhile is not mistaken
-//! for one that stayed. Where a region is full the heap has the block: it serves all the same, and ends with its process.
+//! Each block begins with two words: whose it is, and its class or, while it is free, the next free one of its [list](FreeBlocks).
+//! Where a region is full the heap has the block: it serves all the same, and ends with its process.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::free_list::{FreeBlocks, ListName, PLACE};
 use super::{ROOTS, ZoneFile};
 
 /// A region; when it goes, its memory goes with the last block in it.
@@ -35,13 +35,9 @@ struct RegionControl {
     length: u64,
     /// Where memory begins that no block has been made of.
     next: AtomicU64,
-    /// How many blocks were made.
-    blocks: AtomicU64,
     /// How many blocks the heap has, since the region is full.
     missed: AtomicU64,
-    lanes: Box<[RegionLane]>,
-    /// Its [`ZoneRegion`] is gone.
-    retired: AtomicBool,
+    free: FreeBlocks<LANES, CLASSES>,
     /// `None`: the memory is gone.
     memory: Mutex<Option<RegionMemory>>,
 }
@@ -53,11 +49,6 @@ struct RegionMemory {
     number: usize,
     at: u64,
 }
-
-/// In cache lines of its own (two, which x86 fetches together).
-#[repr(align(128))]
-#[derive(Debug)]
-struct RegionLane([AtomicU64; CLASSES]);
 
 /// The words that each block begins with.
 #[repr(C, align(16))]
@@ -74,9 +65,8 @@ const HEAD: usize = size_of::<BlockHead>();
 /// Classes: every 16 bytes up to 1 KB, then four for each doubling.
 const CLASSES: usize = 64 + 4 * 30;
 const FINE: usize = 1024;
-/// Of a list's head: the block's place in units of 16 bytes, and above it the count.
-const PLACE: u64 = (1 << 40) - 1;
-const COUNTED: u64 = 1 << 40;
+/// Places of blocks are in units of so many bytes.
+const UNIT: u64 = 16;
 /// Blocks from this size on give their pages back while they are free.
 const LARGE: usize = 128 << 10;
 
@@ -89,7 +79,7 @@ impl ZoneRegion {
     pub(super) fn map(file: Arc<ZoneFile>, number: usize, at: u64, length: u64) -> io::Result<ZoneRegion> {
         let bytes = usize::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
         let offset = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if bytes < ROOTS * 8 || length / 16 > PLACE {
+        if bytes < ROOTS * 8 || length / UNIT > PLACE {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
@@ -98,15 +88,12 @@ impl ZoneRegion {
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, file.file.as_raw_fd(), offset) };
         let base = NonNull::new(p.cast()).filter(|_| p != libc::MAP_FAILED);
         let base = base.ok_or_else(io::Error::last_os_error)?;
-        let lane = || RegionLane([const { AtomicU64::new(0) }; CLASSES]);
         let control = RegionControl {
             base,
             length,
             next: AtomicU64::new((ROOTS * 8) as u64),
-            blocks: AtomicU64::new(0),
             missed: AtomicU64::new(0),
-            lanes: (0..LANES).map(|_| lane()).collect(),
-            retired: AtomicBool::new(false),
+            free: FreeBlocks::new(),
             memory: Mutex::new(Some(RegionMemory { file, number, at })),
         };
         Ok(ZoneRegion { control: Box::leak(Box::new(control)) })
@@ -143,7 +130,7 @@ impl Drop for ZoneRegion {
         if let Some(RegionMemory { file, number, .. }) = &*self.control.memory() {
             file.forget(*number);
         }
-        self.control.retired.store(true, Release);
+        self.control.free.retire();
         self.control.release();
     }
 }
@@ -214,38 +201,23 @@ fn heap_layout(whole: usize) -> Layout {
 impl RegionControl {
     #[inline]
     fn take(&'static self, class: usize, lane: usize) -> Option<NonNull<u8>> {
-        let list = &self.lanes[lane].0[class];
-        let mut first = list.load(Acquire);
-        loop {
-            let place = first & PLACE;
-            if place == 0 {
-                return self.carve(class, lane);
-            }
-            let head = self.head(place * 16);
-            // If another thread has the block by now this is anything, and the count has changed.
-            let next = head.word.load(Relaxed) & PLACE;
-            let wanted = next | (first.wrapping_add(COUNTED) & !PLACE);
-            match list.compare_exchange_weak(first, wanted, AcqRel, Acquire) {
-                Ok(_) => {
-                    head.word.store(tag(class, lane), Relaxed);
-                    // SAFETY: inside of the block.
-                    return Some(unsafe { self.base.add((place * 16) as usize + HEAD) });
-                }
-                Err(now) => first = now,
-            }
-        }
+        let name = ListName { lane, class };
+        let Some(place) = self.free.take(name, |place| self.word(place)) else { return self.carve(name) };
+        self.word(place).store(tag(name), Relaxed);
+        // SAFETY: inside of the block.
+        Some(unsafe { self.base.add((place * UNIT) as usize + HEAD) })
     }
 
     /// Makes a block of memory that none was made of; `None`: there is too little.
     #[cold]
-    fn carve(&'static self, class: usize, lane: usize) -> Option<NonNull<u8>> {
-        let size = size_of_class(class) as u64;
+    fn carve(&'static self, name: ListName) -> Option<NonNull<u8>> {
+        let size = size_of_class(name.class) as u64;
         let fits = |next: u64| next.checked_add(size).filter(|end| *end <= self.length);
         let at = self.next.fetch_update(Relaxed, Relaxed, fits).ok()?;
-        self.blocks.fetch_add(1, Relaxed);
+        self.free.made_one();
         let head = self.head(at);
         head.control.store(std::ptr::from_ref(self).cast_mut(), Relaxed);
-        head.word.store(tag(class, lane), Relaxed);
+        head.word.store(tag(name), Relaxed);
         // SAFETY: the block is inside of the region.
         Some(unsafe { self.base.add(at as usize + HEAD) })
     }
@@ -257,18 +229,8 @@ impl RegionControl {
         if size_of_class(class) >= LARGE {
             give_pages(block, size_of_class(class) - HEAD);
         }
-        let place = (block.addr().get() - self.base.addr().get() - HEAD) as u64 / 16;
-        let list = &self.lanes[lane].0[class];
-        let mut first = list.load(Relaxed);
-        loop {
-            head.word.store(first & PLACE, Relaxed);
-            let wanted = place | (first.wrapping_add(COUNTED) & !PLACE);
-            match list.compare_exchange_weak(first, wanted, Release, Relaxed) {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
-        if self.retired.load(Acquire) {
+        let place = (block.addr().get() - self.base.addr().get() - HEAD) as u64 / UNIT;
+        if self.free.give(ListName { lane, class }, place, &head.word) {
             self.release();
         }
     }
@@ -277,7 +239,7 @@ impl RegionControl {
     #[cold]
     fn release(&self) {
         let mut memory = self.memory();
-        if memory.is_none() || self.free_blocks() < self.blocks.load(Relaxed) {
+        if memory.is_none() || !self.free.all_free(|place| self.word(place)) {
             return;
         }
         if let Some(RegionMemory { file, at, .. }) = memory.take() {
@@ -292,15 +254,10 @@ impl RegionControl {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many blocks are free, in a region from which none is taken.
-    fn free_blocks(&self) -> u64 {
-        let lists = self.lanes.iter().flat_map(|lane| &lane.0);
-        let lengths = lists.map(|list| {
-            let next = |place: &u64| Some(self.head(place * 16).word.load(Relaxed) & PLACE);
-            let first = Some(list.load(Acquire) & PLACE);
-            std::iter::successors(first, next).take_while(|place| *place != 0).count() as u64
-        });
-        lengths.sum()
+    /// The word of the block at a place.
+    #[inline]
+    fn word(&self, place: u64) -> &AtomicU64 {
+        &self.head(place * UNIT).word
     }
 
     /// The head of the block at `at`.
@@ -313,8 +270,8 @@ impl RegionControl {
 }
 
 /// What says of a block in use whose it is.
-fn tag(class: usize, lane: usize) -> u64 {
-    (lane * CLASSES + class) as u64
+fn tag(name: ListName) -> u64 {
+    (name.lane * CLASSES + name.class) as u64
 }
 
 /// The smallest class of blocks with that many bytes, their heads included.
