@@ -23,7 +23,9 @@ pub(crate) fn respond(x: &mut Exchange, code: u16) -> Verdict {
     if let Some(verdict) = pageless(x, code) {
         return verdict;
     }
-    if !x.response.error_page_done || x.plan.core.recursive_error_pages {
+    // After a cycle of redirects nothing leads anywhere else, as in nginx.
+    let may_have_page = !x.response.error_page_done || x.plan.core.recursive_error_pages;
+    if may_have_page && x.uri_changes != 0 {
         let pages = x.plan.core.error_pages.clone();
         if let Some(page) = pages.iter().find(|page| page.status == code) {
             return error_page(x, page, code);

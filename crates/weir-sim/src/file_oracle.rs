@@ -101,7 +101,7 @@ const LOST: &str = ") while sending response to client";
 /// The files that a request needs.
 fn needed(request: &RequestPlan) -> &'static [SimFileKind] {
     match request.target {
-        Target::Return | Target::Lua(_) => &[],
+        Target::Return | Target::Lua(_) | Target::Routed => &[],
         Target::File(_) => &[SimFileKind::Served],
         Target::Proxied(..) => &[SimFileKind::RequestBody, SimFileKind::Temporary],
         Target::Cached(_) => &[SimFileKind::RequestBody, SimFileKind::Temporary, SimFileKind::Cached],
@@ -142,6 +142,7 @@ mod tests {
             body: None::<BodyPlan>,
             is_pipelined: false,
             pause: 0,
+            ask: None,
         };
         let line = "r n=7 at=1 status=200 end=cut body=- why=closed us=60 t=100";
         let outcome = Outcome::parse(line).expect("an outcome");

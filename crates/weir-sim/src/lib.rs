@@ -19,6 +19,8 @@ pub mod oracle;
 mod outcome;
 pub mod plan;
 mod request;
+pub mod routing;
+mod routing_oracle;
 mod session_oracle;
 pub mod sessions;
 pub mod tls;

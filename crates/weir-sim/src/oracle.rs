@@ -12,6 +12,7 @@ use crate::flow_oracle;
 use crate::http2_oracle as http2;
 use crate::outcome::{Outcome, is_hit, journal_words, secret_fault, whole_is_due};
 use crate::plan::{ClientEnd, ClientPlan, OBJECTS, Plan, RequestPlan};
+use crate::routing_oracle;
 use crate::session_oracle::StreamOutcomes;
 
 /// What a simulation has left.
@@ -97,6 +98,7 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     let sessions = StreamOutcomes::of(&remains.journal);
     faults.extend(sessions.faults(plan, excuses.has_crashed));
     faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
+    faults.extend(remains.journal.lines().filter_map(|line| routing_oracle::fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     if !excuses.has_crashed {
         faults.extend(log_faults(plan, &outcomes, &sessions, remains, excuses));
@@ -226,7 +228,8 @@ fn log_faults(
     for outcome in outcomes {
         let logged = lines.remove(&outcome.number).unwrap_or_default();
         // The head of a request that is refused for its length is not read: its line has no number.
-        if logged.is_empty() && plan.http2.find(outcome.number).is_some_and(|(_, one)| one.is_large()) {
+        let is_large = plan.http2.find(outcome.number).is_some_and(|(_, one)| one.is_large());
+        if logged.is_empty() && (is_large || routing_oracle::has_no_number(plan, outcome.number)) {
             continue;
         }
         match (&logged[..], outcome.end) {
@@ -280,6 +283,7 @@ mod tests {
     use crate::files::FilePlan;
     use crate::http2::plan::Http2Plan;
     use crate::plan::{BodyPlan, Settings, Target, UpstreamManner};
+    use crate::routing::plan::RoutingPlan;
     use crate::sessions::plan::StreamPlan;
 
     fn plan(target: Target) -> Plan {
@@ -297,7 +301,8 @@ mod tests {
             logs_own: false,
         };
         let body = Some(BodyPlan { length: 1, is_chunked: false });
-        let requests = vec![RequestPlan { number: 1, target, body, is_pipelined: false, pause: 0 }];
+        let requests =
+            vec![RequestPlan { number: 1, target, body, is_pipelined: false, pause: 0, ask: None }];
         let end = ClientEnd::Closes;
         let client = ClientPlan {
             at: 0,
@@ -324,6 +329,7 @@ mod tests {
             files: FilePlan::default(),
             crash: None,
             stream: StreamPlan::default(),
+            routing: RoutingPlan::default(),
         }
     }
 

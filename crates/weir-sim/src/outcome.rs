@@ -67,6 +67,10 @@ pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome
     if outcome.status == 502 && may_be_refused(plan, request) {
         return None;
     }
+    if request.target == Target::Routed {
+        // What is due is judged by the response as it has come.
+        return None;
+    }
     // Where a body goes to the end of the connection, nobody knows that it was to go on.
     let goes_to_end = matches!(request.target, Target::Proxied(UpstreamManner::ToClose, _));
     if is_hit(plan, request) && goes_to_end { None } else { whole_fault(request.target, outcome) }

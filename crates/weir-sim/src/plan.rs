@@ -9,12 +9,13 @@ use crate::crash::CrashPlan;
 use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
-use crate::http2::plan::Http2Plan;
+use crate::http2::plan::{Http2ClientPlan, Http2Plan};
 pub use crate::request::{
     BodyPlan, FILES, MANNERS, OBJECT_NUMBERS, OBJECTS, RequestPlan, Target, UpstreamManner, content,
     content_part,
 };
-use crate::sessions::plan::StreamPlan;
+use crate::routing::plan::{ROUTED_NUMBERS, ROUTED_PORT, RoutingPlan};
+use crate::sessions::plan::{HTTP_PASS_PORT, StreamPlan};
 use crate::tls::{TlsPlan, TlsSettings};
 
 /// Everything that one simulation does, drawn from its seed.
@@ -44,6 +45,8 @@ pub struct Plan {
     pub crash: Option<CrashPlan>,
     /// Sessions, and the settings of `stream`.
     pub stream: StreamPlan,
+    /// Servers and locations with what is due from them.
+    pub routing: RoutingPlan,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -164,13 +167,30 @@ impl Plan {
             files,
             crash,
             stream: StreamPlan::drawn(&mut draw.apart(9), span, tls.as_ref()),
+            routing: RoutingPlan::default(),
         };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
         }
         plan.draw_cache(&mut draw.apart(5));
         plan.draw_passed(&mut draw.apart(12));
+        plan.draw_routing(&mut draw.apart(13), span);
         plan
+    }
+
+    /// Servers of routing, and who asks them.
+    fn draw_routing(&mut self, draw: &mut Draw, span: u64) {
+        if draw.chance(1, 2) {
+            return;
+        }
+        self.routing = RoutingPlan::drawn(&mut draw.apart(1));
+        let mut number = ROUTED_NUMBERS;
+        for _ in 0..draw.between(2, 8) {
+            self.clients.push(ClientPlan::routed(draw, span, &mut number));
+        }
+        for _ in 0..draw.below(3) {
+            self.http2.clients.push(Http2ClientPlan::routed(draw, span, &mut number));
+        }
     }
 
     /// Which clients come by `pass`, if there is a `stream`.
@@ -280,6 +300,9 @@ impl Plan {
             buffering = word(s.buffering),
             own = if s.logs_own { OWN } else { "" },
         );
+        let routed = format!(
+            "        root /absent;\n        access_log {directory}/access.log routed;\n{http2_server}"
+        );
         let verified = match self.tls {
             Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
             None => String::new(),
@@ -293,6 +316,7 @@ error_log {directory}/error.log info;
 events {{ use epoll; worker_connections 512; }}
 http {{
     log_format sim '$arg_n $status $request_completion $body_bytes_sent $connection .';
+    log_format routed '$http_x_n $status $request_completion $body_bytes_sent $connection .';
     access_log {directory}/access.log sim;
     profile off;
     keepalive_requests {requests};
@@ -307,9 +331,10 @@ http {{
     server {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
 {ssl_listen}{locations}    }}
-{verified}}}
+{verified}{routing}}}
 {stream}",
             stream = self.stream.configuration(directory, SERVER_PORT, self.tls.as_ref()),
+            routing = self.routing.configuration(&routed),
             workers = s.workers,
             requests = s.keepalive_requests,
             seconds = s.keepalive_seconds,
@@ -400,6 +425,28 @@ impl ClientPlan {
             is_passed: false,
         }
     }
+
+    /// One that asks the servers of routing.
+    fn routed(draw: &mut Draw, span: u64, number: &mut u64) -> ClientPlan {
+        let count = *draw.one_of(&[1, 4, 10, 20]);
+        let requests = (1..=count).map(|at| RequestPlan::routed(draw, at == count, number)).collect();
+        let mut client = ClientPlan { requests, ..ClientPlan::drawn(draw, span, &mut 0) };
+        if draw.chance(3, 4) {
+            // It is there to see responses.
+            client.end = if draw.chance(1, 2) { ClientEnd::Asks } else { ClientEnd::Closes };
+            (client.piece, client.read) = (1500, 1500);
+        }
+        client
+    }
+
+    /// Where it connects.
+    pub fn port(&self) -> u16 {
+        let door = if self.is_passed { HTTP_PASS_PORT } else { SERVER_PORT };
+        match self.requests.first() {
+            Some(request) if request.ask.is_some() => ROUTED_PORT,
+            _ => self.tls.map_or(door, |tls| tls.port()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -413,6 +460,7 @@ mod tests {
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
             let numbers: Vec<u64> =
                 one.clients.iter().flat_map(|c| &c.requests).map(|request| request.number).collect();
+            let numbers = numbers.into_iter().filter(|number| *number < ROUTED_NUMBERS).collect::<Vec<_>>();
             assert!(numbers.iter().zip(1..).all(|(n, at)| *n == at), "numbers are given once");
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
+use crate::routing::plan::RoutedAsk;
 use crate::wire::in_chunks;
 
 /// A request of a client.
@@ -18,6 +19,8 @@ pub struct RequestPlan {
     pub is_pipelined: bool,
     /// How long the client waits before it.
     pub pause: u64,
+    /// What it asks the servers of routing, if it does.
+    pub ask: Option<RoutedAsk>,
 }
 
 /// A body of a request.
@@ -42,6 +45,8 @@ pub enum Target {
     Proxied(UpstreamManner, u64),
     /// One of [`OBJECTS`], through the cache.
     Cached(usize),
+    /// What the request's [`RoutedAsk`] says.
+    Routed,
 }
 
 /// Sizes of the files that are served.
@@ -91,6 +96,9 @@ pub const OBJECTS: [(UpstreamManner, u64); 6] = [
     (UpstreamManner::Slow, 80_000),
 ];
 
+/// How long clients wait before a request.
+const PAUSES: [u64; 5] = [0, 0, 100, 20_000, 1_200_000];
+
 /// The contents of objects are those of numbers that no request has.
 pub const OBJECT_NUMBERS: u64 = 1_000_000;
 
@@ -108,8 +116,39 @@ impl RequestPlan {
             target,
             body,
             is_pipelined: may_follow && draw.chance(1, 4),
-            pause: *draw.one_of(&[0, 0, 100, 20_000, 1_200_000]),
+            pause: *draw.one_of(&PAUSES),
+            ask: None,
         }
+    }
+
+    /// A request for the servers of routing; `is_last`: the connection may end with it.
+    pub(crate) fn routed(draw: &mut Draw, is_last: bool, number: &mut u64) -> RequestPlan {
+        *number += 1;
+        let ask = RoutedAsk::drawn(draw, is_last);
+        RequestPlan {
+            number: *number,
+            target: Target::Routed,
+            body: None,
+            // What is sent before a bad request is over is not responded to.
+            is_pipelined: !is_last && draw.chance(1, 3),
+            pause: *draw.one_of(&PAUSES),
+            ask: Some(ask),
+        }
+    }
+
+    /// The target of the request, and its host.
+    pub(crate) fn target_and_host(&self) -> (String, &str) {
+        match &self.ask {
+            Some(ask) => (ask.target.clone(), &ask.host),
+            None => (self.target.path(self.number), "sim"),
+        }
+    }
+
+    /// Fields that requests for the servers of routing have.
+    pub(crate) fn routed_fields(&self) -> Vec<(&'static str, String)> {
+        let Some(ask) = &self.ask else { return Vec::new() };
+        let mark = ask.mark.iter().map(|mark| ("x-m", mark.clone()));
+        [("x-n", self.number.to_string())].into_iter().chain(mark).collect()
     }
 
     /// Every other body is put: that may be done twice.
@@ -129,8 +168,13 @@ impl RequestPlan {
 
     /// The request's bytes; `close`: it is the connection's last one.
     pub fn bytes(&self, close: bool) -> Vec<u8> {
-        let (method, path) = (self.method(), self.target.path(self.number));
-        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: sim\r\n");
+        let (method, (path, host)) = (self.method(), self.target_and_host());
+        let absolute = self.ask.as_ref().and_then(|ask| ask.absolute.as_ref());
+        let before = absolute.map_or(String::new(), |host| format!("http://{host}"));
+        let mut text = format!("{method} {before}{path} HTTP/1.1\r\nHost: {host}\r\n");
+        for (name, value) in self.routed_fields() {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
         if close {
             text.push_str("Connection: close\r\n");
         }
@@ -182,6 +226,7 @@ impl Target {
                 let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
                 format!("/cached/{word}?n={number}&o={object}")
             }
+            Target::Routed => String::new(),
         }
     }
 
@@ -206,6 +251,7 @@ impl Target {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,
                 _ => Some(content(number, size)),
             },
+            Target::Routed => None,
             Target::Cached(object) => Some(content(OBJECT_NUMBERS + object as u64, OBJECTS[object].1)),
         }
     }
@@ -240,7 +286,7 @@ mod tests {
     fn a_chunked_body_is_its_content_in_chunks() {
         let body = Some(BodyPlan { length: 3001, is_chunked: true });
         let target = Target::Proxied(UpstreamManner::Length, 0);
-        let request = RequestPlan { number: 5, target, body, is_pipelined: false, pause: 0 };
+        let request = RequestPlan { number: 5, target, body, is_pipelined: false, pause: 0, ask: None };
         let text = String::from_utf8(request.bytes(true)).expect("ours");
         assert!(
             text.starts_with("POST /up/length?n=5&size=0 HTTP/1.1\r\nHost: sim\r\nConnection: close\r\n")

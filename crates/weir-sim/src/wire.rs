@@ -16,6 +16,8 @@ pub struct WireMessage {
     pub line: String,
     /// The head's other lines, in lower case.
     pub fields: Vec<String>,
+    /// The same as they have come.
+    pub head: Vec<String>,
     /// The body without its framing.
     pub body: Vec<u8>,
 }
@@ -31,6 +33,11 @@ impl WireMessage {
         let value = |line: &'_ String| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
         let line = self.fields.iter().find(|line| value(line))?;
         line.split_once(':').map(|(_, value)| value.trim())
+    }
+
+    /// Names and values as they have come.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.head.iter().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
     }
 
     /// Whether the connection ends with it.
@@ -75,8 +82,9 @@ impl MessageReader {
         let head = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
         let mut lines = head.split("\r\n").map(str::to_owned);
         let line = lines.next().unwrap_or_default();
-        let fields = lines.map(|line| line.to_ascii_lowercase()).collect();
-        let mut message = WireMessage { line, fields, body: Vec::new() };
+        let head: Vec<String> = lines.collect();
+        let fields = head.iter().map(|line| line.to_ascii_lowercase()).collect();
+        let mut message = WireMessage { line, fields, head, body: Vec::new() };
         if self.kind == MessageKind::Response && !message.line.starts_with("HTTP/1.1 ") {
             return Err(BadMessage(format!("no response: {:?}", message.line)));
         }

@@ -16,6 +16,7 @@ use weir_sim::cut::PlanCut;
 use weir_sim::draw::{Draw, TraceHash};
 use weir_sim::files::SimFileKind;
 use weir_sim::plan::{CLIENTS_BEGIN, Plan, SERVER_PORT, UPSTREAM_PORTS};
+use weir_sim::routing::plan::ROUTED_PORT;
 use weir_sim::sessions::plan::{DOORS, SESSION_SERVERS};
 use weir_sim::tls::{TLS_PORT, TlsPlan, VERIFIED_PORT};
 
@@ -334,7 +335,7 @@ impl World {
     /// Notes what the server has left, and ends it.
     fn quit(&mut self, now: u64, addresses: &mut SocketAddresses) {
         self.is_over = true;
-        let ports = [&[SERVER_PORT, TLS_PORT, VERIFIED_PORT][..], &DOORS].concat();
+        let ports = [&[SERVER_PORT, TLS_PORT, VERIFIED_PORT, ROUTED_PORT][..], &DOORS].concat();
         let (accepted, connected) = addresses.open_connections(&ports);
         let cached = self.files_of_plan.count(SimFileKind::Cached);
         let (before, files) = (self.files, self.files_of_server(addresses));

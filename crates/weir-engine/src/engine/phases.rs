@@ -431,12 +431,11 @@ fn post_rewrite(x: &mut Exchange) -> PostRewrite {
     if !std::mem::take(&mut x.uri_changed) {
         return PostRewrite::Go;
     }
-    if x.uri_changes == 0 {
+    if !x.may_change_uri() {
         let uri = String::from_utf8_lossy(x.uri());
         x.log_error(&format_args!("rewrite or internal redirection cycle while processing \"{uri}\""));
         return PostRewrite::Cycle;
     }
-    x.uri_changes -= 1;
     x.plan = x.server.plan.clone();
     PostRewrite::Again
 }

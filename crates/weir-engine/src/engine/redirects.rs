@@ -10,7 +10,7 @@ use crate::transport::keepalive;
 /// Points `x` at the redirect's goal and says where its phases go on; `Err` is the status for a goal that is not
 /// there, or for the eleventh redirect.
 pub(crate) fn follow(x: &mut Exchange, redirect: InternalRedirect) -> Result<Phase, u16> {
-    if x.uri_changes == 0 {
+    if !x.may_change_uri() {
         let message = [
             b"rewrite or internal redirection cycle while ",
             cycle(&redirect),
@@ -22,7 +22,6 @@ pub(crate) fn follow(x: &mut Exchange, redirect: InternalRedirect) -> Result<Pha
         x.log_error(&String::from_utf8_lossy(&message));
         return Err(500);
     }
-    x.uri_changes -= 1;
     x.internal = true;
     x.add_uri_to_alias = false;
     x.uri_changed = false;

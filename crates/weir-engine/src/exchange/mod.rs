@@ -106,7 +106,7 @@ pub struct Exchange {
     /// The URI is the one that its location was found for; `false` after `rewrite … break`: `proxy_pass` with a URI then
     /// sends the whole path instead of replacing the location's part of it.
     pub valid_location: bool,
-    /// How many more times the URI may change.
+    /// How many more times the URI may change, and one for the time that is a cycle; 0 after that.
     pub uri_changes: u8,
     /// True when the connection may serve another request after this one.
     pub keep_alive: bool,
@@ -435,6 +435,12 @@ impl Exchange {
         self.states.find()
     }
 
+    /// Counts a change of the URI; `false`: it is one too many.
+    pub(crate) fn may_change_uri(&mut self) -> bool {
+        self.uri_changes = self.uri_changes.saturating_sub(1);
+        self.uri_changes != 0
+    }
+
     pub(crate) fn reset_states(&mut self) {
         self.states.clear();
     }
@@ -464,5 +470,5 @@ impl Exchange {
     }
 }
 
-/// nginx's `NGX_HTTP_MAX_URI_CHANGES`.
-const URI_CHANGES: u8 = 10;
+/// nginx's `NGX_HTTP_MAX_URI_CHANGES`, and the one that is a cycle.
+const URI_CHANGES: u8 = 11;

@@ -9,6 +9,7 @@ use super::hpack::{FieldPair, HpackReader, encode, integer};
 use super::plan::{BrokenFrame, FLOODS, FloodKind, Http2ClientPlan, Http2End, Http2Noise, StreamPlan};
 use super::stream::{ClientStream, RemoteEnd};
 use crate::draw::Draw;
+use crate::routing::DueResponse;
 
 /// A client's connection.
 #[derive(Clone, Debug)]
@@ -221,6 +222,11 @@ impl Http2Client {
             _ if stream.status > 0 => ("cut", "-"),
             _ => ("none", "-"),
         };
+        if stream.remote == RemoteEnd::Whole && plan.request.ask.is_some() {
+            let fields = stream.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let words = DueResponse::of(stream.status, &stream.got, fields).words();
+            self.lines.push(format!("w n={} {words}", plan.request.number));
+        }
         let (n, at, status, us) =
             (plan.request.number, number.div_ceil(2), stream.status, now - stream.since);
         self.lines.push(format!("r n={n} at={at} status={status} end={end} body={body} why={why} us={us}"));
@@ -556,12 +562,10 @@ fn fields(plan: &StreamPlan) -> Vec<FieldPair> {
         None if plan.is_head => "HEAD",
         None => "GET",
     };
-    let mut fields = vec![
-        pair(":method", method),
-        pair(":scheme", "http"),
-        pair(":path", request.target.path(request.number)),
-        pair(":authority", "sim"),
-    ];
+    let (path, host) = request.target_and_host();
+    let mut fields =
+        vec![pair(":method", method), pair(":scheme", "http"), pair(":path", path), pair(":authority", host)];
+    fields.extend(request.routed_fields().into_iter().map(|(name, value)| pair(name, value)));
     if let Some(body) = request.body.filter(|body| !body.is_chunked) {
         fields.push(pair("content-length", body.length.to_string()));
     }

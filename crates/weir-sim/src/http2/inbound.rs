@@ -319,8 +319,14 @@ mod tests {
     use crate::request::{RequestPlan, Target};
 
     fn client() -> Http2Client {
-        let request =
-            RequestPlan { number: 7, target: Target::Return, body: None, is_pipelined: false, pause: 0 };
+        let request = RequestPlan {
+            number: 7,
+            target: Target::Return,
+            body: None,
+            is_pipelined: false,
+            pause: 0,
+            ask: None,
+        };
         let stream = StreamPlan {
             request,
             is_head: false,

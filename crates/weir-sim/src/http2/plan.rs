@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::hpack::FieldForm;
 use crate::draw::Draw;
 use crate::request::{RequestPlan, Target};
+use crate::routing::plan::ROUTED_PORT;
 use crate::tls::TlsPlan;
 
 /// Everything about HTTP/2 that a seed draws.
@@ -336,6 +337,30 @@ impl Http2ClientPlan {
             noises,
             end: Http2End::drawn(draw),
             tls: None,
+        }
+    }
+
+    /// One that asks the servers of routing.
+    pub(crate) fn routed(draw: &mut Draw, span: u64, number: &mut u64) -> Http2ClientPlan {
+        let mut client = Http2ClientPlan::drawn(draw, span, &mut 0);
+        if draw.chance(2, 3) {
+            client.end = Http2End::Closes;
+        }
+        let count = client.requests.len();
+        for (at, stream) in client.requests.iter_mut().enumerate() {
+            stream.request = RequestPlan::routed(draw, at + 1 == count, number);
+            stream.request.ask.iter_mut().for_each(|ask| ask.absolute = None);
+            (stream.is_head, stream.filler) = (false, stream.filler.min(40));
+            stream.cancel = stream.cancel.filter(|_| draw.chance(1, 4));
+        }
+        client
+    }
+
+    /// Where it connects; `usual`: where most do.
+    pub fn port(&self, usual: u16) -> u16 {
+        match self.requests.first() {
+            Some(stream) if stream.request.ask.is_some() => ROUTED_PORT,
+            _ => self.tls.map_or(usual, |tls| tls.port()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct ClientStream {
     pub(super) status: u16,
     pub(super) length: Option<u64>,
     pub(super) got: Vec<u8>,
+    /// The fields of its response.
+    pub(super) fields: Vec<FieldPair>,
     pub(super) remote: RemoteEnd,
     /// The client has sent RST_STREAM.
     pub(super) is_cancelled: bool,
@@ -61,6 +63,7 @@ impl ClientStream {
             status: 0,
             length: None,
             got: Vec::new(),
+            fields: Vec::new(),
             remote: RemoteEnd::Open,
             is_cancelled: false,
             is_noted: false,
@@ -95,6 +98,7 @@ impl ClientStream {
             return Some("a second head".to_owned());
         }
         self.status = status;
+        self.fields = fields.to_vec();
         let length = fields.iter().find(|(name, _)| name == "content-length");
         self.length = length.and_then(|(_, value)| value.parse().ok());
         None

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use weir_sim::plan::{ClientEnd, RequestPlan, SERVER_PORT};
-use weir_sim::sessions::plan::HTTP_PASS_PORT;
+use weir_sim::plan::{ClientEnd, RequestPlan};
+use weir_sim::routing::DueResponse;
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 
 use crate::addresses::SocketAddresses;
@@ -69,9 +69,7 @@ impl World {
         let plan = &self.plan.clients[which];
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
         let tls = plan.tls;
-        let door = if plan.is_passed { HTTP_PASS_PORT } else { SERVER_PORT };
-        let port = tls.map_or(door, |tls| tls.port());
-        match addresses.connect(fd, ([127, 0, 0, 1], port), plan.is_narrow) {
+        match addresses.connect(fd, ([127, 0, 0, 1], plan.port()), plan.is_narrow) {
             Ok(()) => (),
             Err(libc::EAGAIN) => {
                 kernel::close(fd);
@@ -226,6 +224,10 @@ impl World {
             _ if message.body.starts_with(b"<html>") => "page",
             _ => "wrong",
         };
+        if request.ask.is_some() {
+            let words = DueResponse::of(message.status(), &message.body, message.pairs()).words();
+            self.note(format_args!("w n={} {words}", request.number));
+        }
         let us = (now - since) / MICROSECOND;
         let (number, status) = (request.number, message.status());
         let at = self.clients[which].got;

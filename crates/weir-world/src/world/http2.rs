@@ -87,7 +87,7 @@ impl World {
     fn http2_connects(&mut self, now: u64, which: usize, addresses: &mut SocketAddresses) {
         let plan = &self.plan.http2.clients[which];
         let (end, tls) = (plan.end, plan.tls);
-        let port = tls.map_or(SERVER_PORT, |tls| tls.port());
+        let port = plan.port(SERVER_PORT);
         let fd = unix::socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
         let connected = addresses.connect(fd, ([127, 0, 0, 1], port), plan.pace.is_narrow);
         if let Err(error) = connected {

@@ -32,6 +32,20 @@ fn both(response: &Response) -> (u16, String) {
 }
 
 both_drivers! {
+    fn no_error_page_follows_a_cycle_of_redirects(driver) {
+        const LOCATIONS: &str = "
+            location /turn { error_page 500 http://else.test/; rewrite ^ /turn last; }
+            location /files { error_page 500 http://else.test/; try_files /absent /files; }
+            location /one { error_page 500 http://else.test/; return 500; }";
+        let statuses = |server: &Server| ["/turn", "/files", "/one"].map(|path| server.get(path).status);
+        let server = Server::builder(&format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; {LOCATIONS} }} }}"));
+        let server = server.allow("redirection cycle").start();
+        assert_eq!(statuses(&server), [500, 500, 302]);
+        let nginx = format!("events {{ }} http {{ server {{ listen 127.0.0.1:%%PORT%%; {LOCATIONS} }} }}");
+        let Some(nginx) = weir_test::nginx(&nginx) else { return };
+        assert_eq!(statuses(&nginx.allow("[").start()), [500, 500, 302]);
+    }
+
     fn a_server_s_redirect_is_unescaped_and_checked(driver) {
         let backend = echo();
         let server = serve(&format!(
