@@ -225,7 +225,7 @@ pub(crate) fn logged_sessions(log: &str) -> impl Iterator<Item = Vec<&str>> {
     lines.map(|line| line.split(' ').collect())
 }
 
-/// The number that is a line's word at a place; 0: it is none.
+/// The number that is a line's word at a place; 0 where it is no number.
 pub(crate) fn number_at(words: &[&str], at: usize) -> u64 {
     words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }

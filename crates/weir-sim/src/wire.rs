@@ -14,10 +14,8 @@ pub enum MessageKind {
 pub struct WireMessage {
     /// The first line.
     pub line: String,
-    /// The head's other lines, in lower case.
+    /// The head's other lines, as they have come.
     pub fields: Vec<String>,
-    /// The same as they have come.
-    pub head: Vec<String>,
     /// The body without its framing.
     pub body: Vec<u8>,
 }
@@ -28,21 +26,19 @@ impl WireMessage {
         self.line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 
-    /// The value of a field, in lower case.
+    /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
-        let value = |line: &'_ String| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
-        let line = self.fields.iter().find(|line| value(line))?;
-        line.split_once(':').map(|(_, value)| value.trim())
+        self.pairs().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Names and values as they have come.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.head.iter().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
+        self.fields.iter().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
     }
 
     /// Whether the connection ends with it.
     pub fn closes(&self) -> bool {
-        self.field("connection").is_some_and(|value| value.contains("close"))
+        self.field("connection").is_some_and(|value| value.to_ascii_lowercase().contains("close"))
     }
 }
 
@@ -82,15 +78,15 @@ impl MessageReader {
         let head = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
         let mut lines = head.split("\r\n").map(str::to_owned);
         let line = lines.next().unwrap_or_default();
-        let head: Vec<String> = lines.collect();
-        let fields = head.iter().map(|line| line.to_ascii_lowercase()).collect();
-        let mut message = WireMessage { line, fields, head, body: Vec::new() };
+        let mut message = WireMessage { line, fields: lines.collect(), body: Vec::new() };
         if self.kind == MessageKind::Response && !message.line.starts_with("HTTP/1.1 ") {
             return Err(BadMessage(format!("no response: {:?}", message.line)));
         }
         let rest = &self.bytes[end + 4..];
         let taken = match (message.field("transfer-encoding"), message.field("content-length")) {
-            (Some("chunked"), None) => chunked(rest, &mut message.body)?,
+            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => {
+                chunked(rest, &mut message.body)?
+            }
             (Some(_), _) => return Err(BadMessage("two framings".to_owned())),
             (None, Some(length)) => {
                 let length: usize =

@@ -151,7 +151,7 @@ impl Http2Client {
         }
         let is_trailers =
             stream.status > 0 && is_end && !fields.iter().any(|(name, _)| name.starts_with(':'));
-        if !is_trailers && let Some(wrong) = stream.head(&fields) {
+        if !is_trailers && let Some(wrong) = stream.head(fields) {
             return Some(wrong);
         }
         if is_end { self.ends(now, number) } else { None }

@@ -82,7 +82,7 @@ impl ClientStream {
     }
 
     /// Takes the head of the response; what is wrong with it.
-    pub(super) fn head(&mut self, fields: &[FieldPair]) -> Option<String> {
+    pub(super) fn head(&mut self, fields: Vec<FieldPair>) -> Option<String> {
         let pseudo = fields.iter().filter(|(name, _)| name.starts_with(':')).count();
         let status = fields.first().filter(|(name, _)| name == ":status").map(|(_, value)| value.as_str());
         let Some(status) = status.and_then(|value| value.parse::<u16>().ok()).filter(|_| pseudo == 1) else {
@@ -98,9 +98,9 @@ impl ClientStream {
             return Some("a second head".to_owned());
         }
         self.status = status;
-        self.fields = fields.to_vec();
         let length = fields.iter().find(|(name, _)| name == "content-length");
         self.length = length.and_then(|(_, value)| value.parse().ok());
+        self.fields = fields;
         None
     }
 

@@ -45,6 +45,11 @@ impl DueResponse {
     }
 }
 
+/// Whether a status goes with a Location.
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
 /// So often a path may be replaced, and one more time is a fault.
 const MOST_CHANGES: u32 = 10;
 
@@ -212,8 +217,7 @@ impl<'p> RouteWalk<'p> {
         };
         self.has_page = true;
         if !page.target.starts_with(['/', '@']) {
-            let is_redirect = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
-            self.status = Some(page.instead.filter(is_redirect).unwrap_or(302));
+            self.status = Some(page.instead.filter(|status| is_redirect(*status)).unwrap_or(302));
             let target = self.text(&page.target);
             return WalkStep::Done(self.finish(status, None, Some(target)));
         }
@@ -296,7 +300,7 @@ impl<'p> RouteWalk<'p> {
             return WalkStep::Status(status);
         }
         let text = self.text(value.unwrap_or(""));
-        if matches!(status, 301 | 302 | 303 | 307 | 308) {
+        if is_redirect(status) {
             self.status = Some(status);
             return WalkStep::Done(self.finish(status, None, Some(text)));
         }
@@ -391,6 +395,9 @@ impl<'p> RouteWalk<'p> {
         if let Some(value) = self.values.get(name) {
             return value.clone();
         }
+        if let Ok(capture) = name.parse::<usize>() {
+            return self.captures.get(capture).cloned().unwrap_or_default();
+        }
         match name {
             "uri" => self.path.clone(),
             "args" => self.arguments.clone(),
@@ -402,9 +409,6 @@ impl<'p> RouteWalk<'p> {
                 words.find_map(|word| word.strip_prefix("m=")).unwrap_or("").to_owned()
             }
             "http_x_m" => self.ask.mark.clone().unwrap_or_default(),
-            number if number.parse::<usize>().is_ok() => {
-                number.parse().ok().and_then(|at: usize| self.captures.get(at).cloned()).unwrap_or_default()
-            }
             name => self.map_value(name),
         }
     }

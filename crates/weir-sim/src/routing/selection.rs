@@ -16,10 +16,7 @@ pub(super) fn server_of<'p>(
     if let Some((server, _)) = literal().find(|(_, name)| is_exact(name)) {
         return (server, None);
     }
-    if let Some((server, _)) = longest(literal().filter(|(_, name)| has_wild_start(name, host))) {
-        return (server, None);
-    }
-    if let Some((server, _)) = longest(literal().filter(|(_, name)| has_wild_end(name, host))) {
+    if let Some(server) = by_asterisk(literal, host) {
         return (server, None);
     }
     let by_expression = names().find_map(|(server, name)| {
@@ -30,8 +27,13 @@ pub(super) fn server_of<'p>(
         .unwrap_or_else(|| (servers.iter().find(|server| server.is_default).unwrap_or(&servers[0]), None))
 }
 
-fn longest<'p, T>(names: impl Iterator<Item = (T, &'p str)>) -> Option<(T, &'p str)> {
-    names.max_by_key(|(_, name)| name.trim_start_matches('*').len())
+/// What the longest name with an asterisk at its start that is the host's has, or else the longest with one at its end.
+fn by_asterisk<'p, T, N: Iterator<Item = (T, &'p str)>>(names: impl Fn() -> N, host: &str) -> Option<T> {
+    let longest = |is_it: fn(&str, &str) -> bool| {
+        let all = names().filter(|(_, name)| is_it(name, host));
+        all.max_by_key(|(_, name)| name.trim_start_matches('*').len())
+    };
+    longest(has_wild_start).or_else(|| longest(has_wild_end)).map(|(found, _)| found)
 }
 
 /// `*.name` and `.name`.
@@ -64,21 +66,20 @@ struct LocationSearch<'p> {
     is_final: bool,
 }
 
+impl<'p> LocationSearch<'p> {
+    fn ending(one: &'p RouteLocation, is_final: bool) -> LocationSearch<'p> {
+        LocationSearch { found: FoundLocation { chain: vec![one], captured: None }, is_final }
+    }
+}
+
 fn find<'p>(locations: &'p [RouteLocation], path: &str) -> Option<LocationSearch<'p>> {
     let of_kind = |kind| locations.iter().filter(move |one: &&RouteLocation| one.kind == kind);
     if let Some(exact) = of_kind(LocationKind::Exact).find(|one| one.path == path) {
-        let found = FoundLocation { chain: vec![exact], captured: None };
-        return Some(LocationSearch { found, is_final: true });
+        return Some(LocationSearch::ending(exact, true));
     }
     let prefixes = of_kind(LocationKind::Prefix).chain(of_kind(LocationKind::FirmPrefix));
     let longest = prefixes.filter(|one| path.starts_with(&one.path)).max_by_key(|one| one.path.len());
-    let by_prefix = longest.map(|one| match find(&one.nested, path) {
-        Some(inner) => within(one, inner),
-        None => {
-            let found = FoundLocation { chain: vec![one], captured: None };
-            LocationSearch { found, is_final: false }
-        }
-    });
+    let by_prefix = longest.map(|one| find_in(one, path));
     let forbids = longest.is_some_and(|one| one.kind == LocationKind::FirmPrefix);
     if forbids || by_prefix.as_ref().is_some_and(|search| search.is_final) {
         return by_prefix;
@@ -90,21 +91,17 @@ fn find<'p>(locations: &'p [RouteLocation], path: &str) -> Option<LocationSearch
             _ => return None,
         };
         let captured = Pattern::new(&one.path, ignores_case).find(path)?;
-        let mut search = match find(&one.nested, path) {
-            Some(inner) => within(one, inner),
-            None => {
-                let found = FoundLocation { chain: vec![one], captured: None };
-                LocationSearch { found, is_final: true }
-            }
-        };
+        let mut search = find_in(one, path);
         search.found.captured.get_or_insert(captured);
         Some(LocationSearch { is_final: true, ..search })
     });
     by_expression.or(by_prefix)
 }
 
-fn within<'p>(outer: &'p RouteLocation, mut inner: LocationSearch<'p>) -> LocationSearch<'p> {
-    inner.found.chain.insert(0, outer);
+/// What a location that may be taken comes to: one in it, or itself.
+fn find_in<'p>(one: &'p RouteLocation, path: &str) -> LocationSearch<'p> {
+    let Some(mut inner) = find(&one.nested, path) else { return LocationSearch::ending(one, false) };
+    inner.found.chain.insert(0, one);
     inner
 }
 
@@ -117,12 +114,9 @@ pub(super) fn mapped<'p>(map: &'p RouteMap, text: &str) -> (&'p str, Option<Patt
     let literal =
         || lines().filter(|(pattern, _)| !special(pattern)).map(|(pattern, value)| (value, pattern));
     let exact = literal().find(|(_, pattern)| pattern.to_ascii_lowercase() == host);
-    let wild = || {
-        longest(literal().filter(|(_, pattern)| has_wild_start(pattern, host)))
-            .or_else(|| longest(literal().filter(|(_, pattern)| has_wild_end(pattern, host))))
-    };
-    let found = exact.or_else(|| map.has_hostnames.then(wild).flatten());
-    if let Some((value, _)) = found {
+    let exact = exact.map(|(value, _)| value);
+    let wild = || by_asterisk(literal, host).filter(|_| map.has_hostnames);
+    if let Some(value) = exact.or_else(wild) {
         return (value, None);
     }
     let by_expression = lines().find_map(|(pattern, value)| {

@@ -1,6 +1,6 @@
 //! The standard library, but what threads share is loom's: `extern crate loom_std as std` has Weir's files use it, unchanged.
 //!
-//! `RwLock`, `Arc` and what is a `static` stay those of the standard library: loom's are made anew for each order.
+//! `RwLock`, `Arc` and what is a `static` stay those of the standard library: loom's are made for each order.
 
 pub use ::std::*;
 
