@@ -1,8 +1,8 @@
 //! Of a turn that took long, how much the loop's thread did not run: asleep in a call, or ready and without a core.
 //!
 //! The kernel knows both, at the price of two system calls (1.5 µs). They are made at the end of turns that took long,
-//! and, to know what was before, at the beginning of a turn when that is a millisecond ago. What is read then is
-//! understood only when it is needed.
+//! and, to know what was before, at the beginning of a turn or of what a request runs in it when that is a millisecond
+//! ago. What is read then is understood only when it is needed.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
@@ -36,7 +36,7 @@ pub(crate) struct CoreAccount {
     file: OnceCell<Option<File>>,
     /// When it was read last, in ticks.
     read_at: Cell<u64>,
-    /// Ticks after which it is read again at the beginning of a turn.
+    /// Ticks after which it is read again at the beginning of a turn, or of what runs in it.
     due: u64,
     before: RefCell<RawReading>,
     /// Of this turn, as far as it was asked for.
@@ -96,6 +96,21 @@ impl CoreAccount {
     fn refresh(&self, now: u64, stats: &LoopStats) {
         self.read_at.set(now);
         *self.before.borrow_mut() = self.read(now, stats);
+    }
+
+    /// What runs in a turn for a request begins at `now`, in ticks: what was lost before in the turn is not its own.
+    #[inline]
+    pub(crate) fn run_began(&self, now: u64, stats: &LoopStats) {
+        if now.wrapping_sub(self.read_at.get()) > self.due {
+            self.lost_before(now, stats);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lost_before(&self, now: u64, stats: &LoopStats) {
+        self.read_at.set(now);
+        self.lost(stats);
     }
 
     /// What the thread lost since the last reading, which was less than a millisecond before this turn began, or in it.
@@ -242,6 +257,18 @@ mod tests {
             all.asleep_ns >= slept.asleep_ns && account.turn_ended(&stats).asleep_ns < 1_000_000,
             "{all:?}"
         );
+    }
+
+    #[test]
+    fn what_is_lost_before_a_request_runs_is_the_turn_s_alone() {
+        let (account, stats) = (CoreAccount::new(), stats());
+        account.turn_began(clock::ticks(), &stats);
+        std::thread::sleep(Duration::from_millis(20));
+        account.run_began(clock::ticks(), &stats);
+        let of_request = account.lost(&stats);
+        assert!(of_request.asleep_ns < 5_000_000, "{of_request:?}");
+        let of_turn = account.turn_ended(&stats);
+        assert!(of_turn.asleep_ns >= 15_000_000, "{of_turn:?}");
     }
 
     #[test]

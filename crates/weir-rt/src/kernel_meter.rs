@@ -59,7 +59,7 @@ impl KernelMeter {
         }
     }
 
-    /// See [`set_request_runs`](crate::set_request_runs).
+    /// See [`request_runs`](crate::request_runs).
     #[inline(always)]
     pub(crate) fn set_runs(&self, runs: bool) {
         self.mode.set(self.mode.get().with_runs(runs));

@@ -70,7 +70,7 @@ pub use loop_memory::{LoopMemory, TASK_PLACE};
 pub use net::SockAddr;
 pub use output::{LONG_RECEIVE, OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
-pub use request_runs::set_request_runs;
+pub use request_runs::{request_rests, request_runs};
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, USUAL_RECEIVE, asking_device, at_round_end, blocking, buffers,
     computing, epoch, lost_core, now_ms, receives_itself, remote, renew_time, spawn, try_now_ms, turn_stamp,

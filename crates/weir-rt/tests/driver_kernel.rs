@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use driver_common::*;
-use weir_rt::{RecvOutcome, Stream, blocking, set_request_runs, yield_now};
+use weir_rt::{RecvOutcome, Stream, blocking, clock, request_rests, request_runs, yield_now};
 
 /// A connection: its end here and the other one.
 async fn connection() -> (Stream, TcpStream) {
@@ -109,9 +109,9 @@ both!(a_receive_in_a_requests_run_is_not_charged_besides, || async {
     let mut received = None;
     while received.is_none() {
         stream.take_kernel(0);
-        set_request_runs(true);
+        request_runs(clock::ticks());
         received = stream.try_recv_first();
-        set_request_runs(false);
+        request_rests();
         if received.is_none() {
             yield_now().await;
         }

@@ -20,6 +20,8 @@ use crate::tree_arranged::{group, kind};
 #[derive(Clone)]
 pub struct AverageWatch {
     left: Arc<AtomicUsize>,
+    /// Ticks: those that began before are not wanted.
+    since: u64,
     matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
     sites: &'static SiteTable,
 }
@@ -31,7 +33,13 @@ impl AverageWatch {
         sites: &'static SiteTable,
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
     ) -> AverageWatch {
-        AverageWatch { left: Arc::new(AtomicUsize::new(count)), matches: Arc::new(matches), sites }
+        AverageWatch { left: Arc::new(AtomicUsize::new(count)), since: 0, matches: Arc::new(matches), sites }
+    }
+
+    /// Without requests that began before `since`, in ticks: they have not recorded what this caller asks for.
+    #[must_use]
+    pub fn since(self, since: u64) -> AverageWatch {
+        AverageWatch { since, ..self }
     }
 
     /// How many are still wanted, of all workers together.
@@ -53,6 +61,7 @@ impl AverageWatch {
 
     fn takes(&self, record: &RequestRecord) -> bool {
         self.left() > 0
+            && record.start >= self.since
             && (self.matches)(record)
             && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }

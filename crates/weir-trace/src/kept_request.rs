@@ -79,6 +79,8 @@ impl KeptRequest {
 #[derive(Clone)]
 pub struct TraceWatch {
     left: Arc<AtomicUsize>,
+    /// Ticks: those that began before are not wanted.
+    since: u64,
     matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
     deliver: Arc<dyn Fn(KeptRequest) + Send + Sync>,
 }
@@ -93,6 +95,7 @@ impl TraceWatch {
     ) -> TraceWatch {
         TraceWatch {
             left: Arc::new(AtomicUsize::new(count)),
+            since: 0,
             matches: Arc::new(matches),
             deliver: Arc::new(deliver),
         }
@@ -112,7 +115,13 @@ impl TraceWatch {
                 ended.store(0, Relaxed);
             }
         };
-        (TraceWatch { left, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
+        (TraceWatch { left, since: 0, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
+    }
+
+    /// Without requests that began before `since`, in ticks: they have not recorded what this caller asks for.
+    #[must_use]
+    pub fn since(self, since: u64) -> TraceWatch {
+        TraceWatch { since, ..self }
     }
 
     /// Ends the watch on every worker.
@@ -129,6 +138,7 @@ impl TraceWatch {
     /// True if this request is wanted; then one less is left.
     pub(crate) fn takes(&self, record: &RequestRecord) -> bool {
         self.left() > 0
+            && record.start >= self.since
             && (self.matches)(record)
             && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }

@@ -362,6 +362,27 @@ fn a_watch_takes_the_next_matching_requests_of_all_workers_at_any_level() {
 }
 
 #[test]
+fn a_watch_that_has_a_beginning_leaves_out_what_began_before() {
+    let sites: &'static Sites = Box::leak(Box::new(sites()));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Off));
+    let (watch, receiver) = TraceWatch::channel(2, |_| true);
+    recorder.watch(watch.clone());
+    one(&mut recorder, sites, 200, 1);
+    let begun = receiver.try_iter().next().expect("a tree").record().start;
+    watch.cancel();
+    for (since, taken) in [(begun, 1), (begun + 1, 0)] {
+        let (watch, receiver) = TraceWatch::channel(1, |_| true);
+        recorder.watch(watch.since(since));
+        let average = AverageWatch::new(1, &sites.table, |_| true).since(since);
+        recorder.average(average.clone());
+        one(&mut recorder, sites, 200, 2);
+        let seen = (receiver.try_iter().count(), 1 - average.left());
+        assert_eq!(seen, (taken, taken));
+        assert_eq!(recorder.take_average(&average).expect("not taken yet").requests(), taken as u64);
+    }
+}
+
+#[test]
 fn a_watch_ends_with_its_receiver_or_when_cancelled() {
     let sites = sites();
     let mut recorder = Recorder::new(0, quiet(TraceLevel::Off));

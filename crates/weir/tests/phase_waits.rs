@@ -105,13 +105,11 @@ both_drivers! {
     fn a_wait_shows_as_wait_where_it_was_and_nowhere_else(driver) {
         let running = started(driver);
         for place in places() {
+            // A response waits for what was logged meanwhile, as that the loop was blocked.
             let seen = find(&running, &format!("/x?sleep={place}&ms=60"), |seen| {
-                seen.times().all(|(at, run, wait)| run < LEAST / 2 && (at != place || wait >= LEAST))
+                seen.times().all(|(at, run, wait)| run < LEAST / 2 && if at == place { wait >= LEAST } else { wait == 0 })
             });
             assert_eq!(seen.times().count(), places().count(), "{}", seen.text());
-            for (at, _, wait) in seen.times() {
-                assert!(at == place || wait == 0, "{wait} ns of wait in {at}, to be in {place}:\n{}", seen.text());
-            }
             // The time after the timer and before the poll is the loop's, not the module's.
             let record = seen.kept.record();
             let of_client = record.waits[WaitKind::ClientRead as usize] + record.waits[WaitKind::ClientWrite as usize];

@@ -68,7 +68,10 @@ impl RequestPresence {
     pub(crate) fn begin(&self, now: u64, queued: bool) {
         self.id.set(RequestId::default());
         self.route.set(BEFORE);
-        weir_rt::set_request_runs(now != 0);
+        match now {
+            0 => weir_rt::request_rests(),
+            _ => weir_rt::request_runs(now),
+        }
         self.since.set(now);
         self.queued.set(queued);
         self.receive_wait.set(0);
@@ -147,7 +150,7 @@ impl RequestPresence {
 
     /// It stops for `wait`, inside what `trace` has open.
     pub(crate) fn suspended(&self, wait: WaitKind, trace: &mut Trace, now: u64) {
-        weir_rt::set_request_runs(false);
+        weir_rt::request_rests();
         self.ran(now, || &mut *trace);
         self.inside.set(trace.innermost());
         let ticket = self.ticket.get();
@@ -162,7 +165,7 @@ impl RequestPresence {
         self.queued.set(true);
         self.off.resumed();
         let current = sampler::current();
-        weir_rt::set_request_runs(true);
+        weir_rt::request_runs(now);
         current.set_request(self.id.get().0);
         current.set(SitePlace { site: self.inside.get().0, route: self.route.get().0 });
         self.present.now.resumed(self.ticket.get(), self.route.get(), now);
@@ -171,7 +174,7 @@ impl RequestPresence {
     /// It is over; `now` is `None` when its boundaries were not recorded. `trace` is asked for seldom.
     #[inline]
     pub(crate) fn end<'t>(&self, now: Option<u64>, trace: impl FnOnce() -> &'t mut Trace) {
-        weir_rt::set_request_runs(false);
+        weir_rt::request_rests();
         if let Some(now) = now {
             self.ran(now, trace);
         }

@@ -24,7 +24,8 @@ pub(super) fn respond(
     };
     let watch = AverageWatch::new(count as usize, SiteTable::global(), move |record| filter.takes(record));
     let deep = trace::deeper(source, question);
-    let (average, stuck) = collect(source, &[watch], limit, |left| {
+    let begun = if deep.is_some() { WatchedStart::Later } else { WatchedStart::Any };
+    let (average, stuck) = collect(source, &[watch], begun, limit, |left| {
         let done = count - (left as u64).min(count);
         reply.note(&format!("{done} of {count} requests"))?;
         Ok(!reply.is_stopped())
@@ -42,18 +43,38 @@ pub(super) fn respond(
     Ok(())
 }
 
+/// When the requests that are watched may have begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WatchedStart {
+    /// At any time.
+    Any,
+    /// After the worker learned that they are: what came before has not recorded all that the caller asks for.
+    Later,
+}
+
+impl WatchedStart {
+    /// Of a worker that learns of it now, in ticks.
+    pub(super) fn stamp(self) -> u64 {
+        match self {
+            WatchedStart::Any => 0,
+            WatchedStart::Later => weir_rt::clock::ticks(),
+        }
+    }
+}
+
 /// What all workers add up for each of `watches`, until those have all they want, `limit` is over or `go_on`, which is
 /// given how many are missing, says no; and how many workers did not give theirs.
 pub(super) fn collect(
     source: &ServerSource,
     watches: &[AverageWatch],
+    begun: WatchedStart,
     limit: Duration,
     mut go_on: impl FnMut(usize) -> Result<bool, ReplyFailure>,
 ) -> Result<(Vec<AverageTree>, usize), ReplyFailure> {
     let asked = watches.to_vec();
     source.tell(move |worker| {
         let mut recorder = worker.recorder.borrow_mut();
-        asked.iter().for_each(|watch| recorder.average(watch.clone()));
+        asked.iter().for_each(|watch| recorder.average(watch.clone().since(begun.stamp())));
     });
     let until = Instant::now() + limit;
     let result = loop {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_trace::{AverageWatch, SiteTable, render};
 
-use super::average::collect;
+use super::average::{WatchedStart, collect};
 use super::reply::{ReplyFailure, ReplySink};
 use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, json, text};
 use crate::control::protocol::ControlQuestion;
@@ -64,7 +64,9 @@ fn one(
         let filter = filter.clone();
         AverageWatch::new(count, sites, move |record| filter.takes(record))
     };
-    let (averages, _) = collect(source, &filters.each_ref().map(watch), limit, |_| Ok(!reply.is_stopped()))?;
+    let (averages, _) = collect(source, &filters.each_ref().map(watch), WatchedStart::Any, limit, |_| {
+        Ok(!reply.is_stopped())
+    })?;
     let read = |at: usize| MeasuredNode::parse(render::average_json(&averages[at], sites, &scale).as_bytes());
     Ok((read(0)?, read(1)?))
 }

@@ -7,7 +7,7 @@ use weir_rt::sampler::{SampleSource, StackFrame as Sampled};
 use weir_server::housekeeping::{self, StackProfile};
 use weir_trace::{AverageTree, AverageWatch, PHASES, Site, SiteKind, SiteTable, TraceTree};
 
-use super::average::collect;
+use super::average::{WatchedStart, collect};
 use super::reply::{ReplyFailure, ReplySink, pause};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::{RequestFilter, duration_ns, is_location};
@@ -209,7 +209,7 @@ fn marks(
     let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let watches: Vec<AverageWatch> = routes.iter().map(|route| watch(route, &filter)).collect();
     let until = Instant::now() + time;
-    let (averages, _) = collect(source, &watches, time, |left| {
+    let (averages, _) = collect(source, &watches, WatchedStart::Any, time, |left| {
         let seen = watches.len().wrapping_mul(ALL).wrapping_sub(left);
         let left = until.saturating_duration_since(Instant::now());
         reply.note(&format!("{seen} requests, {:.0} s left", left.as_secs_f64().ceil()))?;

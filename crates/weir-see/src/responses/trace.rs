@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use weir_engine::deep_traces::DeepTraces;
 use weir_trace::{KeptRequest, SiteTable, TraceWatch, render};
 
+use super::average::WatchedStart;
 use super::reply::{ReplyFailure, ReplySink, STEP};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::{RequestFilter, duration_ns};
@@ -22,7 +23,8 @@ pub(super) fn next(
     let (watch, kept) = TraceWatch::channel(count, move |record| filter.takes(record));
     let asked = watch.clone();
     let deep = deeper(source, question);
-    source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
+    let begun = if deep.is_some() { WatchedStart::Later } else { WatchedStart::Any };
+    source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone().since(begun.stamp())));
     let show = shown(question);
     let patience = question.value("for").map(duration_ns).transpose()?.map_or(PATIENCE, Duration::from_nanos);
     reply.note(&waiting(question.value("match"), count))?;

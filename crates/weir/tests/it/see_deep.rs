@@ -10,6 +10,8 @@ use crate::support::says as said;
 const CONF: &str = "worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%; http {
     map $http_user_agent $browser { ~Mozilla modern; ~*curl tool; default other; }
     server { listen 127.0.0.1:%%PORT_0%%; root html;
+        location /held { content_by_lua_file held.lua; }
+        location /free { content_by_lua_file free.lua; }
         location ~ \\.txt$ { add_header X-Browser $browser; }
         location ~ ^/(one|two)$ { return 200 $1; }
         location / { return 200 plain; } }
@@ -66,10 +68,21 @@ for _ = 1, 10 do
 end
 ngx.say 'done'";
 
+/// `/held` waits until `/free?now=1` was asked for.
+const HELD_LUA: &str = "local state = package.loaded
+state.held = true
+while not state.freed do ngx.sleep(0.002) end
+ngx.say 'freed'";
+const FREE_LUA: &str = "local state = package.loaded
+state.freed = ngx.var.arg_now
+ngx.say(state.held and 'held' or 'nobody')";
+
 fn started(driver: Driver, workers: &str) -> Server {
     let server = Server::builder(&CONF.replace("%%WORKERS%%", workers))
         .file("html/a.txt", "0123456789")
         .file("re.lua", RE_LUA)
+        .file("held.lua", HELD_LUA)
+        .file("free.lua", FREE_LUA)
         .file("tables.lua", TABLES_LUA)
         .file("slow.lua", format!("jit.off(true, true) {TABLES_LUA}"))
         .allow("open()")
@@ -106,6 +119,11 @@ impl Tracing {
             ask();
             self.child.try_wait().expect("a child").map(|status| assert!(status.success()))
         });
+        self.so_far()
+    }
+
+    /// What it has printed.
+    fn so_far(&self) -> String {
         std::fs::read_to_string(&self.out).expect("text")
     }
 }
@@ -249,6 +267,24 @@ both_drivers! {
     }
 
     /// Paths are the client's choice: they take no numbers without an end, and responses are what they are without.
+    /// Its tree has nothing below modules, since it had begun.
+    fn a_request_that_was_there_before_is_not_one_of_them(driver) {
+        let server = started(driver, "1");
+        let mut held = server.client();
+        held.send("GET /held/first HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut client = server.client();
+        wait_for("a request that is held", || (asks(&mut client, "/free") == "held\n").then_some(()));
+        let tracing = Tracing::start(&server, &["--deep", "-n", "200"]);
+        wait_for("trees of others", || {
+            asks(&mut client, "/free");
+            tracing.so_far().contains("/free").then_some(())
+        });
+        assert_eq!(asks(&mut client, "/free?now=1"), "held\n");
+        assert_eq!(held.response().text(), "freed\n");
+        let text = tracing.text(|| assert_eq!(asks(&mut client, "/held/second"), "freed\n"));
+        assert!(text.contains("/held/second") && !text.contains("/held/first"), "{text}");
+    }
+
     fn a_flood_of_paths_is_bounded(driver) {
         let server = started(driver, "1");
         let mut client = server.client();

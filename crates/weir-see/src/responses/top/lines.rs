@@ -29,10 +29,11 @@ pub(super) fn respond(
         let began = Instant::now();
         let watch = AverageWatch::new(usize::MAX, SiteTable::global(), |_| true);
         let mut stopped = false;
-        let (averages, stuck) = average::collect(source, &[watch], every, |_| {
-            stopped = reply.is_stopped();
-            Ok(!stopped)
-        })?;
+        let (averages, stuck) =
+            average::collect(source, &[watch], average::WatchedStart::Any, every, |_| {
+                stopped = reply.is_stopped();
+                Ok(!stopped)
+            })?;
         let configuration = source.configuration();
         if known.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, &configuration)) {
             known = Some((configuration.clone(), written(&configuration)?));
