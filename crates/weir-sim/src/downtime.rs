@@ -2,6 +2,9 @@
 
 use crate::draw::Draw;
 
+/// Where the upstream servers listen that speak no TLS.
+pub const UPSTREAM_PORTS: [u16; 2] = [9001, 9002];
+
 /// An upstream server is not there: its connections end, and others are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamDown {

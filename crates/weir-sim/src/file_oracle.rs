@@ -103,7 +103,7 @@ fn needed(request: &RequestPlan) -> &'static [SimFileKind] {
     match request.target {
         Target::Return | Target::Lua(_) | Target::Routed => &[],
         Target::File(_) => &[SimFileKind::Served],
-        Target::Proxied(..) => &[SimFileKind::RequestBody, SimFileKind::Temporary],
+        Target::Proxied(..) | Target::Secret(..) => &[SimFileKind::RequestBody, SimFileKind::Temporary],
         Target::Cached(_) => &[SimFileKind::RequestBody, SimFileKind::Temporary, SimFileKind::Cached],
     }
 }

@@ -1,7 +1,8 @@
 //! What must have become of a stream, and of a connection.
 
+use crate::due::{may_be_cut_off, whole_is_due};
 use crate::http2::plan::{Http2ClientPlan, Http2End, Http2Noise, StreamPlan, WindowCredit};
-use crate::outcome::{Outcome, is_hit, secret_fault, whole_is_due};
+use crate::outcome::{Outcome, secret_fault};
 use crate::plan::Plan;
 
 /// What is wrong with what became of a stream's request.
@@ -25,7 +26,7 @@ pub(crate) fn fault_of(
         ("none", "goaway0") => is_ended_early(plan, client),
         // More than are allowed where that is not known yet, or where the end of a cancelled one is still under way.
         ("none", "reset7") => (plan.http2.max_streams as usize) < client.most_streams || cancels(client),
-        ("cut", _) if target.is_cut() || is_hit(plan, &stream.request) => true,
+        ("cut", _) if target.is_cut() || may_be_cut_off(plan, &stream.request) => true,
         _ => client.is_rough() || client.credit == WindowCredit::Never,
     };
     (!is_good).then(|| format!("a stream that must be whole is {} ({target:?})", outcome.end))

@@ -6,14 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::crash::CRASHED;
+use crate::due::{may_be_cut_off, whole_is_due};
 use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
 use crate::files::SimFileKind;
 use crate::flow_oracle;
 use crate::http2_oracle as http2;
-use crate::outcome::{Outcome, is_hit, journal_words, secret_fault, whole_is_due};
+use crate::outcome::{Outcome, journal_words, secret_fault};
 use crate::plan::{ClientEnd, ClientPlan, OBJECTS, Plan, RequestPlan};
 use crate::routing_oracle;
 use crate::session_oracle::StreamOutcomes;
+use crate::upstream_tls_oracle;
 
 /// What a simulation has left.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +101,7 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     faults.extend(sessions.faults(plan, excuses.has_crashed));
     faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| routing_oracle::fault(plan, line)));
+    faults.extend(upstream_tls_oracle::faults(plan, &remains.journal, &outcomes));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     if !excuses.has_crashed {
         faults.extend(log_faults(plan, &outcomes, &sessions, remains, excuses));
@@ -138,7 +141,7 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
     }
     match outcome.end {
         "whole" => whole_is_due(plan, request, outcome),
-        "cut" if is_hit(plan, request) => None,
+        "cut" if may_be_cut_off(plan, request) => None,
         "cut" if may_be_cut(client, request, outcome) => None,
         "none" if may_be_dropped(plan, client, request, outcome) => None,
         end => Some(format!("a response that must be whole is {end} ({:?})", request.target)),
@@ -152,7 +155,8 @@ fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
     let number = |name: &str| words.get(name)?.parse::<u64>().ok();
     let (accepted, connected) = (number("accepted")?, number("connected")?);
     let (files, before, cached) = (number("files")?, number("before")?, number("cached")?);
-    let kept = plan.settings.workers * plan.settings.upstream_keepalive;
+    let groups = 1 + u64::from(plan.upstream_tls.is_some());
+    let kept = groups * plan.settings.workers * plan.settings.upstream_keepalive;
     // Each worker may have an object's file open.
     let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
     let most = before + connected + cached;
@@ -330,6 +334,7 @@ mod tests {
             crash: None,
             stream: StreamPlan::default(),
             routing: RoutingPlan::default(),
+            upstream_tls: None,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{Plan, UPSTREAM_PORTS};
-use crate::request::{RequestPlan, Target, UpstreamManner};
+use crate::plan::Plan;
+use crate::request::Target;
 use crate::tls::TlsPlan;
 
 /// A request's line in the journal.
@@ -62,33 +62,8 @@ impl<'j> JournalRecord<'j> {
     }
 }
 
-/// What is wrong with a response that has come whole.
-pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome<'_>) -> Option<String> {
-    if outcome.status == 502 && may_be_refused(plan, request) {
-        return None;
-    }
-    if request.target == Target::Routed {
-        // What is due is judged by the response as it has come.
-        return None;
-    }
-    // Where a body goes to the end of the connection, nobody knows that it was to go on.
-    let goes_to_end = matches!(request.target, Target::Proxied(UpstreamManner::ToClose, _));
-    if is_hit(plan, request) && goes_to_end { None } else { whole_fault(request.target, outcome) }
-}
-
-/// Whether a request may meet upstream servers that are not there.
-pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
-    request.target.is_proxied() && !plan.downs.is_empty()
-}
-
-/// Whether none of the servers may be there for a request: all of them fall, or it can't be sent twice.
-fn may_be_refused(plan: &Plan, request: &RequestPlan) -> bool {
-    let fall = |server| plan.downs.iter().any(|down| down.server == server);
-    let is_repeatable = request.may_be_repeated(plan.settings.request_buffering);
-    is_hit(plan, request) && (!is_repeatable || (0..UPSTREAM_PORTS.len()).all(fall))
-}
-
-fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
+/// What is wrong with a whole response to such a target.
+pub(crate) fn whole_fault(target: Target, outcome: &Outcome<'_>) -> Option<String> {
     let statuses = target.statuses();
     if !statuses.contains(&outcome.status) {
         return Some(format!("status {} of {target:?}", outcome.status));

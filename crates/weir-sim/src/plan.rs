@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use crate::cached::CachePlan;
 use crate::crash::CrashPlan;
+pub use crate::downtime::UPSTREAM_PORTS;
 use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
@@ -17,6 +18,7 @@ pub use crate::request::{
 use crate::routing::plan::{ROUTED_NUMBERS, ROUTED_PORT, RoutingPlan};
 use crate::sessions::plan::{HTTP_PASS_PORT, StreamPlan};
 use crate::tls::{TlsPlan, TlsSettings};
+use crate::upstream_tls::UpstreamTlsPlan;
 
 /// Everything that one simulation does, drawn from its seed.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub struct Plan {
     pub stream: StreamPlan,
     /// Servers and locations with what is due from them.
     pub routing: RoutingPlan,
+    /// Upstream servers that speak TLS, if there are any.
+    pub upstream_tls: Option<UpstreamTlsPlan>,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -129,8 +133,6 @@ pub enum ClientEnd {
 pub const CLIENTS_BEGIN: u64 = 2_000_000;
 /// Where the server listens.
 pub const SERVER_PORT: u16 = 8080;
-/// Where the upstream servers listen.
-pub const UPSTREAM_PORTS: [u16; 2] = [9001, 9002];
 /// `proxy_read_timeout`, seconds.
 pub const UPSTREAM_PATIENCE: u64 = 7;
 
@@ -168,6 +170,7 @@ impl Plan {
             crash,
             stream: StreamPlan::drawn(&mut draw.apart(9), span, tls.as_ref()),
             routing: RoutingPlan::default(),
+            upstream_tls: UpstreamTlsPlan::drawn(&mut draw.apart(14)),
         };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
@@ -175,6 +178,10 @@ impl Plan {
         plan.draw_cache(&mut draw.apart(5));
         plan.draw_passed(&mut draw.apart(12));
         plan.draw_routing(&mut draw.apart(13), span);
+        plan.draw_upstream_tls(&mut draw.apart(15));
+        if plan.upstream_tls.is_some() {
+            plan.downs.extend(UpstreamTlsPlan::downs(&mut draw.apart(16), span));
+        }
         plan
     }
 
@@ -217,9 +224,7 @@ impl Plan {
         if self.cache.is_none() {
             return;
         }
-        let first = self.clients.iter_mut().flat_map(|client| &mut client.requests);
-        let streams = self.http2.clients.iter_mut().flat_map(|client| &mut client.requests);
-        for request in first.chain(streams.map(|stream| &mut stream.request)) {
+        for request in self.requests_mut() {
             let is_usual = matches!(
                 request.target,
                 Target::Proxied(UpstreamManner::Length | UpstreamManner::Chunked, _)
@@ -232,6 +237,24 @@ impl Plan {
                 request.target = Target::Cached(draw.below(OBJECTS.len() as u64) as usize);
             }
         }
+    }
+
+    /// Which requests ask for what servers that speak TLS have, if there are any.
+    fn draw_upstream_tls(&mut self, draw: &mut Draw) {
+        let Some(doors) = self.upstream_tls.as_ref().map(|tls| tls.doors.len() as u64) else { return };
+        for request in self.requests_mut() {
+            if let Target::Proxied(manner, size) = request.target
+                && draw.chance(3, 5)
+            {
+                request.target = Target::Secret(draw.below(doors) as usize, manner, size);
+            }
+        }
+    }
+
+    fn requests_mut(&mut self) -> impl Iterator<Item = &mut RequestPlan> {
+        let first = self.clients.iter_mut().flat_map(|client| &mut client.requests);
+        let streams = self.http2.clients.iter_mut().flat_map(|client| &mut client.requests);
+        first.chain(streams.map(|stream| &mut stream.request))
     }
 
     /// The request with this number, of any client.
@@ -265,8 +288,7 @@ impl Plan {
         let (http2, http2_server) = self.http2.configuration();
         let (ssl, ssl_listen, ssl_verified) = self.tls.map(|tls| tls.configuration()).unwrap_or_default();
         let proxied = format!(
-            "            proxy_pass http://up;
-            proxy_http_version 1.1;
+            "            proxy_http_version 1.1;
             proxy_set_header Connection '{close}';
             proxy_request_buffering {request_buffering};
             proxy_buffer_size {buffer};
@@ -281,7 +303,11 @@ impl Plan {
             busy = 2 * s.buffer,
         );
         let (cache, cached) = match self.cache {
-            Some(cache) => (cache.configuration(directory), cache.location(&proxied)),
+            Some(cache) => (cache.configuration(directory), cache.location(&format!("{PLAIN}{proxied}"))),
+            None => Default::default(),
+        };
+        let (secret, secrets) = match &self.upstream_tls {
+            Some(tls) => (tls.block(s.upstream_keepalive), tls.locations(directory, &proxied)),
             None => Default::default(),
         };
         let locations = format!(
@@ -295,8 +321,8 @@ impl Plan {
         }} }}
         location /up/ {{
             proxy_buffering {buffering};
-{proxied}        }}
-{cached}",
+{PLAIN}{proxied}        }}
+{cached}{secrets}",
             buffering = word(s.buffering),
             own = if s.logs_own { OWN } else { "" },
         );
@@ -328,7 +354,7 @@ http {{
     proxy_temp_path {directory}/proxy_temp 1 2;
 {cache}{http2}{ssl}    upstream up {{
 {servers}    }}
-    server {{
+{secret}    server {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
 {ssl_listen}{locations}    }}
 {verified}{routing}}}
@@ -343,6 +369,9 @@ http {{
         )
     }
 }
+
+/// The line of locations whose upstream servers speak no TLS.
+const PLAIN: &str = "            proxy_pass http://up;\n";
 
 /// A script's line of what a process knows of itself and of its machine: numbers, times, addresses, random numbers. Two runs of a
 /// seed must agree in it, as in all that is logged.
@@ -379,6 +408,7 @@ impl Plan {
             stream: self.stream.after_crash(&mut draw.apart(3), span, self.tls.as_ref()),
             ..self.clone()
         };
+        plan.draw_upstream_tls(&mut draw.apart(4));
         plan.draw_objects(&mut draw.apart(2), ObjectShare::All);
         plan
     }

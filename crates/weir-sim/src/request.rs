@@ -43,6 +43,8 @@ pub enum Target {
     Lua(u64),
     /// What an upstream server says, and how.
     Proxied(UpstreamManner, u64),
+    /// The same of a server that speaks TLS, through the location of this number.
+    Secret(usize, UpstreamManner, u64),
     /// One of [`OBJECTS`], through the cache.
     Cached(usize),
     /// What the request's [`RoutedAsk`] says.
@@ -84,6 +86,12 @@ pub const MANNERS: [(UpstreamManner, &str); 8] = [
     (UpstreamManner::CutShort, "cutshort"),
     (UpstreamManner::Silent, "silent"),
 ];
+
+impl UpstreamManner {
+    fn word(self) -> &'static str {
+        MANNERS.iter().find(|(one, _)| *one == self).map_or("", |(_, word)| word)
+    }
+}
 
 /// What is asked for through the cache: how the upstream server responds, and bytes of the body. Some of them are served from
 /// memory, others from their files.
@@ -211,6 +219,14 @@ impl Target {
         }
     }
 
+    /// What an upstream server is asked for, if that is its own.
+    pub(crate) fn manner(self) -> Option<(UpstreamManner, u64)> {
+        match self {
+            Target::Proxied(manner, size) | Target::Secret(_, manner, size) => Some((manner, size)),
+            _ => None,
+        }
+    }
+
     /// The path and arguments, with the request's number.
     pub fn path(self, number: u64) -> String {
         match self {
@@ -218,13 +234,14 @@ impl Target {
             Target::File(size) => format!("/file/{size}?n={number}"),
             Target::Lua(ms) => format!("/lua?n={number}&ms={ms}"),
             Target::Proxied(manner, size) => {
-                let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
-                format!("/up/{word}?n={number}&size={size}")
+                format!("/up/{}?n={number}&size={size}", manner.word())
+            }
+            Target::Secret(door, manner, size) => {
+                format!("/tls/{door}/{}?n={number}&size={size}", manner.word())
             }
             Target::Cached(object) => {
                 let (manner, _) = OBJECTS[object];
-                let word = MANNERS.iter().find(|(one, _)| *one == manner).map_or("", |(_, word)| word);
-                format!("/cached/{word}?n={number}&o={object}")
+                format!("/cached/{}?n={number}&o={object}", manner.word())
             }
             Target::Routed => String::new(),
         }
@@ -232,11 +249,11 @@ impl Target {
 
     /// The statuses that may come; the first one is of a body that is checked.
     pub fn statuses(self) -> &'static [u16] {
-        match self {
-            Target::Proxied(UpstreamManner::NotFound, _) => &[404],
-            Target::Proxied(UpstreamManner::Closes, _) => &[502],
-            Target::Proxied(UpstreamManner::CutShort, _) => &[200, 502],
-            Target::Proxied(UpstreamManner::Silent, _) => &[504],
+        match self.manner() {
+            Some((UpstreamManner::NotFound, _)) => &[404],
+            Some((UpstreamManner::Closes, _)) => &[502],
+            Some((UpstreamManner::CutShort, _)) => &[200, 502],
+            Some((UpstreamManner::Silent, _)) => &[504],
             _ => &[200],
         }
     }
@@ -247,7 +264,7 @@ impl Target {
             Target::Return => Some(format!("n={number}\n").into_bytes()),
             Target::Lua(_) => Some(format!("n={number}\n").into_bytes()),
             Target::File(size) => Some(content(size, size)),
-            Target::Proxied(manner, size) => match manner {
+            Target::Proxied(manner, size) | Target::Secret(_, manner, size) => match manner {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,
                 _ => Some(content(number, size)),
             },
@@ -258,12 +275,12 @@ impl Target {
 
     /// Whether an upstream server is asked, or may be.
     pub fn is_proxied(self) -> bool {
-        matches!(self, Target::Proxied(..) | Target::Cached(_))
+        matches!(self, Target::Proxied(..) | Target::Secret(..) | Target::Cached(_))
     }
 
     /// Whether the response ends before its end.
     pub fn is_cut(self) -> bool {
-        matches!(self, Target::Proxied(UpstreamManner::CutShort, size) if size > 0)
+        matches!(self.manner(), Some((UpstreamManner::CutShort, size)) if size > 0)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_sim::cut::PlanCut;
 use weir_sim::oracle::{self, Remains};
 use weir_sim::plan::{FILES, Plan, content};
-use weir_sim::tls;
+use weir_sim::{tls, upstream_tls};
 
 use crate::arguments::Arguments;
 
@@ -200,6 +200,7 @@ fn prepare(plan: &Plan, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory.join("www/file"))?;
     fs::create_dir_all(directory.join("logs"))?;
     tls::write_files(directory)?;
+    upstream_tls::write_files(directory)?;
     fs::write(directory.join("weir.conf"), plan.configuration(&directory.display().to_string()))?;
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     for size in FILES {

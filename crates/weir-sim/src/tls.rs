@@ -131,11 +131,23 @@ impl TlsSettings {
     }
 
     fn protocols(&self) -> &'static str {
-        match self.version {
+        self.version.protocols()
+    }
+}
+
+impl TlsVersion {
+    /// As `ssl_protocols` has them.
+    pub(crate) fn protocols(self) -> &'static str {
+        match self {
             TlsVersion::Old => "TLSv1.2",
             TlsVersion::New => "TLSv1.3",
             TlsVersion::Any => "TLSv1.2 TLSv1.3",
         }
+    }
+
+    /// Whether the two have a version in common.
+    pub(crate) fn meets(self, other: TlsVersion) -> bool {
+        self == other || [self, other].contains(&TlsVersion::Any)
     }
 }
 
@@ -166,9 +178,7 @@ impl TlsPlan {
 
     /// Whether there can be a connection.
     pub fn fits(&self, server: &TlsSettings) -> bool {
-        let versions_meet =
-            self.version == server.version || [self.version, server.version].contains(&TlsVersion::Any);
-        versions_meet && self.name == "sim"
+        self.version.meets(server.version) && self.name == "sim"
     }
 
     /// Whether it may be served.

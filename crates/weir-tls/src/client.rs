@@ -166,7 +166,7 @@ impl ClientHandshake {
     /// The session, and what the server has sent in it already.
     pub fn into_session(self) -> (TlsSession, Vec<u8>) {
         let ClientHandshake { conn, input, early, notes } = self;
-        (TlsSession { side: SessionSide::Client(conn), input, notes, secrets: None }, early)
+        (TlsSession { side: SessionSide::Client(conn), input, notes, secrets: None, is_broken: false }, early)
     }
 }
 

@@ -474,7 +474,7 @@ impl ServerHandshake {
         if let Some(secrets) = &mut secrets {
             secrets.settle(conn.negotiated_cipher_suite());
         }
-        (TlsSession { side: SessionSide::Server(conn), input, notes, secrets }, early)
+        (TlsSession { side: SessionSide::Server(conn), input, notes, secrets, is_broken: false }, early)
     }
 }
 

@@ -33,6 +33,8 @@ pub struct TlsSession {
     pub(crate) notes: HandshakeNotes,
     /// Of a server's.
     pub(crate) secrets: Option<Box<HandshakeSecrets>>,
+    /// What came was no good: rustls is not asked again, and nothing more is sealed.
+    pub(crate) is_broken: bool,
 }
 
 /// Bytes that rustls and its provider own of an established session, which they do not say: keys of both directions, the
@@ -159,26 +161,33 @@ impl TlsSession {
         plain: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<SessionStep, Error> {
+        if self.is_broken {
+            return Err(Error::Content("the session has ended with an error".to_owned()));
+        }
         self.input.extend_from_slice(received);
-        match &mut self.side {
+        let step = match &mut self.side {
             SessionSide::Server(conn) => run(&mut **conn, &mut self.input, plain, out),
             SessionSide::Client(conn) => run(&mut **conn, &mut self.input, plain, out),
-        }
+        };
+        self.is_broken = step.is_err();
+        step
     }
 
-    /// Appends records with `plain` to `out`.
+    /// Appends records with `plain` to `out`; nothing after [`TlsSession::open`] has failed, whose alert was the last word.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
-        match &mut self.side {
-            SessionSide::Server(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
-            SessionSide::Client(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
-        }
+        self.write(Some(plain), out);
     }
 
-    /// Appends the alert that nothing follows to `out`.
+    /// Appends the alert that nothing follows to `out`, unless an error has ended the session.
     pub fn close(&mut self, out: &mut Vec<u8>) {
+        self.write(None, out);
+    }
+
+    fn write(&mut self, plain: Option<&[u8]>, out: &mut Vec<u8>) {
         match &mut self.side {
-            SessionSide::Server(conn) => write(&mut **conn, &mut self.input, None, out),
-            SessionSide::Client(conn) => write(&mut **conn, &mut self.input, None, out),
+            _ if self.is_broken => (),
+            SessionSide::Server(conn) => write(&mut **conn, &mut self.input, plain, out),
+            SessionSide::Client(conn) => write(&mut **conn, &mut self.input, plain, out),
         }
     }
 
@@ -233,6 +242,9 @@ pub(crate) trait RecordConnection {
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
+    /// Whether it has something to send of its own.
+    fn has_output(&self) -> bool;
+
     /// Takes the early data that has come.
     fn early(state: ReadEarlyData<'_, '_, Self::Data>, plain: &mut Vec<u8>) -> Result<(), rustls::Error>;
 }
@@ -245,6 +257,10 @@ impl RecordConnection for UnbufferedServerConnection {
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, ServerConnectionData> {
         self.process_tls_records(incoming)
+    }
+
+    fn has_output(&self) -> bool {
+        self.wants_write()
     }
 
     fn early(
@@ -266,6 +282,10 @@ impl RecordConnection for UnbufferedClientConnection {
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, ClientConnectionData> {
         self.process_tls_records(incoming)
+    }
+
+    fn has_output(&self) -> bool {
+        self.wants_write()
     }
 
     fn early(_: ReadEarlyData<'_, '_, ClientConnectionData>, _: &mut Vec<u8>) -> Result<(), rustls::Error> {
@@ -300,22 +320,23 @@ pub(crate) fn run<C: RecordConnection>(
             Err(error) => break Err(error),
         }
     };
+    input.drain(..used);
     if let Err(error) = result {
+        alert(conn, input, out);
         input.clear();
-        alert(conn, out);
         return Err(error.into());
     }
-    input.drain(..used);
     if input.is_empty() {
         *input = Vec::new();
     }
     Ok(step)
 }
 
-/// After an error: the alert that rustls wants to send to the peer.
-fn alert<C: RecordConnection>(conn: &mut C, out: &mut Vec<u8>) {
-    loop {
-        match conn.process(&mut []).state {
+/// After an error: the alert that rustls wants to send to the peer. It has places in `input` where half a message has come, and
+/// must not look at the rest again.
+fn alert<C: RecordConnection>(conn: &mut C, input: &mut [u8], out: &mut Vec<u8>) {
+    while conn.has_output() {
+        match conn.process(input).state {
             Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
             Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
             Ok(_) | Err(_) => return,

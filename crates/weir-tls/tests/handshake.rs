@@ -200,6 +200,38 @@ fn the_end_is_told_and_a_wrong_byte_is_noticed() {
     let mut alert = Vec::new();
     theirs.open(&records, &mut plain, &mut alert).expect_err("another byte");
     assert!(!alert.is_empty());
+    let length = alert.len();
+    theirs.seal(b"text", &mut alert);
+    theirs.close(&mut alert);
+    theirs.open(&records, &mut plain, &mut alert).expect_err("it is over");
+    assert_eq!(alert.len(), length, "the alert is the last word");
+}
+
+/// A record of TLS, not encrypted.
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3, 0, content.len() as u8][..], content].concat()
+}
+
+#[test]
+fn an_error_after_half_a_message_is_an_error() {
+    const HANDSHAKE: u8 = 22;
+    let wrong = record(99, b"what is this?");
+    // What it says to be long has not come: the beginning of a ServerHello, of a ClientKeyExchange.
+    let half = |kind: u8| record(HANDSHAKE, &[&[kind, 0, 0, 200][..], &[3; 20]].concat());
+    let client = ClientConfig::new(&client_settings(TLS12)).expect("a client");
+    let mut connect = ClientHandshake::new(&client, "a.example.com").expect("a client");
+    let (mut hello, mut flight, mut alert) = (Vec::new(), Vec::new(), Vec::new());
+    connect.handle(&[], &mut hello).expect("a hello");
+    connect.handle(&half(2), &mut alert).expect("more may come");
+    assert!(connect.handle(&wrong, &mut alert).is_err() && !alert.is_empty());
+
+    let server = ServerConfig::new(&settings(TLS12), vec![certified("a.example.com")]).expect("a server");
+    let mut accept = Server::Hello(HelloAcceptor::default());
+    accept.piece(&hello, &server, &mut flight);
+    let Server::Going(mut handshake) = accept else { panic!("a hello came") };
+    alert.clear();
+    handshake.handle(&half(16), &mut alert).expect("more may come");
+    assert!(handshake.handle(&wrong, &mut alert).is_err() && !alert.is_empty());
 }
 
 /// Whether a second session of `client` is resumed, both having exchanged bytes.

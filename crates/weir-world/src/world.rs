@@ -1,5 +1,6 @@
 //! What is around the server: clients, upstream servers, signals. Each does what the plan says, when its time has come.
 
+mod channel;
 mod client;
 mod crash;
 mod disk;
@@ -8,6 +9,7 @@ mod http2;
 mod stream;
 mod tls;
 mod upstream;
+mod upstream_tls;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -33,6 +35,7 @@ use stream::flows::DatagramNetwork;
 use stream::servers::{SessionVisit, VisitEvent};
 use tls::TlsClients;
 use upstream::UpstreamConnection;
+use upstream_tls::TlsServers;
 
 /// All that is around the server.
 pub(crate) struct World {
@@ -44,6 +47,7 @@ pub(crate) struct World {
     clients: Vec<SimClient>,
     http2: Vec<Http2Connection>,
     tls: TlsClients,
+    tls_servers: TlsServers,
     upstreams: Vec<i32>,
     connections: Vec<UpstreamConnection>,
     sessions: Vec<SessionClient>,
@@ -129,6 +133,7 @@ impl World {
         let clients = plan.clients.iter().map(|_| SimClient::new()).collect();
         let http2 = plan.http2.clients.iter().map(|_| Http2Connection::new()).collect();
         let sessions = plan.stream.sessions.iter().map(|_| SessionClient::new()).collect();
+        let tls_servers = TlsServers::new(plan.upstream_tls.as_ref()).unwrap_or_else(|| kernel::exit(74));
         World {
             draw: Draw::new(own).apart(20),
             disk: loses_power.then(|| SimDisk::new(directory, Draw::new(own).apart(22))),
@@ -139,6 +144,7 @@ impl World {
             clients,
             http2,
             tls: TlsClients::default(),
+            tls_servers,
             upstreams: Vec::new(),
             connections: Vec::new(),
             sessions,
@@ -209,7 +215,7 @@ impl World {
 
     fn open(&mut self, addresses: &mut SocketAddresses) {
         self.is_open = true;
-        for server in 0..UPSTREAM_PORTS.len() {
+        for server in 0..UPSTREAM_PORTS.len() + self.tls_servers.count() {
             self.upstreams.push(-1);
             self.upstream_rises(server, addresses);
         }
@@ -288,7 +294,7 @@ impl World {
                     self.at(now + delay * MICROSECOND, WorldEvent::Reads(which));
                 }
                 OF_HTTP2 => self.http2_notices(now, which),
-                OF_UPSTREAM => self.accept(which),
+                OF_UPSTREAM => self.accept(now, which),
                 OF_SESSION => self.session_notices(now, which),
                 OF_SESSION_SERVER => self.session_server_accepts(which),
                 OF_VISIT => self.visit_notices(now, which),

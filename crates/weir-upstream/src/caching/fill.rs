@@ -13,7 +13,7 @@ use crate::config::directives::{UpstreamSettings, ignored};
 use crate::config::failure_reason::FailureReason;
 use crate::protocol::IncomingHead;
 use crate::request::attempt_state::Attempt;
-use crate::request::cache_fetch::CacheFetch;
+use crate::request::cache_fetch::{CacheFetch, OldResponse};
 use crate::request::cache_use::{CacheStatus, cache_status};
 use crate::request::exchange_part::part_if;
 use crate::response::cache_writer::{ResponseFile, WriterGoal};
@@ -163,8 +163,7 @@ impl Attempt {
         if !allowed || cache_status(x) != Some(CacheStatus::Expired) {
             return None;
         }
-        let hot = fetch.hot.clone();
-        lookup::respond(x, &self.up, &hot, &old, CacheStatus::Stale)
+        Some(lookup::respond_with(x, &self.up, old.body, &old.response, CacheStatus::Stale))
     }
 
     /// How the request ends when no server responds.
@@ -190,9 +189,10 @@ impl Attempt {
         {
             return None;
         }
-        let (hot, settings) = (fetch.hot.clone(), fetch.settings.clone());
+        let settings = fetch.settings.clone();
         let mut judged = fetch.judge(x, &self.up.settings, incoming).freshness;
-        let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
+        let OldResponse { response: old, body } = old;
+        let verdict = lookup::respond_with(x, &self.up, body, &old, CacheStatus::Revalidated);
         if judged.valid.is_none() {
             let again = IncomingHead {
                 fields: part_if(x)

@@ -30,12 +30,13 @@ use crate::cache::{
 use crate::config::cache_directives::{CacheSettings, CacheZoneSetting, UPDATING};
 use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::IncomingHead;
-use crate::request::cache_fetch::CacheFetch;
+use crate::request::cache_fetch::{CacheFetch, OldResponse};
 use crate::request::cache_use::CacheStatus;
 use crate::request::exchange_part::part;
 use crate::response::headers;
 use crate::response::headers::HeaderOrigin;
 use crate::worker_side::worker_part::of_worker;
+use weir_engine::body::BodyBuf;
 use weir_engine::body::ResponseBody;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
@@ -287,14 +288,14 @@ impl CacheLookup {
         fetch.old_for_errors = still(response.times.error);
         let mine = fetch.ticket.as_mut().is_some_and(CacheTicket::update);
         if mine && meanwhile && self.settings.background_update {
-            fetch.old = Some(response.clone());
+            fetch.old = OldResponse::held(response.clone(), &hot);
             hand_over(x, fetch);
             return served(x, CacheStatus::Stale);
         }
         if !mine && meanwhile {
             return served(x, CacheStatus::Updating);
         }
-        fetch.old = Some(response);
+        fetch.old = OldResponse::held(response, &hot);
         CacheDecision::Fetch(self.sends(x, fetch, CacheStatus::Expired))
     }
 
@@ -313,7 +314,7 @@ impl CacheLookup {
         cached.whole = fetch.keeps;
         cached.as_get = as_get;
         if self.settings.revalidate && status == CacheStatus::Expired {
-            cached.old = fetch.old.clone();
+            cached.old = fetch.old.as_ref().map(|old| old.response.clone());
         }
         fetch
     }
@@ -336,13 +337,24 @@ pub(crate) fn respond(
     status: CacheStatus,
 ) -> Option<Verdict> {
     let body = response.body(hot)?;
+    Some(respond_with(x, up, body, response, status))
+}
+
+/// Responds to `x` with `response`, whose body is `body`.
+pub(crate) fn respond_with(
+    x: &mut Exchange,
+    up: &UpstreamLocation,
+    body: BodyBuf,
+    response: &Rc<CachedResponse>,
+    status: CacheStatus,
+) -> Verdict {
     let base = x.arena.push(&response.text).start;
     let cached = &mut part(x).cached;
     cached.status = Some(status);
     cached.served = Some((response.clone(), base));
     let body = if response.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) };
     if response.memo().is_some_and(|memo| x.recall_head(memo)) {
-        return Some(x.respond(body));
+        return x.respond(body);
     }
     let mut fields = x.worker.fields.take();
     fields.extend(response.fields_at(base));
@@ -364,7 +376,7 @@ pub(crate) fn respond(
     let mut fields = std::mem::take(&mut incoming.fields);
     fields.clear();
     x.worker.fields.replace(fields);
-    Some(x.respond(body))
+    x.respond(body)
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.

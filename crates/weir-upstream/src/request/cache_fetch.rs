@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cache::hot::{CachedResponse, HotCache};
 use crate::cache::{CacheIndex, CacheTicket};
 use crate::config::cache_directives::CacheSettings;
+use weir_engine::body::BodyBuf;
 
 /// What a request has to do with the cache that is sent to a server.
 pub(crate) struct CacheFetch {
@@ -19,7 +20,23 @@ pub(crate) struct CacheFetch {
     /// The response may be cached, as far as is known.
     pub(crate) keeps: bool,
     /// What is too old.
-    pub(crate) old: Option<Rc<CachedResponse>>,
+    pub(crate) old: Option<OldResponse>,
     /// The response itself allows that it is used when the server fails (`stale-if-error`).
     pub(crate) old_for_errors: bool,
+}
+
+/// A cached response that is too old, with its body at hand as long as a server is asked: another request may renew or replace its
+/// file meanwhile.
+#[derive(Clone)]
+pub(crate) struct OldResponse {
+    pub(crate) response: Rc<CachedResponse>,
+    pub(crate) body: BodyBuf,
+}
+
+impl OldResponse {
+    /// `None`: its file has gone.
+    pub(crate) fn held(response: Rc<CachedResponse>, hot: &HotCache) -> Option<OldResponse> {
+        let body = response.body(hot)?;
+        Some(OldResponse { response, body })
+    }
 }

@@ -9,7 +9,7 @@ use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
-use super::tls::ClientChannel;
+use super::channel::TlsChannel;
 use super::{MICROSECOND, OF_CLIENT, World, WorldEvent};
 
 /// After so many reads or pieces a client goes on as fast as it can: nothing takes for ever.
@@ -23,7 +23,7 @@ pub(super) struct SimClient {
     fd: i32,
     /// The next request of its plan.
     next: usize,
-    channel: ClientChannel,
+    channel: TlsChannel,
     /// Requests whose responses have not come: their places in the plan, and when they were begun.
     asked: VecDeque<(usize, u64)>,
     reader: MessageReader,
@@ -42,7 +42,7 @@ impl SimClient {
         SimClient {
             fd: -1,
             next: 0,
-            channel: ClientChannel::default(),
+            channel: TlsChannel::default(),
             asked: VecDeque::new(),
             reader: MessageReader::new(MessageKind::Response),
             got: 0,
@@ -85,7 +85,7 @@ impl World {
         // The world's descriptors are not the server's.
         addresses.remove(fd);
         self.clients[which].fd = fd;
-        self.clients[which].channel = ClientChannel::new(tls, false, &mut self.tls);
+        self.clients[which].channel = TlsChannel::new(tls, false, &mut self.tls);
         self.sends_later(now, which);
         self.watch(fd, OF_CLIENT | which as u64, libc::EPOLLONESHOT, libc::EPOLL_CTL_ADD);
         if let ClientEnd::Leaves(after) = self.plan.clients[which].end {

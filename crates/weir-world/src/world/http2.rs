@@ -7,7 +7,7 @@ use weir_sim::plan::SERVER_PORT;
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
-use super::tls::ClientChannel;
+use super::channel::TlsChannel;
 use super::{MICROSECOND, OF_HTTP2, World, WorldEvent};
 
 /// After so many reads or pieces a client goes on as fast as it can.
@@ -31,7 +31,7 @@ pub(super) enum Http2Event {
 pub(super) struct Http2Connection {
     fd: i32,
     client: Option<Http2Client>,
-    channel: ClientChannel,
+    channel: TlsChannel,
     /// When it steps next, as far as that is planned.
     step: Option<u64>,
     reads: u32,
@@ -46,7 +46,7 @@ impl Http2Connection {
         Http2Connection {
             fd: -1,
             client: None,
-            channel: ClientChannel::default(),
+            channel: TlsChannel::default(),
             step: None,
             reads: 0,
             pieces: 0,
@@ -103,7 +103,7 @@ impl World {
         addresses.remove(fd);
         let client = Http2Client::new(&self.plan.http2.clients[which], now / MICROSECOND);
         (self.http2[which].fd, self.http2[which].client) = (fd, Some(client));
-        self.http2[which].channel = ClientChannel::new(tls, true, &mut self.tls);
+        self.http2[which].channel = TlsChannel::new(tls, true, &mut self.tls);
         self.watch(fd, OF_HTTP2 | which as u64, libc::EPOLLONESHOT, libc::EPOLL_CTL_ADD);
         if let Http2End::Leaves(after) = end {
             self.http2_at(now + after * MICROSECOND, which, Http2Event::Leaves);

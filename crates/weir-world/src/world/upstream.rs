@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use weir_sim::plan::{MANNERS, OBJECT_NUMBERS, OBJECTS, UPSTREAM_PORTS, UpstreamManner, content};
+use weir_sim::upstream_tls::TLS_UPSTREAM_PORTS;
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage, in_chunks};
 
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
+use super::channel::TlsChannel;
 use super::{MICROSECOND, OF_CONNECTION, OF_UPSTREAM, World, WorldEvent};
 
 /// A connection of the server to an upstream server.
@@ -16,6 +18,10 @@ pub(super) struct UpstreamConnection {
     fd: i32,
     server: usize,
     reader: MessageReader,
+    channel: TlsChannel,
+    /// A fault of the connection is in the journal.
+    is_noted: bool,
+    /// What is to be said, of which the channel has nothing yet.
     out: VecDeque<u8>,
     /// Bytes of a piece, and the longest pause after it, microseconds.
     pace: (u64, u64),
@@ -29,6 +35,14 @@ impl UpstreamConnection {
     pub(super) fn is_open(&self) -> bool {
         self.fd >= 0
     }
+
+    /// Sends what the channel has; what send(2) has said.
+    fn flush(&mut self) -> kernel::KernelResult {
+        let piece = self.channel.piece(u64::MAX);
+        let sent = if piece.is_empty() { 0 } else { unix::send(self.fd, &piece) };
+        self.channel.took(usize::try_from(sent).unwrap_or(0));
+        sent
+    }
 }
 
 impl World {
@@ -37,7 +51,8 @@ impl World {
         if self.upstreams[server] >= 0 {
             return;
         }
-        let fd = World::listens(UPSTREAM_PORTS[server], addresses);
+        let port = UPSTREAM_PORTS.iter().chain(&TLS_UPSTREAM_PORTS).nth(server).copied().unwrap_or(0);
+        let fd = World::listens(port, addresses);
         self.upstreams[server] = fd;
         self.watch(fd, OF_UPSTREAM | server as u64, 0, libc::EPOLL_CTL_ADD);
     }
@@ -69,17 +84,21 @@ impl World {
         }
     }
 
-    pub(super) fn accept(&mut self, which: usize) {
+    pub(super) fn accept(&mut self, now: u64, which: usize) {
         let fd = unix::accept(self.upstreams[which], libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as i32;
         if fd < 0 {
             return;
         }
         let reader = MessageReader::new(MessageKind::Request);
+        let secret = which.checked_sub(UPSTREAM_PORTS.len());
+        let channel = secret.and_then(|server| self.tls_servers.accept(server, now, &mut self.draw));
         let out = VecDeque::new();
         self.connections.push(UpstreamConnection {
             fd,
             server: which,
             reader,
+            channel: channel.unwrap_or_default(),
+            is_noted: false,
             out,
             pace: (1 << 20, 0),
             head: 0,
@@ -102,7 +121,12 @@ impl World {
         }
         bytes.truncate(usize::try_from(got).unwrap_or(0));
         self.hash.add(&bytes);
-        connection.reader.add(&bytes);
+        let plain = connection.channel.receive(now, &bytes);
+        connection.reader.add(&plain);
+        if !connection.channel.out.is_empty() {
+            self.upstream_sends_later(now, which);
+        }
+        let connection = &mut self.connections[which];
         match connection.reader.next(false) {
             Ok(Some(request)) => self.upstream_responds(now, which, &request),
             Ok(None) => (),
@@ -128,7 +152,9 @@ impl World {
         let length = request.body.len();
         let is_right = request.body == content(number, length as u64);
         self.note(format_args!("u n={number} body={length} {}", if is_right { "right" } else { "wrong" }));
+        self.note_secret(which, number, target);
         let place = target.strip_prefix("/up/").or_else(|| target.strip_prefix("/cached/"));
+        let place = place.or_else(|| target.strip_prefix("/tls/")?.split_once('/').map(|(_, rest)| rest));
         let word = place.and_then(|rest| rest.split('?').next()).unwrap_or_default();
         let Some((manner, _)) = MANNERS.iter().find(|(_, one)| *one == word).copied() else {
             return self.note(format_args!("bad upstream request {:?}", request.line));
@@ -159,6 +185,25 @@ impl World {
             }
             _ => (1 + self.draw.below(1 << 16), self.draw.below(3000)),
         };
+        self.upstream_sends_later(now, which);
+    }
+
+    /// A server that speaks TLS has got a request.
+    fn note_secret(&mut self, which: usize, number: u64, target: &str) {
+        let connection = &self.connections[which];
+        let Some(server) = connection.server.checked_sub(UPSTREAM_PORTS.len()) else { return };
+        let door = target.strip_prefix("/tls/").and_then(|rest| rest.split('/').next()).unwrap_or("-");
+        let line = format!(
+            "k n={number} server={server} door={door} name={} tls={}",
+            connection.channel.asked_name(),
+            connection.channel.agreed()
+        );
+        self.note(format_args!("{line}"));
+    }
+
+    /// What there is to send begins to go out.
+    fn upstream_sends_later(&mut self, now: u64, which: usize) {
+        let connection = &mut self.connections[which];
         if !connection.is_sending {
             connection.is_sending = true;
             let delay = self.draw.below(2000);
@@ -172,22 +217,44 @@ impl World {
             return;
         }
         let (piece, pause) = connection.pace;
-        let length = piece + std::mem::take(&mut connection.head);
-        let piece: Vec<u8> = connection.out.iter().take(length as usize).copied().collect();
-        let sent = unix::send(connection.fd, &piece);
-        match sent {
-            0.. => drop(connection.out.drain(..sent as usize)),
-            _ if -sent as i32 != libc::EAGAIN => return self.upstream_closes(which),
-            _ => return self.at(now + 1000 * MICROSECOND, WorldEvent::UpstreamSends(which)),
+        if connection.channel.out.is_empty() {
+            let length = piece + std::mem::take(&mut connection.head);
+            let length = connection.out.len().min(length as usize);
+            let piece: Vec<u8> = connection.out.drain(..length).collect();
+            connection.channel.send(&piece);
         }
-        if !connection.out.is_empty() {
+        let sent = connection.flush();
+        if sent < 0 && -sent as i32 != libc::EAGAIN {
+            return self.upstream_closes(which);
+        }
+        if sent < 0 {
+            return self.at(now + 1000 * MICROSECOND, WorldEvent::UpstreamSends(which));
+        }
+        self.note_fault(which);
+        let connection = &mut self.connections[which];
+        if connection.channel.is_cut() {
+            return self.upstream_closes(which);
+        }
+        if sent > 0 && !(connection.out.is_empty() && connection.channel.out.is_empty()) {
             let pause = self.draw.below(pause + 1);
             return self.at(now + pause * MICROSECOND, WorldEvent::UpstreamSends(which));
         }
         connection.is_sending = false;
-        if connection.closes {
+        if connection.closes && connection.out.is_empty() && connection.channel.has_sent() {
+            connection.channel.notify_end();
+            // Where there is no room the end comes without a word.
+            connection.flush();
             self.upstream_closes(which);
         }
+    }
+
+    /// A fault of the connection that has come by now is noted, once.
+    fn note_fault(&mut self, which: usize) {
+        let connection = &mut self.connections[which];
+        let Some(fault) = connection.channel.fault_so_far().filter(|_| !connection.is_noted) else { return };
+        connection.is_noted = true;
+        let server = connection.server;
+        self.note(format_args!("t server={server} fault={fault}"));
     }
 
     fn upstream_closes(&mut self, which: usize) {

@@ -247,6 +247,41 @@ both_drivers! {
         assert_eq!((reported(&kept).as_str(), kept.field("X-New")), ("HIT kept", None));
     }
 
+    fn what_another_request_has_renewed_is_served_whole(driver) {
+        let (taken, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
+        let (counted, gate) = (taken.clone(), allowed.clone());
+        // Too long to be in memory.
+        let body = pattern(100_000);
+        let sent = body.clone();
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                wait_for("the gate", || (gate.load(Ordering::SeqCst) >= number).then_some(()));
+                let fields = "ETag: \"a\"\r\nX-Accel-Expires: @1\r\n";
+                if head.to_lowercase().contains("if-none-match") {
+                    visit.send(format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"));
+                } else {
+                    visit.send(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", sent.len()));
+                    visit.send(&sent);
+                }
+            }
+        });
+        let server = Server::start(&conf(&backend, "", "proxy_cache_revalidate on;"));
+        assert_eq!(server.get("/").field("X-Cache"), Some("MISS"));
+        let mut clients = [server.client(), server.client()];
+        for (number, client) in (2..).zip(&mut clients) {
+            client.send(get("/"));
+            wait_for("its request", || (taken.load(Ordering::SeqCst) == number).then_some(()));
+        }
+        // When the server has confirmed it to the second client, its file has new times for the first.
+        for (number, client) in (2..).zip(&mut clients) {
+            allowed.store(number, Ordering::SeqCst);
+            let response = client.response();
+            assert_eq!((response.status, response.field("X-Cache")), (200, Some("REVALIDATED")));
+            assert!(response.body == body, "{} bytes", response.body.len());
+        }
+    }
+
     fn files_that_are_damaged_or_gone_are_fetched_anew(driver) {
         let backend = Backend::answering("whole");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;"))

@@ -6,7 +6,7 @@ use weir_sim::sessions::plan::{ClientHeader, SessionClientEnd, SessionDoor, Sess
 use crate::addresses::SocketAddresses;
 use crate::kernel::{self, unix};
 
-use crate::world::tls::ClientChannel;
+use crate::world::channel::TlsChannel;
 use crate::world::{MICROSECOND, OF_SESSION, World, WorldEvent};
 
 /// After so many reads or pieces a side goes on as fast as it can.
@@ -29,7 +29,7 @@ pub(in crate::world) enum SessionEvent {
 pub(in crate::world) struct SessionClient {
     fd: i32,
     port: u16,
-    channel: ClientChannel,
+    channel: TlsChannel,
     /// Bytes of its server that have come.
     got: usize,
     is_right: bool,
@@ -68,7 +68,7 @@ impl SessionClient {
         SessionClient {
             fd: -1,
             port: 0,
-            channel: ClientChannel::default(),
+            channel: TlsChannel::default(),
             got: 0,
             is_right: true,
             reads: 0,
@@ -149,7 +149,7 @@ impl World {
         let port = addresses.local(fd).map_or(0, |name| name.1);
         // The world's descriptors are not the server's.
         addresses.remove(fd);
-        let mut channel = ClientChannel::new(plan.tls, false, &mut self.tls);
+        let mut channel = TlsChannel::new(plan.tls, false, &mut self.tls);
         channel.send(&said(&plan));
         let client = &mut self.sessions[which];
         (client.fd, client.port, client.channel, client.moved) = (fd, port, channel, now);
