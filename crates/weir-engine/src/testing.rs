@@ -11,6 +11,7 @@ use weir_trace::{Recorder, RecorderSettings};
 
 use crate::conf::{self, CORE_MODULES};
 use crate::exchange::Exchange;
+use crate::module::ModuleDef;
 use crate::plan::hosts::AddressServers;
 use crate::plan::location;
 use crate::plan::server::VirtualServer;
@@ -24,6 +25,16 @@ use crate::worker::generation::WorkerGeneration;
 /// 192.0.2.1:54321, connected to 198.51.100.1:8080, and its response goes nowhere. Inside a runtime, so that times
 /// and timers work.
 pub fn run<R>(http: &str, head: &str, test: impl AsyncFnOnce(&mut Exchange) -> R) -> R {
+    run_all(&CORE_MODULES, http, &[head], async |mut all| test(&mut all[0]).await)
+}
+
+/// As [`run`], with one exchange for each of `heads`, and modules of which the first are the core's.
+pub fn run_all<R>(
+    modules: &'static [ModuleDef],
+    http: &str,
+    heads: &[&str],
+    test: impl AsyncFnOnce(Vec<Exchange>) -> R,
+) -> R {
     let options = weir_rt::RuntimeOptions {
         driver: DriverChoice::Epoll,
         worker: 0,
@@ -32,8 +43,8 @@ pub fn run<R>(http: &str, head: &str, test: impl AsyncFnOnce(&mut Exchange) -> R
     };
     let runtime = Runtime::new(&options).expect("epoll is everywhere");
     runtime.block_on(async {
-        let mut x = exchange(http, head);
-        test(&mut x).await
+        let all = exchanges(modules, http, heads);
+        test(all).await
     })
 }
 
@@ -43,16 +54,20 @@ pub fn value(x: &mut Exchange, name: &str) -> Option<String> {
     Some(x.text(&text).escape_ascii().to_string())
 }
 
-fn exchange(http: &str, head: &str) -> Exchange {
+fn exchanges(modules: &'static [ModuleDef], http: &str, heads: &[&str]) -> Vec<Exchange> {
     let text = format!("error_log stderr emerg; events {{ }} http {{ {http} }}");
-    let configuration = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+    let configuration = conf::test::load(&text, modules).unwrap_or_else(|errors| panic!("{errors}"));
     let recorder = Recorder::new(0, RecorderSettings::default());
     let worker = Worker::new(0, Arc::default(), recorder);
     let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("the core installs");
     let hosts = generation.hosts().first().expect("the test has a server").clone();
     worker.switch(Rc::new(generation));
-    let connection = connection(&hosts, &worker);
-    let mut x = Exchange::new(&worker, &connection, hosts.default());
+    heads.iter().map(|head| exchange(&worker, &hosts, head)).collect()
+}
+
+fn exchange(worker: &Rc<Worker>, hosts: &Rc<AddressServers>, head: &str) -> Exchange {
+    let connection = connection(hosts, worker);
+    let mut x = Exchange::new(worker, &connection, hosts.default());
     x.start_ms = weir_rt::now_ms();
     x.nth = connection.requests.get();
     read(&mut x, head.as_bytes());

@@ -452,4 +452,37 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn addresses_of_both_families_are_written_as_they_are_read() {
+        for (from, to) in [("192.0.2.1:5", "198.51.100.1:443"), ("[2001:db8::1]:5", "[2001:db8::2]:443")] {
+            let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+            for write in [write_v1, write_v2] {
+                let mut out = Vec::new();
+                write(&mut out, address(from), address(to));
+                assert_eq!(addresses(&out), Some((from.to_owned(), to.to_owned())));
+                let mut out = Vec::new();
+                write(&mut out, address(from), address("[::1]:1"));
+                assert_eq!(addresses(&out).is_some(), from.starts_with('['), "of two families");
+            }
+        }
+    }
+
+    #[test]
+    fn types_are_names_or_numbers() {
+        for (name, found) in [
+            ("alpn", Some(1)),
+            ("0x", None),
+            ("0x0", Some(0)),
+            ("0x000", Some(0)),
+            ("0x5", Some(5)),
+            ("0xEa", Some(0xea)),
+            ("0x00ea", Some(0xea)),
+            ("0x1ea", None),
+            ("0xg", None),
+            ("other", None),
+        ] {
+            assert_eq!(kind(name, &[("alpn", 1)]), found, "{name}");
+        }
+    }
 }

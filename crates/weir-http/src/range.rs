@@ -434,4 +434,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_body_of_several_ranges_is_as_long_as_is_announced() {
+        let layout = MultipartLayout::new(12_345, b"text/plain", Some(b"utf-8"));
+        let ranges = [ByteRange { start: 0, end: 1 }, ByteRange { start: 95, end: 105 }];
+        assert_eq!(ranges.map(|range| range.size()), [1, 10]);
+        let mut body = Vec::new();
+        for range in ranges {
+            layout.part(&mut body, range, 1000);
+            body.resize(body.len() + range.size() as usize, b'x');
+        }
+        layout.last(&mut body);
+        assert_eq!(layout.content_length(&ranges, 1000), body.len() as u64);
+    }
 }

@@ -5,6 +5,9 @@
 //! after a problem of a client's certificate, so the verdict is about the last one found: what `optional_no_ca` lets pass
 //! is a stranger's certificate, but not one that has expired. Of a server's certificate it is the first.
 
+#[cfg(test)]
+mod tests;
+
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{NSCertType, ParsedExtension};

@@ -121,4 +121,19 @@ mod tests {
         assert!(matches_host(&with(&["127.0.0.1"], "a"), "a"), "addresses are no names of hosts");
         assert!(!matches_host(b"no certificate", "a"));
     }
+
+    #[test]
+    fn a_uri_is_an_alternative_name_letter_by_letter() {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(vec!["spiffe".to_owned()]).expect("a name");
+        let uri = "spiffe://example/a".try_into().expect("ASCII");
+        params.subject_alt_names.push(rcgen::SanType::URI(uri));
+        let own = params.self_signed(&key).expect("signed");
+        for (uri, expected) in
+            [("spiffe://example/a", true), ("spiffe://example/A", false), ("spiffe", false), ("", false)]
+        {
+            assert_eq!(matches_uri(own.der(), uri), expected, "{uri}");
+        }
+        assert!(!matches_uri(b"no certificate", "spiffe://example/a"));
+    }
 }

@@ -103,3 +103,31 @@ fn escape(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    use super::*;
+
+    #[test]
+    fn names_are_printed_as_openssl_prints_them() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let parts = [
+            (DnType::CountryName, DnValue::Utf8String("DE".into())),
+            (DnType::OrganizationName, DnValue::Utf8String(" #a+b ".into())),
+            (DnType::OrganizationalUnitName, DnValue::Utf8String("#c d".into())),
+            (DnType::CustomDnType(vec![1, 2, 3, 4]), DnValue::Utf8String("<e>;\\".into())),
+            (DnType::CommonName, DnValue::Utf8String("\u{e9},\"".into())),
+        ];
+        parts.into_iter().for_each(|(kind, value)| params.distinguished_name.push(kind, value));
+        let key = KeyPair::generate().expect("a key");
+        let own = params.self_signed(&key).expect("signed");
+        let (_, certificate) = X509Certificate::from_der(own.der()).expect("a certificate");
+        let name = certificate.subject();
+        assert_eq!(rfc2253(name), r#"CN=\C3\A9\,\",1.2.3.4=\<e\>\;\\,OU=\#c d,O=\ #a\+b\ ,C=DE"#);
+        assert_eq!(oneline(name), r#"/C=DE/O= #a+b /OU=#c d/1.2.3.4=<e>;\/CN=\xC3\xA9,""#);
+    }
+}

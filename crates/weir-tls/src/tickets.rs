@@ -430,4 +430,73 @@ mod tests {
         old.put(vec![1], vec![1]);
         assert_eq!(old.get(&[1]), None);
     }
+
+    /// Keys whose current one was made so many seconds ago.
+    fn aged(age: u64, lifetime: u64) -> TicketKeys {
+        let current = TicketKey::random().expect("random bytes");
+        let state = RwLock::new(TurningKeys { current, before: None, since: now() - age });
+        TicketKeys(Arc::new(TicketKeySource::Own { state, lifetime }))
+    }
+
+    /// A ticket of the key that is there now, whatever its age.
+    fn sealed_before(keys: &TicketKeys) -> Vec<u8> {
+        let TicketKeySource::Own { state, .. } = &*keys.0 else { panic!("they are its own") };
+        let since = std::mem::replace(&mut state.write().expect("no panic").since, now());
+        let ticket = keys.tickets(b"", 100_000).encrypt(b"x").expect("sealed");
+        state.write().expect("no panic").since = since;
+        ticket
+    }
+
+    #[test]
+    fn keys_turn_after_their_time_and_open_for_as_long_again() {
+        for (age, turned, opens) in [
+            (0, false, true),
+            (900, false, true),
+            (1000, true, true),
+            (1900, true, true),
+            (2000, true, false),
+        ] {
+            let keys = aged(age, 1000);
+            let tickets = keys.tickets(b"", 100_000);
+            let before = sealed_before(&keys);
+            let after = tickets.encrypt(b"y").expect("sealed");
+            assert_eq!(before[..NAME] != after[..NAME], turned, "{age}");
+            assert_eq!(tickets.decrypt(&before).is_some(), opens, "{age}");
+            assert_eq!(tickets.decrypt(&after).as_deref(), Some(&b"y"[..]), "{age}");
+            let keys_left = 1 + usize::from(turned && opens);
+            let age_left = if turned { 0..=60 } else { age..=age + 60 };
+            match keys.age() {
+                TicketKeyAge::Own { keys, age, lifetime: 1000 } => {
+                    assert!(keys == keys_left && age_left.contains(&age), "{keys} {age}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_ticket_says_what_rustls_asks_of_it() {
+        let tickets = TicketKeys::random(7).expect("random bytes").tickets(b"a", 300);
+        assert!(ProducesTickets::enabled(&tickets));
+        assert_eq!(ProducesTickets::lifetime(&tickets), 300);
+        let keys = TicketKeys::random(0).expect("random bytes");
+        assert!(matches!(keys.age(), TicketKeyAge::Own { lifetime: 1, .. }));
+        let cache = Arc::new(SessionCache::new(0, 300));
+        assert_eq!(cache.used(), (0, 1));
+        assert!(cache.can_cache() && ServerSessions::new(&cache, b"a", 1).can_cache());
+        assert!(TicketKeys::given(&[]).is_err());
+    }
+
+    #[test]
+    fn a_session_that_is_stored_again_is_the_newest_and_has_one_entry() {
+        let cache = SessionCache::new(2 * BYTES as u64, 300);
+        for id in [0, 1, 0, 2] {
+            cache.put(vec![id], vec![id]);
+        }
+        assert_eq!((cache.get(&[0]), cache.get(&[1]), cache.get(&[2])), (Some(vec![0]), None, Some(vec![2])));
+        assert_eq!(cache.used(), (2, 2));
+        cache.take(&[0]);
+        cache.put(vec![3], vec![3]);
+        assert_eq!((cache.get(&[2]), cache.get(&[3])), (Some(vec![2]), Some(vec![3])));
+    }
 }

@@ -178,3 +178,39 @@ fn is_tls13(scheme: SignatureScheme) -> bool {
             | S::ED448
     ) || u16::from(scheme) >> 8 == 0x09
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_of_tls_1_3_are_these() {
+        use SignatureScheme as S;
+        for (scheme, expected) in [
+            (S::ECDSA_NISTP256_SHA256, true),
+            (S::RSA_PSS_SHA512, true),
+            (S::ED25519, true),
+            (S::from(0x0904), true),
+            (S::from(0x0804), true),
+            (S::from(0x1909), false),
+            (S::RSA_PKCS1_SHA256, false),
+            (S::RSA_PKCS1_SHA1, false),
+            (S::ECDSA_SHA1_Legacy, false),
+        ] {
+            assert_eq!(is_tls13(scheme), expected, "{scheme:?}");
+        }
+    }
+
+    #[test]
+    fn only_schemes_that_were_offered_are_taken() {
+        let only: Arc<[u16]> = Arc::from([0x0403]);
+        assert!(check_limit(None, SignatureScheme::ED25519).is_ok());
+        assert!(check_limit(Some(&only), SignatureScheme::ECDSA_NISTP256_SHA256).is_ok());
+        assert!(check_limit(Some(&only), SignatureScheme::ED25519).is_err());
+        let client = AnyClient::new(vec![DistinguishedName::from(vec![1, 2])], Some(only));
+        let hints: Vec<&[u8]> = client.root_hint_subjects().iter().map(AsRef::as_ref).collect();
+        assert_eq!((hints, client.client_auth_mandatory()), (vec![&[1, 2][..]], false));
+        assert_eq!(client.supported_verify_schemes(), [SignatureScheme::ECDSA_NISTP256_SHA256]);
+        assert!(AnyServer { schemes: None }.supported_verify_schemes().len() > 5);
+    }
+}

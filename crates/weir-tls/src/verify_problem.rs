@@ -62,3 +62,20 @@ impl VerifyProblem {
         matches!(self.code, 18..=21 | 27)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_openssls() {
+        assert_eq!(VerifyProblem::of(0), None);
+        assert_eq!(VerifyProblem::of(10), Some(VerifyProblem::EXPIRED));
+        assert_eq!(
+            VerifyProblem::of(99).map(|it| (it.code, it.text)),
+            Some((99, "unknown certificate verification error"))
+        );
+        let about_trust: Vec<u16> = ALL.iter().filter(|it| it.is_about_trust()).map(|it| it.code).collect();
+        assert_eq!(about_trust, [18, 19, 20, 21]);
+    }
+}

@@ -134,6 +134,7 @@ mod tests {
         for (value, priority) in [
             ("", of(3, false)),
             ("u=5, i", of(5, true)),
+            ("i, i=?0", of(3, false)),
             ("i=?1,u=0", of(0, true)),
             ("u=1, i=?0", of(1, false)),
             ("u=7;x=1, i;y", of(7, true)),

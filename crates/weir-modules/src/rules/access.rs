@@ -114,6 +114,7 @@ impl Handler for AccessCheck {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::{WITH_ONE, asked, decided, whole_core_and};
     use std::net::SocketAddr;
 
     use weir_engine::ModuleDef;
@@ -168,6 +169,24 @@ mod tests {
             assert_eq!(lines.len(), 1, "{lines:?}");
             let message = format!("invalid parameter \"{wrong}\" in weir.conf:2:7");
             assert!(lines[0].ends_with(&message), "{}", lines[0]);
+        }
+    }
+
+    #[test]
+    fn the_phase_ends_as_the_rules_say() {
+        static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<Access>();
+        for (rules, verdict) in [
+            ("deny all;", "Status(403)"),
+            ("satisfy any; deny all;", "Status(403)"),
+            ("deny 192.0.2.1;", "Status(403)"),
+            ("allow 192.0.2.0/24; deny all;", "Ok"),
+            ("deny 198.51.100.1;", "Declined"),
+            ("", "Declined"),
+        ] {
+            for http in [format!("server {{ {rules} }}"), format!("{rules} server {{ }}")] {
+                let found = asked(&WHOLE, &http, ("/", ""), |x| decided(x, Phase::Access));
+                assert_eq!(found, verdict, "{http}");
+            }
         }
     }
 }

@@ -237,6 +237,13 @@ const OFF: &[u8] = b"off";
 
 #[cfg(test)]
 mod tests {
+    use weir_engine::ModuleDef;
+    use weir_engine::testing::run_all;
+    use weir_http::base64;
+    use weir_test::TempDir;
+
+    use crate::testing::{WITH_ONE, decided, whole_core_and};
+
     use super::*;
 
     #[test]
@@ -254,6 +261,80 @@ mod tests {
             ("end", None),
         ] {
             assert_eq!(find(text, user.as_bytes()), password.map(str::as_bytes), "{user}");
+        }
+    }
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<AuthBasic>();
+
+    /// What is decided about a request with these credentials, and the challenge.
+    fn said(http: &str, credentials: Option<&str>) -> String {
+        let mut basic = Vec::new();
+        base64::encode(credentials.unwrap_or_default().as_bytes(), &mut basic);
+        let field = format!("Authorization: Basic {}\r\n", basic.escape_ascii());
+        let fields = credentials.map_or("", |_| &field);
+        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nRealm: off\r\n{fields}\r\n");
+        run_all(&WHOLE, http, &[&head], async |mut all| {
+            let x = &mut all[0];
+            let mut verdict = decided(x, Phase::Access);
+            if verdict == "Wait" {
+                let plan = x.plan.clone();
+                verdict = format!("Wait, {:?}", plan.phase(Phase::Access)[0].handler.wait(x).await);
+            }
+            let challenge = x.response.header(KnownField::WwwAuthenticate).cloned();
+            let shown = challenge.map_or(String::new(), |text| format!(" {}", x.text(&text).escape_ascii()));
+            verdict + &shown
+        })
+    }
+
+    #[test]
+    fn only_a_user_with_the_right_password_is_let_in() {
+        let directory = TempDir::new();
+        let hash = "$2b$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu";
+        let path = directory.write("users", format!("plain:{{PLAIN}}word\nslow:{hash}\nempty:\n"));
+        let path = path.display();
+        let refused = "Status(401) Basic realm=\\\"here\\\"";
+        for (credentials, verdict) in [
+            (Some("plain:word"), "Ok"),
+            (Some("plain:other"), refused),
+            (Some("plain:"), refused),
+            (Some("plain"), refused),
+            (Some("empty:"), &format!("Wait, {refused}")),
+            (Some("stranger:word"), refused),
+            (Some("slow:password"), "Wait, Ok"),
+            (Some("slow:word"), &format!("Wait, {refused}")),
+            (None, refused),
+        ] {
+            let lines = format!("auth_basic here; auth_basic_user_file {path};");
+            for http in [format!("server {{ {lines} }}"), format!("{lines} server {{ }}")] {
+                assert_eq!(said(&http, credentials), verdict, "{credentials:?} {http}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_the_file_no_user_is_let_in() {
+        let directory = TempDir::new();
+        let here = directory.path().display().to_string();
+        for (file, verdict) in [
+            (format!("{here}/absent"), "Status(403)"),
+            (format!("{here}/$http_host"), "Status(403)"),
+            ("absent".to_owned(), "Status(403)"),
+            (here, "Status(500)"),
+        ] {
+            let http = format!("server {{ auth_basic here; auth_basic_user_file {file}; }}");
+            assert_eq!(said(&http, Some("plain:word")), verdict, "{file}");
+        }
+    }
+
+    #[test]
+    fn off_lets_in() {
+        for (http, verdict) in [
+            ("auth_basic here; auth_basic_user_file x; server { auth_basic off; }", "Declined"),
+            ("server { auth_basic $http_realm; auth_basic_user_file x; }", "Declined"),
+            ("server { auth_basic here; }", "Declined"),
+            ("server { auth_basic_user_file x; }", "Declined"),
+        ] {
+            assert_eq!(said(http, Some("plain:word")), verdict, "{http}");
         }
     }
 }

@@ -136,3 +136,64 @@ fn decide(x: &mut Exchange, captured: &CapturedResponse) -> Verdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_engine::{ModuleDef, conf};
+
+    use super::*;
+    use crate::testing::{WITH_ONE, asked, decided, whole_core_and};
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<AuthRequest>();
+
+    #[test]
+    fn only_2xx_lets_in() {
+        for (status, verdict) in [
+            (199, "Status(500)"),
+            (200, "Ok"),
+            (299, "Ok"),
+            (300, "Status(500)"),
+            (401, "Status(401)"),
+            (402, "Status(500)"),
+            (403, "Status(403)"),
+            (404, "Status(500)"),
+            (444, "Status(500)"),
+            (500, "Status(500)"),
+            (0, "Status(500)"),
+        ] {
+            let captured = CapturedResponse { status, ..CapturedResponse::default() };
+            let found = asked(&WHOLE, "server { }", ("/", ""), |x| format!("{:?}", decide(x, &captured)));
+            assert_eq!(found, verdict, "{status}");
+        }
+    }
+
+    #[test]
+    fn challenges_are_taken_over_with_401_alone() {
+        let field = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        let headers = vec![field("www-authenticate", "Basic"), field("X-Other", "x")];
+        for (status, expected) in [(401, Some("Basic")), (403, None), (500, None)] {
+            let captured =
+                CapturedResponse { status, headers: headers.clone(), ..CapturedResponse::default() };
+            asked(&WHOLE, "server { }", ("/", ""), |x| {
+                decide(x, &captured);
+                let challenge = x.response.header(KnownField::WwwAuthenticate).cloned();
+                let found = challenge.map(|text| x.text(&text).to_vec());
+                assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{status}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_location_asks_unless_it_is_off() {
+        for (http, verdict) in [
+            ("server { auth_request /auth; }", "Wait"),
+            ("auth_request /auth; server { }", "Wait"),
+            ("auth_request /auth; server { auth_request off; }", "Declined"),
+            ("server { }", "Declined"),
+        ] {
+            assert_eq!(asked(&WHOLE, http, ("/", ""), |x| decided(x, Phase::Access)), verdict, "{http}");
+        }
+        let text = "events { } http { server { auth_request_set x y; } }";
+        assert!(conf::test::headlines(text, &WHOLE)[0].starts_with("invalid variable name \"x\""));
+    }
+}

@@ -92,3 +92,49 @@ impl Handler for RequirementCheck {
         Verdict::Ok
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_engine::{ModuleDef, conf};
+
+    use super::*;
+    use crate::testing::{WITH_ONE, asked, decided, whole_core_and};
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<AuthRequire>();
+
+    #[test]
+    fn all_values_are_required() {
+        let lines = "auth_require $http_a $http_b error=401; auth_require $http_c;";
+        for (fields, verdict) in [
+            ("A: 1\r\nB: 1\r\nC: 1\r\n", "Ok"),
+            ("A: 1\r\nB: 00\r\nC: no\r\n", "Ok"),
+            ("A: 1\r\nC: 1\r\n", "Status(401)"),
+            ("A: 0\r\nB: 1\r\nC: 1\r\n", "Status(401)"),
+            ("A: 1\r\nB: 1\r\n", "Status(403)"),
+            ("A: 1\r\nB: 1\r\nC: 0\r\n", "Status(403)"),
+            ("", "Status(401)"),
+        ] {
+            for http in [format!("server {{ {lines} }}"), format!("{lines} server {{ }}")] {
+                let found = asked(&WHOLE, &http, ("/", fields), |x| decided(x, Phase::Access));
+                assert_eq!(found, verdict, "{fields} {http}");
+            }
+        }
+    }
+
+    #[test]
+    fn statuses_are_those_of_errors() {
+        let text = |line: &str| format!("events {{ }} http {{ server {{ {line} }} }}");
+        for status in ["400", "403", "500", "599"] {
+            assert!(conf::test::load(&text(&format!("auth_require $uri error={status};")), &WHOLE).is_ok());
+        }
+        for (line, words) in [
+            ("auth_require $uri error=399;", "invalid parameter \"error=399\""),
+            ("auth_require $uri error=600;", "invalid parameter \"error=600\""),
+            ("auth_require $uri error=65936;", "invalid parameter \"error=65936\""),
+            ("auth_require error=401;", "\"auth_require\" needs a value"),
+        ] {
+            let found = conf::test::headlines(&text(line), &WHOLE);
+            assert!(found[0].starts_with(words), "{line}: {found:?}");
+        }
+    }
+}

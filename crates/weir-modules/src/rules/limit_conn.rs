@@ -303,9 +303,11 @@ mod tests {
     use weir_engine::conf;
 
     use super::*;
-    use crate::testing::core_and;
+    use crate::testing::decided;
+    use weir_engine::conf::{CORE_MODULES, with_core};
+    use weir_engine::testing::{run_all, value};
 
-    static MODULES: [ModuleDef; 4] = core_and::<LimitConn>();
+    static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<LimitConn>()]);
 
     #[test]
     fn mistakes_in_nginx_words() {
@@ -345,5 +347,89 @@ mod tests {
         assert!(limit.enter(b"k").is_ok());
         drop(second);
         assert!(counted.counts.is_empty());
+    }
+
+    /// What becomes of requests at the same time, and `$limit_conn_status`.
+    fn limited(all: &mut [Exchange]) -> Vec<String> {
+        let mut said = Vec::new();
+        for x in all {
+            let verdict = decided(x, Phase::Preaccess);
+            // It is limited once, wherever it is redirected to.
+            assert_eq!(decided(x, Phase::Preaccess), "Declined");
+            said.push(format!("{verdict} {}", value(x, "limit_conn_status").unwrap_or_default()));
+        }
+        said
+    }
+
+    fn head(target: &str, key: &str) -> String {
+        format!("GET {target} HTTP/1.1\r\nHost: x\r\nKey: {key}\r\n\r\n")
+    }
+
+    #[test]
+    fn requests_beyond_the_limit_are_refused_while_others_last() {
+        let heads = ["/a", "/a", "/a", "/b"].map(|target| head(target, ""));
+        for (lines, refused) in [
+            ("limit_conn one 1;", "Status(503) REJECTED"),
+            ("limit_conn one 1; limit_conn_status 429;", "Status(429) REJECTED"),
+            ("limit_conn one 1; limit_conn_dry_run on;", "Declined REJECTED_DRY_RUN"),
+        ] {
+            for http in [format!("server {{ {lines} }}"), format!("{lines} server {{ }}")] {
+                let http = format!("limit_conn_zone $uri zone=one:32k; {http}");
+                run_all(&MODULES, &http, &heads.each_ref().map(String::as_str), async |mut all| {
+                    let said = limited(&mut all[..2]);
+                    assert_eq!(said, ["Declined PASSED", refused], "{http}");
+                    assert_eq!(limited(&mut all[3..]), ["Declined PASSED"], "{http}: another key");
+                    drop(all.remove(0));
+                    assert_eq!(limited(&mut all[1..2]), ["Declined PASSED"], "{http}: after the first");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_request_counts_in_no_zone() {
+        let http =
+            "limit_conn_zone $uri zone=one:32k; limit_conn_zone $http_key zone=two:32k; limit_conn one 1;
+            server { limit_conn one 1; limit_conn two 1; }";
+        let heads = [head("/a", "1"), head("/b", "1"), head("/b", "2"), head("/a", "3"), head("/a", "1")];
+        run_all(&MODULES, http, &heads.each_ref().map(String::as_str), async |mut all| {
+            let said = limited(&mut all[..4]);
+            let (passed, refused) = ("Declined PASSED", "Status(503) REJECTED");
+            assert_eq!(said, [passed, refused, passed, refused]);
+            // It has a place in both zones, and gives both back.
+            drop(all.remove(0));
+            assert_eq!(limited(&mut all[3..]), [passed]);
+        });
+    }
+
+    #[test]
+    fn the_block_around_limits_where_there_is_no_limit_of_its_own() {
+        let http =
+            "limit_conn_zone $host zone=one:32k; limit_conn_zone $http_key zone=two:32k; limit_conn one 1;
+            server { location /a { limit_conn two 2; } location /b { } }";
+        let heads = [head("/a", "1"), head("/a", "1"), head("/b", "1"), head("/b", "1")];
+        run_all(&MODULES, http, &heads.each_ref().map(String::as_str), async |mut all| {
+            let passed = "Declined PASSED";
+            assert_eq!(limited(&mut all), [passed, passed, passed, "Status(503) REJECTED"]);
+        });
+    }
+
+    #[test]
+    fn without_room_a_request_is_refused() {
+        let counted = Rc::new(CountedZone { counts: Arc::new(ZoneTable::new(4096, ENTRY)) });
+        let zone = weir_engine::zone::SharedZones::default().named(ZONE, "one").expect("the first");
+        let limit = ConnLimit { zone, key: ValueScript::default(), counted, most: 1 };
+        let mut places = Vec::new();
+        let why = (0..1000_u32)
+            .find_map(|key| limit.enter(&key.to_ne_bytes()).map(|place| places.push(place)).err());
+        assert!(matches!(why, Some(ConnRefusal::Full)), "{} places", places.len());
+        places.pop();
+        assert!(limit.enter(b"next").is_ok());
+    }
+
+    #[test]
+    fn the_largest_limit_is_taken() {
+        let text = "events { } http { limit_conn_zone $uri zone=one:32k; limit_conn one 65535; server { } }";
+        assert!(conf::test::load(text, &MODULES).is_ok());
     }
 }

@@ -185,3 +185,69 @@ fn remote_port(x: &mut Exchange) -> Option<Text> {
     let text = port.map_or(String::new(), |port| port.to_string());
     Some(Text::Span(x.arena.push(text.as_bytes())))
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_engine::ModuleDef;
+    use weir_engine::testing::value;
+
+    use super::*;
+    use crate::testing::{WITH_ONE, asked, decided, whole_core_and};
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<Realip>();
+
+    /// The client's address of a request of 192.0.2.1 with these fields.
+    fn client(http: &str, fields: &str) -> String {
+        asked(&WHOLE, http, ("/", fields), |x| {
+            assert_eq!(decided(x, Phase::Preaccess), "Declined");
+            assert_eq!(value(x, "realip_remote_addr").as_deref(), Some("192.0.2.1"));
+            assert_eq!(value(x, "realip_remote_port").as_deref(), Some("54321"));
+            value(x, "remote_addr").expect("the client has an address")
+        })
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_whose_request_it_is() {
+        let (real, custom) =
+            ("X-Real-IP: 203.0.113.5\r\n", "x-client: 203.0.113.6\r\nX-Client: 203.0.113.7\r\n");
+        let list = "X-Forwarded-For: 203.0.113.8\r\nX-Forwarded-For: 203.0.113.9, 192.0.2.2\r\n";
+        let fields = format!("{real}{custom}{list}");
+        for (lines, found) in [
+            ("set_real_ip_from 192.0.2.0/24;", "203.0.113.5"),
+            ("set_real_ip_from 10.0.0.0/8;", "192.0.2.1"),
+            ("set_real_ip_from unix:;", "192.0.2.1"),
+            ("set_real_ip_from 10.0.0.0/8; set_real_ip_from 192.0.2.1;", "203.0.113.5"),
+            ("set_real_ip_from 192.0.2.0/24; real_ip_header X-Real-IP;", "203.0.113.5"),
+            ("set_real_ip_from 192.0.2.0/24; real_ip_header X-CLIENT;", "203.0.113.6"),
+            ("set_real_ip_from 10.0.0.0/8; real_ip_header X-Client;", "192.0.2.1"),
+            ("set_real_ip_from 192.0.2.0/24; real_ip_header X-Absent;", "192.0.2.1"),
+            ("set_real_ip_from 192.0.2.0/24; real_ip_header X-Forwarded-For;", "192.0.2.2"),
+            (
+                "set_real_ip_from 192.0.2.0/24; real_ip_header X-Forwarded-For; real_ip_recursive on;",
+                "203.0.113.9",
+            ),
+            (
+                "set_real_ip_from 192.0.2.1; real_ip_header X-Forwarded-For; real_ip_recursive on;",
+                "192.0.2.2",
+            ),
+            ("set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For;", "192.0.2.1"),
+            ("set_real_ip_from 192.0.2.0/24; real_ip_header proxy_protocol;", "192.0.2.1"),
+            ("real_ip_header X-Real-IP;", "192.0.2.1"),
+        ] {
+            for http in [format!("server {{ {lines} }}"), format!("{lines} server {{ location / {{ }} }}")] {
+                assert_eq!(client(&http, &fields), found, "{http}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_that_was_replaced_stays() {
+        let http = "server { set_real_ip_from 0.0.0.0/0; }";
+        asked(&WHOLE, http, ("/", "X-Real-IP: 203.0.113.5\r\n"), |x| {
+            decided(x, Phase::Preaccess);
+            x.client = Some(SockAddr::from((std::net::IpAddr::from([203, 0, 113, 9]), 0)));
+            decided(x, Phase::Preaccess);
+            assert_eq!(value(x, "remote_addr").as_deref(), Some("203.0.113.9"));
+        });
+    }
+}

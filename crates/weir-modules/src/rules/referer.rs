@@ -223,6 +223,10 @@ const LONGEST: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use weir_engine::testing::value;
+
+    use crate::testing::{WITH_ONE, asked, whole_core_and};
+
     use weir_engine::ModuleDef;
     use weir_engine::conf;
 
@@ -260,6 +264,121 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(behind_scheme(value.as_bytes()), rest.map(str::as_bytes), "{value}");
+        }
+    }
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<Referer>();
+
+    /// Whether a request with this `Referer` is from where it may be; empty: without the field.
+    fn is_valid(server: &str, referer: &str) -> bool {
+        let field = format!("Referer: {referer}\r\n");
+        let fields = if referer.is_empty() { "" } else { &field };
+        let invalid =
+            asked(&WHOLE, &format!("server {{ {server} }}"), ("/", fields), |x| value(x, "invalid_referer"));
+        match invalid.as_deref() {
+            Some("") => true,
+            Some("1") => false,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_what_is_listed_is_valid() {
+        let long = |name: usize| format!("http://{}.example.net/", "a".repeat(name - ".example.net".len()));
+        for (list, valid, invalid) in [
+            ("", vec!["", "x", "http://other.example/"], vec![]),
+            (
+                "none example.com",
+                vec!["", "http://example.com/", "HTTPS://Example.COM:80/x"],
+                vec!["x", "http://other.com/"],
+            ),
+            ("blocked example.com", vec!["x", "ftp://example.com/"], vec!["", "http://other.com/"]),
+            (
+                "example.com",
+                vec!["http://example.com"],
+                vec!["", "x", "http://a.example.com/", "http://example.com.a/"],
+            ),
+            (
+                "example.com/ok",
+                vec!["http://example.com/ok", "http://example.com:80/okay"],
+                vec![
+                    "http://example.com/no",
+                    "http://example.com",
+                    "http://example.com/a/ok",
+                    "http://example.com:80",
+                ],
+            ),
+            ("*.example.com", vec!["http://a.example.com/"], vec!["http://example.com/"]),
+            ("~\\.google\\.", vec!["http://www.Google.com/"], vec!["http://google.com/", ""]),
+            ("*.example.net", vec![&*long(256)], vec![&*long(257)]),
+        ] {
+            let line = if list.is_empty() { String::new() } else { format!("valid_referers {list};") };
+            for referer in valid {
+                assert!(is_valid(&line, referer), "{list}: {referer}");
+            }
+            for referer in invalid {
+                assert!(!is_valid(&line, referer), "{list}: {referer}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_server_s_names_are_valid_where_they_are_listed() {
+        let names = "server_name x.example *.y.example .z.example w.* ~^r[0-9]+$;";
+        let listed = format!("{names} valid_referers server_names;");
+        for (host, valid) in [
+            ("x.example", true),
+            ("X.Example", true),
+            ("a.x.example", false),
+            ("a.y.example", true),
+            ("y.example", false),
+            (".y.example", false),
+            ("z.example", true),
+            ("a.z.example", true),
+            ("az.example", false),
+            ("w.example", true),
+            ("w.", false),
+            ("aw.example", false),
+            ("r12", true),
+            ("r12x", false),
+        ] {
+            assert_eq!(is_valid(&listed, &format!("http://{host}/page")), valid, "{host}");
+            assert!(!is_valid(
+                &format!("{names} valid_referers other.example;"),
+                &format!("http://{host}/page")
+            ));
+        }
+        assert!(!is_valid(&listed, ""));
+    }
+
+    #[test]
+    fn a_block_s_own_names_replace_those_around_and_patterns_stay() {
+        let around = "valid_referers none example.com ~google;";
+        let inside = |lines: &str| format!("{around} location / {{ {lines} }}");
+        for (lines, referer, valid) in [
+            ("", "http://example.com/", true),
+            ("", "http://google.com/", true),
+            ("", "http://other.com/", false),
+            ("", "", true),
+            ("valid_referers other.com;", "http://other.com/", true),
+            ("valid_referers other.com;", "http://example.com/", false),
+            ("valid_referers other.com;", "http://google.com/", true),
+            ("valid_referers other.com;", "", false),
+            ("valid_referers ~other;", "http://google.com/", false),
+            ("valid_referers ~other;", "http://other.com/", true),
+        ] {
+            assert_eq!(is_valid(&inside(lines), referer), valid, "{lines} {referer}");
+        }
+    }
+
+    #[test]
+    fn none_and_blocked_alone_are_refused_and_server_names_are_enough() {
+        let text = |line: &str| format!("events {{ }} http {{ server {{ valid_referers {line}; }} }}");
+        for line in ["none", "blocked", "none ~x"] {
+            assert!(conf::test::load(&text(line), &MODULES).is_err(), "{line}");
+        }
+        for line in ["none server_names", "blocked a.b", "~x", "server_names"] {
+            assert!(conf::test::load(&text(line), &MODULES).is_ok(), "{line}");
         }
     }
 }

@@ -184,6 +184,10 @@ const LONGEST: usize = 24;
 
 #[cfg(test)]
 mod tests {
+    use weir_engine::testing::value;
+
+    use crate::testing::{WITH_ONE, asked, whole_core_and};
+
     use proptest::prelude::*;
     use weir_engine::ModuleDef;
     use weir_engine::conf;
@@ -215,6 +219,9 @@ mod tests {
         assert_eq!(rest(uri.as_bytes(), b"secret"), Some((36, 40)));
         assert_eq!(rest(uri.to_ascii_uppercase().as_bytes(), b"secret"), None);
         assert_eq!(rest(uri.as_bytes(), b"other"), None);
+        let of_nothing: String = Md5::digest(b"secret").iter().map(|byte| format!("{byte:02x}")).collect();
+        let (longer, empty) = (format!("/p/{hash}00/link"), format!("/p/{of_nothing}/"));
+        assert_eq!([longer, empty].map(|uri| rest(uri.as_bytes(), b"secret")), [None; 2]);
         for wrong in ["", "/", "/p", "/p/", "/p/x/y", &format!("/p/{hash}/"), &format!("/p/{hash}")] {
             assert_eq!(rest(wrong.as_bytes(), b"secret"), None, "{wrong}");
         }
@@ -225,5 +232,71 @@ mod tests {
         fn no_target_makes_it_panic(uri in "[/a-f0-9]{0,50}") {
             rest(uri.as_bytes(), b"secret");
         }
+    }
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<SecureLink>();
+
+    /// `$secure_link` and `$secure_link_expires`.
+    fn link(http: &str, target: &str) -> (Option<String>, Option<String>) {
+        asked(&WHOLE, http, (target, ""), |x| (value(x, "secure_link"), value(x, "secure_link_expires")))
+    }
+
+    /// The MD5 of a text as links have it.
+    fn signature(text: &str) -> String {
+        let mut encoded = Vec::new();
+        base64::encode(&Md5::digest(text), &mut encoded);
+        String::from_utf8(encoded).expect("ASCII").replace('+', "-").replace('/', "_")
+    }
+
+    #[test]
+    fn a_signed_link_is_good_until_its_end() {
+        let http = "server { secure_link $arg_md5,$arg_end; secure_link_md5 \"$arg_end$uri secret\"; }";
+        let good = |end: &str| signature(&format!("{end}/a secret"));
+        let trimmed = |end: &str| good(end).trim_end_matches('=').to_owned();
+        let target = |signature: &str, end: &str| format!("/a?md5={signature}&end={end}");
+        let (some, future) = (|text: &str| Some(text.to_owned()), "99999999999");
+        assert_eq!(link(http, &target(&trimmed(future), future)), (some("1"), some(future)));
+        assert_eq!(link(http, &target(&good(future), future)), (some("1"), some(future)), "with its padding");
+        assert_eq!(link(http, &target(&trimmed("1"), "1")), (some("0"), some("1")));
+        for (signature, end) in [(trimmed("0"), "0"), (trimmed("x"), "x"), (trimmed(""), "")] {
+            assert_eq!(link(http, &target(&signature, end)), (None, None), "{end}");
+        }
+        for wrong in
+            [trimmed("1"), format!("{}=", good(future)), good(future)[..20].to_owned(), String::new()]
+        {
+            assert_eq!(link(http, &target(&wrong, future)).0, None, "{wrong}");
+        }
+        let endless = "server { secure_link $arg_md5; secure_link_md5 \"$uri secret\"; }";
+        assert_eq!(link(endless, &format!("/a?md5={}", signature("/a secret"))), (some("1"), None));
+        assert_eq!(link(endless, &format!("/b?md5={}", signature("/a secret"))), (None, None));
+    }
+
+    #[test]
+    fn the_older_form_gives_the_rest_of_the_target() {
+        let hash: String = Md5::digest(b"linksecret").iter().map(|byte| format!("{byte:02x}")).collect();
+        let target = format!("/p/{hash}/link");
+        let rest = Some("link".to_owned());
+        for (http, expected) in [
+            ("server { secure_link_secret secret; }", &rest),
+            ("server { secure_link_secret other; }", &None),
+            ("server { secure_link_secret secret; location /p { } }", &rest),
+            ("server { secure_link_secret secret; location /p { secure_link_secret other; } }", &None),
+            (
+                "server { secure_link a; secure_link_md5 b; location /p { secure_link_secret secret; } }",
+                &rest,
+            ),
+            ("server { secure_link_secret secret; location /p { secure_link a; } }", &None),
+            ("server { secure_link_secret secret; location /p { secure_link_md5 a; } }", &None),
+            ("server { }", &None),
+        ] {
+            assert_eq!(&link(http, &target).0, expected, "{http}");
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_inherited_one_by_one() {
+        let http = "server { secure_link $arg_md5; location /a { secure_link_md5 secret; } }";
+        assert_eq!(link(http, &format!("/a?md5={}", signature("secret"))).0.as_deref(), Some("1"));
+        assert_eq!(link(http, &format!("/b?md5={}", signature("secret"))).0, None);
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::{complete, facts, parse};
-use crate::header::KnownField;
+use crate::header::{Field, KnownField};
 use crate::{Method, Version};
 
 /// `GET / HTTP/1.1`, `Host`, then `fields`, then the empty line.
@@ -410,5 +410,40 @@ proptest! {
             }
             prop_assert!(last as usize <= head.len);
         }
+    }
+}
+
+#[test]
+fn a_head_that_is_changed_knows_its_fields() {
+    let mut head = complete(b"GET / HTTP/1.1\r\nAccept: a\r\nHost: x\r\n\r\n");
+    let names = |head: &RequestHead| head.fields.iter().map(|field| field.known).collect::<Vec<_>>();
+    let has = |head: &RequestHead, known: KnownField| head.may_have(KnownFieldSet::of(&[known]));
+    let all = [KnownField::Accept, KnownField::Host, KnownField::Range, KnownField::Upgrade];
+    assert_eq!(all.map(|known| has(&head, known)), [true, true, false, false]);
+    assert!(head.may_have(KnownFieldSet::of(&all)) && !head.may_have(KnownFieldSet::of(&all[2..])));
+    let host = head.fields[1];
+    head.retain_fields(|field| field.known != KnownField::Host);
+    assert_eq!((names(&head), head.require_host().is_err()), (vec![KnownField::Accept], true));
+    head.push_field(Field { known: KnownField::Upgrade, ..host });
+    assert!(has(&head, KnownField::Upgrade) && head.require_host().is_err());
+    head.push_field(host);
+    assert_eq!(names(&head), [KnownField::Accept, KnownField::Upgrade, KnownField::Host]);
+    assert!(head.require_host().is_ok());
+}
+
+#[test]
+fn a_long_head_is_read_again_where_it_may_have_ended() {
+    let head = |bytes: usize, end: &str| [&vec![b'a'; bytes][..], end.as_bytes()].concat();
+    for (buf, from, expected) in [
+        (head(8191, ""), 5000, false),
+        (head(8192, ""), 5000, true),
+        (head(6000, "\n"), 6000, true),
+        ([&b"GET\n"[..], &head(6000, "\r\n")].concat(), 6004, false),
+        ([&b"GET\n"[..], &head(6000, "\r\n\r\n")].concat(), 6004, true),
+        (head(4096, ""), 4000, true),
+        (head(4097, ""), 4090, true),
+        (head(4098, ""), 4097, false),
+    ] {
+        assert_eq!(may_be_complete(&buf, from), expected, "{} after {from}", buf.len());
     }
 }

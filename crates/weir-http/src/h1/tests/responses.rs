@@ -127,3 +127,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_copy_has_what_the_head_has() {
+    let (_, head) =
+        parse(b"HTTP/1.1 201 Made\r\nContent-Length: 7\r\nETag: \"a\"\r\n\r\n").expect("a good head");
+    let (_, mut copy) = parse(b"HTTP/1.0 404 x\r\nServer: s\r\n\r\n").expect("a good head");
+    copy.copy_from(&head);
+    assert_eq!((copy.status, copy.content_length, copy.fields.len()), (201, Some(7), 2));
+    assert_eq!(format!("{copy:?}"), format!("{head:?}"));
+}

@@ -156,4 +156,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn long_lists_of_the_larger_addresses() {
+        // 300 ranges of 16 addresses, 32 apart, of two first half-words; then the last address of all.
+        let place = |at: u128| ((at % 2) << 112) | (at * 32);
+        let mut ranges: Vec<_> = (0..300).map(|at| (place(at), place(at) + 15, at as u32 + 1)).collect();
+        ranges.push((u128::MAX, u128::MAX, 1000));
+        ranges.sort_unstable();
+        let flat = FlatGeo::new(ranges, 0);
+        for at in 1..300 {
+            let (start, value) = (place(at), at as u32 + 1);
+            let found = [start - 1, start, start + 15, start + 16].map(|address| flat.find(address));
+            assert_eq!(found, [0, value, value, 0], "{at}");
+        }
+        assert_eq!((flat.find(u128::MAX - 1), flat.find(u128::MAX)), (0, 1000));
+    }
+
+    #[test]
+    fn a_range_at_the_end_of_another() {
+        let alone = FlatGeo::new([(10_u32, 20, 1), (20, 20, 2)], 9);
+        assert_eq!([9, 10, 19, 20, 21].map(|address| alone.find(address)), [9, 1, 1, 2, 9]);
+        let flat = FlatGeo::new([(10_u32, 20, 1), (20, 20, 2), (21, 22, 3)], 9);
+        assert_eq!([9, 10, 19, 20, 21, 22, 23].map(|address| flat.find(address)), [9, 1, 1, 2, 3, 3, 9]);
+    }
 }

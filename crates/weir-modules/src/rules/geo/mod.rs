@@ -247,6 +247,10 @@ const NOWHERE: Ipv4Addr = Ipv4Addr::BROADCAST;
 
 #[cfg(test)]
 mod tests {
+    use weir_engine::testing::value;
+
+    use crate::testing::{WITH_ONE, asked, whole_core_and};
+
     use weir_engine::ModuleDef;
     use weir_engine::conf;
 
@@ -296,6 +300,88 @@ mod tests {
             "geo $arg_a $x { default a; 10.0.0.1/8 b; 10.0.0.0/8 c; delete 10.0.0.0/8; delete 1.1.1.1; ::/0 d; }",
         ] {
             assert!(conf::test::load(&text(lines), &MODULES).is_ok(), "{lines}");
+        }
+    }
+
+    static WHOLE: [ModuleDef; WITH_ONE] = whole_core_and::<Geo>();
+
+    /// `$x` of a request of 192.0.2.1 with these fields.
+    fn found(lines: &str, fields: &str) -> String {
+        let http = format!("{lines} server {{ }}");
+        asked(&WHOLE, &http, ("/", fields), |x| value(x, "x")).expect("geo has a value for all addresses")
+    }
+
+    #[test]
+    fn the_smallest_network_counts() {
+        let lines = "geo $http_a $x { default d; 10.0.0.0/8 a; 10.1.0.0/16 b; 10.1.2.3 c; 10.9.0.0/16 gone; delete 10.9.0.0/16;
+            2001:db8::/32 v; 2001:db8:1::/48 w; 255.255.255.255 nowhere; 172.16.0.0/12 a; }";
+        for (address, value) in [
+            ("10.0.0.0", "a"),
+            ("10.255.255.255", "a"),
+            ("11.0.0.0", "d"),
+            ("9.255.255.255", "d"),
+            ("10.1.0.0", "b"),
+            ("10.1.255.255", "b"),
+            ("10.1.2.3", "c"),
+            ("10.1.2.4", "b"),
+            ("10.9.1.1", "a"),
+            ("172.31.0.1", "a"),
+            ("::ffff:10.1.2.3", "c"),
+            ("2001:db8::1", "v"),
+            ("2001:db8:1::1", "w"),
+            ("2001:db8:2::1", "v"),
+            ("2001:db9::", "d"),
+            ("::1", "d"),
+            ("no address", "nowhere"),
+        ] {
+            assert_eq!(found(lines, &format!("A: {address}\r\n")), value, "{address}");
+        }
+        assert_eq!(found(lines, ""), "nowhere");
+        assert_eq!(found("geo $x { 192.0.2.0/24 client; }", ""), "client");
+        assert_eq!(found("geo $x { 192.0.3.0/24 client; }", ""), "");
+    }
+
+    #[test]
+    fn ranges_include_their_ends() {
+        let lines = "geo $http_a $x { ranges; default d; 10.0.255.250-10.2.0.5 a; 10.1.0.10-10.1.0.19 b; 10.5.0.0-10.5.0.9 e;
+            delete 10.5.0.0-10.5.0.9; 10.6.0.0-10.6.0.0 one; }";
+        for (address, value) in [
+            ("10.0.255.249", "d"),
+            ("10.0.255.250", "a"),
+            ("10.1.0.9", "a"),
+            ("10.1.0.10", "b"),
+            ("10.1.0.19", "b"),
+            ("10.1.0.20", "a"),
+            ("10.2.0.5", "a"),
+            ("10.2.0.6", "d"),
+            ("10.5.0.1", "d"),
+            ("10.6.0.0", "one"),
+            ("10.6.0.1", "d"),
+            ("::ffff:10.1.0.10", "b"),
+            ("2001:db8::1", "d"),
+            ("no address", "d"),
+        ] {
+            assert_eq!(found(lines, &format!("A: {address}\r\n")), value, "{address}");
+        }
+        assert_eq!(found("geo $x { ranges; 10.0.0.1-10.0.0.2 a; }", ""), "");
+    }
+
+    #[test]
+    fn only_a_proxy_says_whose_address_is_looked_up() {
+        let block = |lines: &str| {
+            format!("geo $x {{ {lines} default d; 192.0.2.0/24 me; 10.0.0.0/8 a; 11.0.0.0/8 b; }}")
+        };
+        let fields = "X-Forwarded-For: 11.0.0.1\r\nX-Forwarded-For: 11.0.0.2, 10.0.0.1\r\n";
+        for (lines, value) in [
+            ("", "me"),
+            ("proxy 192.0.2.1;", "a"),
+            ("proxy 198.51.100.1;", "me"),
+            ("proxy 192.0.2.1; proxy 10.0.0.0/8;", "a"),
+            ("proxy 192.0.2.1; proxy 10.0.0.0/8; proxy_recursive;", "b"),
+            ("proxy_recursive;", "me"),
+        ] {
+            assert_eq!(found(&block(lines), fields), value, "{lines}");
+            assert_eq!(found(&block(lines), ""), "me", "{lines}");
         }
     }
 }

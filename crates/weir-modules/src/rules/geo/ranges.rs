@@ -166,4 +166,35 @@ mod tests {
         assert!(base.delete(10, 200_000));
         assert_eq!(base.flat(7).find(15), 7);
     }
+
+    #[test]
+    fn ranges_touch_overlap_and_lie_in_each_other() {
+        let mut base = GeoRanges::default();
+        let mut put = |first, last, value| {
+            base.insert(first, last, value).map_err(|RangeOverlap(_, piece)| piece.value)
+        };
+        assert_eq!(put(10, 20, 1), Ok(vec![]));
+        assert_eq!(
+            [put(20, 30, 2), put(5, 10, 2), put(5, 30, 2), put(20, 21, 2), put(9, 10, 2)],
+            [const { Err(1) }; 5]
+        );
+        assert_eq!([put(21, 25, 3), put(5, 9, 4)], [Ok(vec![]), Ok(vec![])]);
+        assert_eq!([put(10, 20, 5), put(10, 12, 6), put(18, 20, 7)], [Ok(vec![1]), Ok(vec![]), Ok(vec![])]);
+        assert_eq!([put(15, 15, 8), put(15, 15, 9)], [Ok(vec![]), Ok(vec![8])]);
+        assert!(base.delete(13, 14) && base.delete(16, 17) && !base.delete(13, 17));
+        let flat = base.flat(0);
+        let found: Vec<u32> = (4..27).map(|address| flat.find(address)).collect();
+        assert_eq!(found, [0, 4, 4, 4, 4, 4, 6, 6, 6, 0, 0, 9, 0, 0, 7, 7, 7, 3, 3, 3, 3, 3, 0]);
+    }
+
+    #[test]
+    fn a_range_has_two_addresses_in_order_and_never_the_last_of_all() {
+        assert_eq!(range("10.0.0.1-10.0.0.1"), Some((0x0a00_0001, 0x0a00_0001)));
+        assert_eq!(range("0.0.0.0-255.255.255.254"), Some((0, u32::MAX - 1)));
+        for wrong in
+            ["10.0.0.2-10.0.0.1", "10.0.0.0-255.255.255.255", "10.0.0.1", "::1-::2", "10.0.0.1-", "-10.0.0.1"]
+        {
+            assert_eq!(range(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -235,3 +235,154 @@ pub(super) const ENTRY: u64 = 80;
 const LONGEST_KEY: usize = 65535;
 /// Milliseconds.
 const MINUTE: u64 = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use weir_engine::testing;
+    use weir_engine::zone::SharedZones;
+
+    use super::*;
+
+    /// One request a second, up to two ahead of it, the first of which does not wait.
+    fn limit(name: &str) -> RateLimit {
+        let zone = SharedZones::default().named("limit_req_zone", name).expect("the first");
+        // Room for 32 short keys.
+        let buckets = Arc::new(ZoneTable::new(4096, ENTRY));
+        RateLimit { zone, key: ValueScript::literal(b"key"), buckets, rate: 1000, burst: 2000, delay: 1000 }
+    }
+
+    /// What is decided at each of these times.
+    fn said<const N: usize>(limits: &[RateLimit], times: [u64; N]) -> [String; N] {
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", async |x| {
+            times.map(|now| match decide(x, limits, now) {
+                RateDecision::Unlimited => "unlimited".to_owned(),
+                RateDecision::Pass => "pass".to_owned(),
+                RateDecision::Delay { ms, excess, limit } => {
+                    format!("{ms} ms for {excess} of {}", limit.zone.name)
+                }
+                RateDecision::Refuse { excess, limit } => {
+                    format!("refused for {excess:?} of {}", limit.zone.name)
+                }
+            })
+        })
+    }
+
+    fn bucket(limit: &RateLimit) -> RateBucket {
+        let mut buckets = limit.buckets.lock(b"key");
+        let handle = buckets.find(b"key").expect("the key was asked for");
+        *buckets.value(handle)
+    }
+
+    #[test]
+    fn a_bucket_fills_and_drains() {
+        let (one, over) = ([limit("one")], |excess| format!("refused for Some({excess}) of one"));
+        let first = said(&one, [100_000, 100_000, 100_000, 100_000]);
+        assert_eq!(first, ["pass", "pass", "1000 ms for 2000 of one", &over(3000)]);
+        // What is refused is not counted.
+        let later = said(&one, [100_500, 101_000, 101_500]);
+        assert_eq!(later, [&*over(2500), "1000 ms for 2000 of one", &over(2500)]);
+        assert_eq!(said(&one, [200_000]), ["pass"]);
+        assert_eq!(bucket(&one[0]).excess, 0);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_drains_nothing() {
+        let one = [limit("one")];
+        assert_eq!(said(&one, [100_000, 99_950]), ["pass", "pass"]);
+        assert_eq!(said(&one, [100_500]), ["500 ms for 1500 of one"], "the time is still the later one");
+        // One that was set counts as a millisecond.
+        let set = said(&one, [100_500 - MINUTE, 100_499 - MINUTE]);
+        assert_eq!(set, ["refused for Some(2500) of one", "refused for Some(2499) of one"]);
+    }
+
+    #[test]
+    fn a_request_counts_in_none_of_its_limits_until_all_let_it_pass() {
+        let two = [limit("one"), RateLimit { burst: 0, ..limit("two") }];
+        assert_eq!(said(&two, [100_000, 100_000]), ["pass", "refused for Some(1000) of two"]);
+        let held = bucket(&two[0]);
+        assert_eq!((held.excess, held.last, held.pending), (0, 100_000, 0));
+        assert_eq!(said(&two, [101_000]), ["pass"]);
+        let [first, last] = [bucket(&two[0]), bucket(&two[1])];
+        assert_eq!((first.excess, first.pending, last.excess, last.pending), (0, 0, 0, 0));
+        assert_eq!(said(&two[..1], [101_000, 101_000]), ["pass", "1000 ms for 2000 of one"]);
+    }
+
+    #[test]
+    fn the_longest_delay_counts() {
+        let slow = || RateLimit { rate: 500, delay: 0, ..limit("slow") };
+        let fast = || RateLimit { delay: 0, ..limit("fast") };
+        for limits in [[slow(), fast()], [fast(), slow()]] {
+            assert_eq!(said(&limits, [100_000, 100_000]), ["pass", "2000 ms for 1000 of slow"]);
+        }
+        let alike = [RateLimit { zone: limit("first").zone, ..fast() }, fast()];
+        assert_eq!(said(&alike, [100_000, 100_000]), ["pass", "1000 ms for 1000 of fast"]);
+    }
+
+    #[test]
+    fn an_empty_key_is_not_limited() {
+        let empty = || RateLimit { key: ValueScript::literal(b""), ..limit("empty") };
+        assert_eq!(said(&[empty()], [100_000; 5]), ["unlimited"; 5]);
+        let both = [limit("one"), empty()];
+        assert_eq!(said(&both, [100_000; 3]), ["pass", "pass", "1000 ms for 2000 of one"]);
+    }
+
+    #[test]
+    fn empty_buckets_go_after_a_minute_two_at_a_time() {
+        let ask = |limit: &RateLimit, key: &[u8], now| {
+            matches!(limit.ask(key, now, BucketCounting::Now), AskedBucket::Counted(0))
+        };
+        let filled = |rate| {
+            let limit = RateLimit { rate, ..limit("one") };
+            assert!([b"a", b"b", b"c"].iter().all(|key| ask(&limit, *key, 100_000)));
+            limit
+        };
+        let limit = filled(1000);
+        assert!(ask(&limit, b"d", 99_999 + MINUTE));
+        assert_eq!(limit.buckets.len(), 4);
+        assert!(ask(&limit, b"e", 100_000 + MINUTE));
+        assert_eq!(limit.buckets.len(), 3);
+        // What was asked for twice has drained, too.
+        let twice = filled(1000);
+        assert!(matches!(twice.ask(b"a", 100_500, BucketCounting::Now), AskedBucket::Counted(500)));
+        assert!(ask(&twice, b"d", 100_500 + MINUTE));
+        assert_eq!(twice.buckets.len(), 2);
+        assert!(ask(&twice, b"e", 100_500 + MINUTE));
+        assert_eq!(twice.buckets.len(), 2);
+        // A thousandth of a request a second: what was asked for once more is not empty then.
+        let slow = filled(1);
+        assert!(matches!(slow.ask(b"a", 100_000, BucketCounting::Now), AskedBucket::Counted(1000)));
+        assert!([b"b", b"c"].iter().all(|key| !ask(&slow, *key, 100_000)));
+        assert!(ask(&slow, b"d", 100_000 + MINUTE));
+        assert_eq!(slow.buckets.len(), 4);
+    }
+
+    #[test]
+    fn without_room_the_oldest_goes_unless_it_is_held() {
+        let limit = limit("one");
+        let keys: Vec<[u8; 2]> = (0..32_u16).map(u16::to_be_bytes).collect();
+        for key in &keys {
+            assert!(matches!(limit.ask(key, 100_000, BucketCounting::Now), AskedBucket::Counted(0)));
+        }
+        assert!(matches!(limit.ask(b"next", 100_000, BucketCounting::Now), AskedBucket::Counted(0)));
+        assert_eq!(limit.buckets.len(), 32);
+        assert!(limit.buckets.lock(&keys[0]).find(&keys[0]).is_none());
+        for key in &keys[1..] {
+            assert!(matches!(limit.ask(key, 100_000, BucketCounting::Held), AskedBucket::Held(_)));
+        }
+        assert!(limit.buckets.lock(b"next").find(b"next").is_some(), "now the newest");
+        assert!(matches!(limit.ask(b"one more", 100_000, BucketCounting::Now), AskedBucket::Full));
+        // Nor does it go because it is old.
+        assert!(matches!(
+            limit.ask(b"one more", 100_000 + 2 * MINUTE, BucketCounting::Now),
+            AskedBucket::Full
+        ));
+    }
+
+    #[test]
+    fn a_bucket_that_outlives_its_process_is_held_by_none() {
+        let bytes = [7_u64.to_ne_bytes(), 9_u64.to_ne_bytes(), [1; 8]].concat();
+        let (last, bucket) = RateBucket::revive(&bytes).expect("it is whole");
+        assert_eq!((last, bucket.excess, bucket.last, bucket.pending), (9, 7, 9, 0));
+        assert!(RateBucket::revive(&bytes[..15]).is_none());
+    }
+}
