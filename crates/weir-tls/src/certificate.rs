@@ -197,6 +197,44 @@ mod tests {
         assert_eq!(made(&other).expect_err("another's").to_string(), "key values mismatch");
     }
 
+    #[test]
+    fn lists_are_read_from_their_blocks_or_refused() {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut authority = rcgen::CertificateParams::default();
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let own = authority.self_signed(&key).expect("signed").der().to_vec();
+        let params = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2025, 1, 1),
+            next_update: rcgen::date_time_ymd(2026, 1, 1),
+            crl_number: rcgen::SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&rcgen::Issuer::new(authority, &key)).expect("signed").der().to_vec();
+        let (list_text, own_text) = (pem::encode("X509 CRL", &list), to_pem(&own));
+        assert_eq!(chain(own_text.as_bytes()).expect("a certificate"), [CertificateDer::from(own)]);
+        let both = format!("{own_text}{list_text}{list_text}");
+        assert_eq!(crls(both.as_bytes()).expect("two lists"), [list.clone(), list.clone()]);
+        assert!(crls(own_text.as_bytes()).is_err());
+        let cut = pem::encode("X509 CRL", &list[..list.len() - 1]);
+        assert!(crls(format!("{list_text}{cut}").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_clone_is_the_same() {
+        let made = || {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            let own = rcgen::CertificateParams::default().self_signed(&key).expect("signed");
+            let key = crate::key::from_der(&key.serialize_der()).expect("a key");
+            Certificate::new(vec![own.der().clone()], key, None).expect("its own key")
+        };
+        let (first, second) = (made(), made());
+        assert!(first.is_same(&first.clone()) && !first.is_same(&second));
+        assert!(!first.is_same(&first.with_ocsp(None)));
+        assert_eq!((first.effort(), first.chain().len()), (KeyEffort::Short, 1));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
