@@ -125,6 +125,10 @@ mod tests {
             (b"x y", NameKind::Malformed),
             (b"x:y", NameKind::Malformed),
             (b"x!Y", NameKind::Malformed),
+            (b"HoSt", NameKind::Malformed),
+            (b"x  y", NameKind::Malformed),
+            (b"x__y", NameKind::Underscore),
+            (b"x!!y", NameKind::Unusual),
             (b"", NameKind::Malformed),
             (b":path", NameKind::Path),
             (b":", NameKind::UnknownPseudo),
@@ -140,7 +144,9 @@ mod tests {
         for value in [&b""[..], b"a b", b"\x80\x01"] {
             assert!(is_clean(value));
         }
-        for value in [&b" a"[..], b"a\t", b"a\0b", b"\n", b"a\rb"] {
+        for value in
+            [&b" a"[..], b"a\t", b"a\0b", b"\n", b"a\rb", b"a\0b\0c", b"a\rb\rc", b"a\nb\nc", b"a\r\nb"]
+        {
             assert!(!is_clean(value));
         }
     }
