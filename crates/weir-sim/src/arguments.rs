@@ -26,6 +26,8 @@ pub(crate) struct Arguments {
     pub(crate) cut: PlanCut,
     /// The directories of runs are kept.
     pub(crate) keeps: bool,
+    /// Where an instrumented program writes what of it has run, a file for each server: see `fuzz/coverage`.
+    pub(crate) profiles: Option<PathBuf>,
     /// The program that is simulated.
     pub(crate) weir: Option<PathBuf>,
     /// The library of the world.
@@ -34,7 +36,7 @@ pub(crate) struct Arguments {
 
 pub(crate) const USAGE: &str =
     "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--stream] [--twice [--disturbed]] [--keep]
-                [--minimise] [--cut \"clients=0,3 ...\"] [--weir PROGRAM] [--world LIBRARY]";
+                [--minimise] [--cut \"clients=0,3 ...\"] [--profiles DIRECTORY] [--weir PROGRAM] [--world LIBRARY]";
 
 impl Arguments {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -48,6 +50,7 @@ impl Arguments {
             is_minimised: false,
             cut: PlanCut::default(),
             keeps: false,
+            profiles: None,
             weir: None,
             world: None,
         };
@@ -64,6 +67,7 @@ impl Arguments {
                     arguments.seeds.end = u64::MAX;
                 }
                 "--jobs" => arguments.jobs = number(&value()?)?.clamp(1, 64) as usize,
+                "--profiles" => arguments.profiles = Some(value()?.into()),
                 "--weir" => arguments.weir = Some(value()?.into()),
                 "--world" => arguments.world = Some(value()?.into()),
                 "--stream" => arguments.has_stream = true,

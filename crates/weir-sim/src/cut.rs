@@ -31,7 +31,7 @@ pub struct PlanCut {
 type SettingDefault = fn(&mut Plan);
 
 /// Settings that can be put to a default, with their names.
-pub const SETTINGS: [(&str, SettingDefault); 9] = [
+pub const SETTINGS: [(&str, SettingDefault); 12] = [
     ("workers", |plan| plan.settings.workers = 1),
     ("keepalive_requests", |plan| plan.settings.keepalive_requests = 1000),
     ("keepalive_timeout", |plan| plan.settings.keepalive_seconds = 75),
@@ -40,6 +40,9 @@ pub const SETTINGS: [(&str, SettingDefault); 9] = [
     ("keepalive", |plan| plan.settings.upstream_keepalive = 0),
     ("proxy_buffer_size", |plan| plan.settings.buffer = 4096),
     ("reuseport", |plan| plan.settings.reuseport = false),
+    ("balance", |plan| plan.settings.balance = ""),
+    ("open_file_cache", |plan| plan.settings.keeps_files = false),
+    ("access_log_buffer", |plan| plan.settings.buffers_log = false),
     ("pace", |plan| {
         for client in &mut plan.clients {
             (client.piece, client.gap, client.read_gap, client.read) = (1 << 20, 0, 0, 1 << 16);
@@ -181,7 +184,7 @@ mod tests {
             accepts: true,
             files: true,
             crash: true,
-            settings: vec![0, 8],
+            settings: vec![0, 11],
         };
         assert_eq!(
             cut.text(),

@@ -11,10 +11,12 @@ use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
 use crate::files::SimFileKind;
 use crate::flow_oracle;
 use crate::http2_oracle as http2;
+use crate::limit_oracle;
 use crate::outcome::{Outcome, journal_words, secret_fault};
-use crate::plan::{ClientEnd, ClientPlan, OBJECTS, Plan, RequestPlan};
+use crate::plan::{ClientEnd, ClientPlan, OBJECTS, OPEN_FILES_MOST, Plan, RequestPlan, Target};
 use crate::routing_oracle;
 use crate::session_oracle::StreamOutcomes;
+use crate::time_oracle;
 use crate::upstream_tls_oracle;
 
 /// What a simulation has left.
@@ -103,6 +105,7 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     faults.extend(remains.journal.lines().filter_map(|line| routing_oracle::fault(plan, line)));
     faults.extend(upstream_tls_oracle::faults(plan, &remains.journal, &outcomes));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
+    faults.extend(limit_oracle::faults(plan, &outcomes, excuses.has_crashed));
     if !excuses.has_crashed {
         faults.extend(log_faults(plan, &outcomes, &sessions, remains, excuses));
         faults.extend(left_fault(plan, excuses, &remains.left));
@@ -140,7 +143,8 @@ fn fault_of(plan: &Plan, outcome: &Outcome<'_>) -> Option<String> {
         return Some("no response within 100 s".to_owned());
     }
     match outcome.end {
-        "whole" => whole_is_due(plan, request, outcome),
+        "whole" => whole_is_due(plan, request, outcome)
+            .or_else(|| time_oracle::fault(plan, client, request, outcome)),
         "cut" if may_be_cut_off(plan, request) => None,
         "cut" if may_be_cut(client, request, outcome) => None,
         "none" if may_be_dropped(plan, client, request, outcome) => None,
@@ -159,7 +163,8 @@ fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
     let kept = groups * plan.settings.workers * plan.settings.upstream_keepalive;
     // Each worker may have an object's file open.
     let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
-    let most = before + connected + cached;
+    let open = if plan.settings.keeps_files { plan.settings.workers * OPEN_FILES_MOST } else { 0 };
+    let most = before + connected + cached + open;
     let is_good = accepted == 0 && connected <= kept && cached <= objects && files <= most;
     (!is_good).then(|| {
         format!("at most {kept} connections to upstream servers should be left, and no files: {line}")
@@ -182,11 +187,12 @@ fn may_be_dropped(plan: &Plan, client: &ClientPlan, request: &RequestPlan, outco
     outcome.at > 1 && (ends || idles || !plan.reloads.is_empty())
 }
 
-/// A client that has shut down its sending side counts as gone while an upstream server is asked, as in nginx; what it
-/// has asked after that goes with it.
+/// A client that has shut down its sending side counts as gone while an upstream server is asked or `limit_req` holds
+/// its request, as in nginx; what it has asked after that goes with it.
 fn is_taken_for_gone(client: &ClientPlan, request: &RequestPlan) -> bool {
-    let is_proxied = |one: &RequestPlan| one.number <= request.number && one.target.is_proxied();
-    client.end == ClientEnd::HalfCloses && client.requests.iter().any(is_proxied)
+    let waits = |one: &RequestPlan| one.target.is_proxied() || matches!(one.target, Target::Paced(_));
+    client.end == ClientEnd::HalfCloses
+        && client.requests.iter().any(|one| one.number <= request.number && waits(one))
 }
 
 fn find(plan: &Plan, number: u64) -> Option<(&ClientPlan, &RequestPlan)> {
@@ -286,7 +292,7 @@ mod tests {
     use super::*;
     use crate::files::FilePlan;
     use crate::http2::plan::Http2Plan;
-    use crate::plan::{BodyPlan, Settings, Target, UpstreamManner};
+    use crate::plan::{BodyPlan, Settings, UpstreamManner};
     use crate::routing::plan::RoutingPlan;
     use crate::sessions::plan::StreamPlan;
 
@@ -303,6 +309,9 @@ mod tests {
             sendfile: true,
             reuseport: false,
             logs_own: false,
+            balance: "",
+            keeps_files: false,
+            buffers_log: false,
         };
         let body = Some(BodyPlan { length: 1, is_chunked: false });
         let requests =
@@ -335,6 +344,7 @@ mod tests {
             stream: StreamPlan::default(),
             routing: RoutingPlan::default(),
             upstream_tls: None,
+            limits: None,
         }
     }
 

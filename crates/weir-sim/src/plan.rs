@@ -11,6 +11,7 @@ use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
 use crate::http2::plan::{Http2ClientPlan, Http2Plan};
+use crate::limits::LimitPlan;
 pub use crate::request::{
     BodyPlan, FILES, MANNERS, OBJECT_NUMBERS, OBJECTS, RequestPlan, Target, UpstreamManner, content,
     content_part,
@@ -51,6 +52,8 @@ pub struct Plan {
     pub routing: RoutingPlan,
     /// Upstream servers that speak TLS, if there are any.
     pub upstream_tls: Option<UpstreamTlsPlan>,
+    /// Limits of requests, if there are some.
+    pub limits: Option<LimitPlan>,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -87,6 +90,12 @@ pub struct Settings {
     pub reuseport: bool,
     /// Whether scripts log what differs between two processes on one machine.
     pub logs_own: bool,
+    /// The line of `upstream` that says how a server is chosen, one of [`BALANCES`].
+    pub balance: &'static str,
+    /// `open_file_cache`.
+    pub keeps_files: bool,
+    /// `buffer` and `flush` of `access_log`.
+    pub buffers_log: bool,
 }
 
 /// A client's connection.
@@ -133,6 +142,18 @@ pub enum ClientEnd {
 pub const CLIENTS_BEGIN: u64 = 2_000_000;
 /// Where the server listens.
 pub const SERVER_PORT: u16 = 8080;
+/// How an upstream server is chosen: lines of `upstream`.
+pub const BALANCES: [&str; 9] = [
+    "",
+    "",
+    "least_conn;",
+    "ip_hash;",
+    "random;",
+    "random two least_conn;",
+    "hash $arg_n;",
+    "hash $uri consistent;",
+    "least_time header;",
+];
 /// `proxy_read_timeout`, seconds.
 pub const UPSTREAM_PATIENCE: u64 = 7;
 
@@ -171,6 +192,7 @@ impl Plan {
             stream: StreamPlan::drawn(&mut draw.apart(9), span, tls.as_ref()),
             routing: RoutingPlan::default(),
             upstream_tls: UpstreamTlsPlan::drawn(&mut draw.apart(14)),
+            limits: None,
         };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
@@ -182,6 +204,7 @@ impl Plan {
         if plan.upstream_tls.is_some() {
             plan.downs.extend(UpstreamTlsPlan::downs(&mut draw.apart(16), span));
         }
+        plan.draw_limits(&mut draw.apart(17), span);
         plan
     }
 
@@ -275,8 +298,9 @@ impl Plan {
     /// The configuration for a server in `directory`.
     pub fn configuration(&self, directory: &str) -> String {
         let s = &self.settings;
+        let log_buffer = if s.buffers_log { " buffer=2k flush=300ms" } else { "" };
         let word = |on: bool| if on { "on" } else { "off" };
-        let mut servers = String::new();
+        let mut servers = format!("        {}\n", s.balance);
         for port in UPSTREAM_PORTS {
             let _ = writeln!(servers, "        server 127.0.0.1:{port} max_fails=0;");
         }
@@ -322,12 +346,13 @@ impl Plan {
         location /up/ {{
             proxy_buffering {buffering};
 {PLAIN}{proxied}        }}
-{cached}{secrets}",
+{cached}{secrets}{limited}",
+            limited = self.limits.map_or_else(String::new, |limits| limits.locations()),
             buffering = word(s.buffering),
             own = if s.logs_own { OWN } else { "" },
         );
         let routed = format!(
-            "        root /absent;\n        access_log {directory}/access.log routed;\n{http2_server}"
+            "        root /absent;\n        access_log {directory}/access.log routed{log_buffer};\n{http2_server}"
         );
         let verified = match self.tls {
             Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
@@ -343,16 +368,16 @@ events {{ use epoll; worker_connections 512; }}
 http {{
     log_format sim '$arg_n $status $request_completion $body_bytes_sent $connection .';
     log_format routed '$http_x_n $status $request_completion $body_bytes_sent $connection .';
-    access_log {directory}/access.log sim;
+    access_log {directory}/access.log sim{log_buffer};
     profile off;
     keepalive_requests {requests};
     keepalive_timeout {seconds}s;
     sendfile {sendfile};
     gzip {gzip};
     gzip_types *;
-    client_body_temp_path {directory}/body_temp 1;
+{open_files}    client_body_temp_path {directory}/body_temp 1;
     proxy_temp_path {directory}/proxy_temp 1 2;
-{cache}{http2}{ssl}    upstream up {{
+{cache}{http2}{ssl}{limits}    upstream up {{
 {servers}    }}
 {secret}    server {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
@@ -361,6 +386,8 @@ http {{
 {stream}",
             stream = self.stream.configuration(directory, SERVER_PORT, self.tls.as_ref()),
             routing = self.routing.configuration(&routed),
+            open_files = if s.keeps_files { OPEN_FILES } else { "" },
+            limits = self.limits.map_or_else(String::new, |limits| limits.configuration()),
             workers = s.workers,
             requests = s.keepalive_requests,
             seconds = s.keepalive_seconds,
@@ -372,6 +399,10 @@ http {{
 
 /// The line of locations whose upstream servers speak no TLS.
 const PLAIN: &str = "            proxy_pass http://up;\n";
+/// `max` of `open_file_cache`, of each worker.
+pub const OPEN_FILES_MOST: u64 = 3;
+/// Errors are not among what is held: a file that could not be read would be missing for longer than it was.
+const OPEN_FILES: &str = "    open_file_cache max=3 inactive=2s;\n    open_file_cache_valid 1s;\n    open_file_cache_min_uses 1;\n";
 
 /// A script's line of what a process knows of itself and of its machine: numbers, times, addresses, random numbers. Two runs of a
 /// seed must agree in it, as in all that is logged.
@@ -428,6 +459,9 @@ impl Settings {
             sendfile: draw.chance(1, 2),
             reuseport: draw.chance(1, 3),
             logs_own: draw.chance(1, 4),
+            balance: *draw.one_of(&BALANCES[..]),
+            keeps_files: draw.chance(1, 3),
+            buffers_log: draw.chance(1, 4),
         }
     }
 }

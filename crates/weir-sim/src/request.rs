@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
+use crate::limits::{CROWD_MS, LIMIT_KEYS};
 use crate::routing::plan::RoutedAsk;
 use crate::wire::in_chunks;
 
@@ -47,6 +48,10 @@ pub enum Target {
     Secret(usize, UpstreamManner, u64),
     /// One of [`OBJECTS`], through the cache.
     Cached(usize),
+    /// A text behind `limit_req`, with the key.
+    Paced(u64),
+    /// A script behind `limit_conn` that sleeps, with the key and milliseconds.
+    Crowded(u64, u64),
     /// What the request's [`RoutedAsk`] says.
     Routed,
 }
@@ -144,6 +149,14 @@ impl RequestPlan {
         }
     }
 
+    /// One that comes to a limit.
+    pub(crate) fn limited(draw: &mut Draw, may_follow: bool, number: &mut u64) -> RequestPlan {
+        let mut request = RequestPlan::drawn(draw, may_follow, number);
+        (request.target, request.body) = (Target::limited(draw), None);
+        request.pause = *draw.one_of(&PAUSES[..4]);
+        request
+    }
+
     /// The target of the request, and its host.
     pub(crate) fn target_and_host(&self) -> (String, &str) {
         match &self.ask {
@@ -227,6 +240,15 @@ impl Target {
         }
     }
 
+    /// One that a limit judges.
+    pub(crate) fn limited(draw: &mut Draw) -> Target {
+        let key = draw.below(LIMIT_KEYS);
+        match draw.chance(1, 2) {
+            true => Target::Paced(key),
+            false => Target::Crowded(key, *draw.one_of(&CROWD_MS)),
+        }
+    }
+
     /// The path and arguments, with the request's number.
     pub fn path(self, number: u64) -> String {
         match self {
@@ -243,6 +265,8 @@ impl Target {
                 let (manner, _) = OBJECTS[object];
                 format!("/cached/{}?n={number}&o={object}", manner.word())
             }
+            Target::Paced(key) => format!("/paced?n={number}&k={key}"),
+            Target::Crowded(key, ms) => format!("/crowded?n={number}&k={key}&ms={ms}"),
             Target::Routed => String::new(),
         }
     }
@@ -254,6 +278,7 @@ impl Target {
             Some((UpstreamManner::Closes, _)) => &[502],
             Some((UpstreamManner::CutShort, _)) => &[200, 502],
             Some((UpstreamManner::Silent, _)) => &[504],
+            None if matches!(self, Target::Paced(_) | Target::Crowded(..)) => &[200, 503],
             _ => &[200],
         }
     }
@@ -261,8 +286,9 @@ impl Target {
     /// The body of the response with the first status, if it is not a page of the server's own.
     pub fn body(self, number: u64) -> Option<Vec<u8>> {
         match self {
-            Target::Return => Some(format!("n={number}\n").into_bytes()),
-            Target::Lua(_) => Some(format!("n={number}\n").into_bytes()),
+            Target::Return | Target::Lua(_) | Target::Paced(_) | Target::Crowded(..) => {
+                Some(format!("n={number}\n").into_bytes())
+            }
             Target::File(size) => Some(content(size, size)),
             Target::Proxied(manner, size) | Target::Secret(_, manner, size) => match manner {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,

@@ -56,7 +56,8 @@ impl SimulatedRun {
         let run = |which: &str| {
             let directory = directory(which);
             let is_disturbed = arguments.is_disturbed && which == "-2";
-            let started = SimulatedStart { plan: &plan, cut: &arguments.cut, is_disturbed };
+            let profile = arguments.profiles.as_ref().map(|profiles| profiles.join(format!("{seed}{which}")));
+            let started = SimulatedStart { plan: &plan, cut: &arguments.cut, is_disturbed, profile };
             let remains = simulated(&started, programs, &directory);
             if arguments.keeps {
                 println!("seed {seed}: {}", directory.display());
@@ -102,6 +103,8 @@ struct SimulatedStart<'a> {
     cut: &'a PlanCut,
     /// In another environment and working directory: neither may matter.
     is_disturbed: bool,
+    /// Where an instrumented program writes what of it has run, without its end.
+    profile: Option<PathBuf>,
 }
 
 /// Which server of a simulation it is.
@@ -145,6 +148,10 @@ fn served(
     }
     if turn == ServerTurn::Second {
         command.env("WEIR_SIM_SECOND", "1");
+    }
+    if let Some(profile) = &start.profile {
+        let profile = format!("{}-{turn:?}.profraw", profile.display());
+        command.env("LLVM_PROFILE_FILE", profile);
     }
     let child = command
         .args(["-e".as_ref(), directory.join("error.log").as_os_str()])
