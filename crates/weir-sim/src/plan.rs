@@ -298,7 +298,8 @@ impl Plan {
     /// The configuration for a server in `directory`.
     pub fn configuration(&self, directory: &str) -> String {
         let s = &self.settings;
-        let log_buffer = if s.buffers_log { " buffer=2k flush=300ms" } else { "" };
+        // Of two logs of one path that are opened apart, with a buffer and without, a line that a full disk has cut off goes on in the other's.
+        let log_buffer = if s.buffers_log && self.stream.is_empty() { " buffer=2k flush=300ms" } else { "" };
         let word = |on: bool| if on { "on" } else { "off" };
         let mut servers = format!("        {}\n", s.balance);
         for port in UPSTREAM_PORTS {
