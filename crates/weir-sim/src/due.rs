@@ -10,6 +10,10 @@ pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome
     if outcome.status == 502 && may_be_refused(plan, request) {
         return None;
     }
+    if request.target == Target::Watched && matches!(outcome.status, 502 | 504) && outcome.body == "page" {
+        // Whether that is due the health of the servers says.
+        return None;
+    }
     if request.target == Target::Routed {
         // What is due is judged by the response as it has come.
         return None;
@@ -45,6 +49,7 @@ fn servers_of(plan: &Plan, target: Target) -> Vec<usize> {
         (Target::Secret(door, ..), Some(tls)) => {
             tls.trusted(door).into_iter().map(|server| first + server).collect()
         }
+        (Target::Watched, _) => Vec::new(),
         (target, _) if target.is_proxied() => (0..first).collect(),
         _ => Vec::new(),
     }

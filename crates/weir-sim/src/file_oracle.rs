@@ -101,7 +101,8 @@ const LOST: &str = ") while sending response to client";
 /// The files that a request needs.
 fn needed(request: &RequestPlan) -> &'static [SimFileKind] {
     match request.target {
-        Target::Return | Target::Lua(_) | Target::Paced(_) | Target::Crowded(..) | Target::Routed => &[],
+        Target::Return | Target::Lua(_) | Target::Paced(_) | Target::Crowded(..) => &[],
+        Target::Routed | Target::Watched => &[],
         Target::File(_) => &[SimFileKind::Served],
         Target::Proxied(..) | Target::Secret(..) => &[SimFileKind::RequestBody, SimFileKind::Temporary],
         Target::Cached(_) => &[SimFileKind::RequestBody, SimFileKind::Temporary, SimFileKind::Cached],

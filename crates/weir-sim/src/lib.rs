@@ -14,6 +14,8 @@ mod due;
 mod file_oracle;
 pub mod files;
 mod flow_oracle;
+pub mod health;
+mod health_oracle;
 pub mod http2;
 mod http2_oracle;
 mod limit_oracle;

@@ -10,6 +10,7 @@ use crate::due::{may_be_cut_off, whole_is_due};
 use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
 use crate::files::SimFileKind;
 use crate::flow_oracle;
+use crate::health_oracle;
 use crate::http2_oracle as http2;
 use crate::limit_oracle;
 use crate::outcome::{Outcome, journal_words, secret_fault};
@@ -106,6 +107,9 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     faults.extend(upstream_tls_oracle::faults(plan, &remains.journal, &outcomes));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     faults.extend(limit_oracle::faults(plan, &outcomes, excuses.has_crashed));
+    if !excuses.has_crashed && !excuses.has(SimFileKind::ErrorLog) {
+        faults.extend(health_oracle::faults(plan, &remains.journal, &remains.error_log));
+    }
     if !excuses.has_crashed {
         faults.extend(log_faults(plan, &outcomes, &sessions, remains, excuses));
         faults.extend(left_fault(plan, excuses, &remains.left));
@@ -160,7 +164,9 @@ fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
     let (accepted, connected) = (number("accepted")?, number("connected")?);
     let (files, before, cached) = (number("files")?, number("before")?, number("cached")?);
     let groups = 1 + u64::from(plan.upstream_tls.is_some());
-    let kept = groups * plan.settings.workers * plan.settings.upstream_keepalive;
+    // A check may be under way to each of the servers.
+    let checked = if plan.health.check.is_some() { plan.health.servers.len() as u64 } else { 0 };
+    let kept = checked + groups * plan.settings.workers * plan.settings.upstream_keepalive;
     // Each worker may have an object's file open.
     let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
     let open = if plan.settings.keeps_files { plan.settings.workers * OPEN_FILES_MOST } else { 0 };
@@ -291,6 +297,7 @@ pub fn same_in_all_runs(remains: &Remains, directory: &str) -> String {
 mod tests {
     use super::*;
     use crate::files::FilePlan;
+    use crate::health::HealthPlan;
     use crate::http2::plan::Http2Plan;
     use crate::plan::{BodyPlan, Settings, UpstreamManner};
     use crate::routing::plan::RoutingPlan;
@@ -345,6 +352,7 @@ mod tests {
             routing: RoutingPlan::default(),
             upstream_tls: None,
             limits: None,
+            health: HealthPlan::default(),
         }
     }
 

@@ -10,6 +10,7 @@ pub use crate::downtime::UPSTREAM_PORTS;
 use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
+use crate::health::{HEALTH_NUMBERS, HEALTH_SPAN, HealthPlan};
 use crate::http2::plan::{Http2ClientPlan, Http2Plan};
 use crate::limits::LimitPlan;
 pub use crate::request::{
@@ -54,6 +55,8 @@ pub struct Plan {
     pub upstream_tls: Option<UpstreamTlsPlan>,
     /// Limits of requests, if there are some.
     pub limits: Option<LimitPlan>,
+    /// Upstream servers that fail and recover, if there are any.
+    pub health: HealthPlan,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -193,6 +196,7 @@ impl Plan {
             routing: RoutingPlan::default(),
             upstream_tls: UpstreamTlsPlan::drawn(&mut draw.apart(14)),
             limits: None,
+            health: HealthPlan::drawn(&mut draw.apart(17)),
         };
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
@@ -204,7 +208,8 @@ impl Plan {
         if plan.upstream_tls.is_some() {
             plan.downs.extend(UpstreamTlsPlan::downs(&mut draw.apart(16), span));
         }
-        plan.draw_limits(&mut draw.apart(17), span);
+        plan.draw_limits(&mut draw.apart(19), span);
+        plan.draw_health(&mut draw.apart(18));
         plan
     }
 
@@ -272,6 +277,17 @@ impl Plan {
                 request.target = Target::Secret(draw.below(doors) as usize, manner, size);
             }
         }
+    }
+
+    /// Who asks the servers that fail and recover, if there are any, and when the configuration is loaded again meanwhile.
+    fn draw_health(&mut self, draw: &mut Draw) {
+        if self.health.is_empty() {
+            return;
+        }
+        let count = *draw.one_of(&[20, 100, 200]);
+        let clients = (1..=count).map(|which| ClientPlan::watching(draw, HEALTH_NUMBERS + which));
+        self.clients.extend(clients);
+        self.reloads.extend((0..draw.below(3)).map(|_| draw.below(HEALTH_SPAN)));
     }
 
     fn requests_mut(&mut self) -> impl Iterator<Item = &mut RequestPlan> {
@@ -347,10 +363,11 @@ impl Plan {
         location /up/ {{
             proxy_buffering {buffering};
 {PLAIN}{proxied}        }}
-{cached}{secrets}{limited}",
+{cached}{secrets}{limited}{watched}",
             limited = self.limits.map_or_else(String::new, |limits| limits.locations()),
             buffering = word(s.buffering),
             own = if s.logs_own { OWN } else { "" },
+            watched = self.health.location(),
         );
         let routed = format!(
             "        root /absent;\n        access_log {directory}/access.log routed{log_buffer};\n{http2_server}"
@@ -380,7 +397,7 @@ http {{
     proxy_temp_path {directory}/proxy_temp 1 2;
 {cache}{http2}{ssl}{limits}    upstream up {{
 {servers}    }}
-{secret}    server {{
+{secret}{watched}    server {{
         listen 127.0.0.1:{SERVER_PORT}{reuseport};
 {ssl_listen}{locations}    }}
 {verified}{routing}}}
@@ -389,6 +406,7 @@ http {{
             routing = self.routing.configuration(&routed),
             open_files = if s.keeps_files { OPEN_FILES } else { "" },
             limits = self.limits.map_or_else(String::new, |limits| limits.configuration()),
+            watched = self.health.block(),
             workers = s.workers,
             requests = s.keepalive_requests,
             seconds = s.keepalive_seconds,
@@ -437,6 +455,7 @@ impl Plan {
             accept_faults: 0,
             files: FilePlan::default(),
             crash: None,
+            health: HealthPlan { ills: Vec::new(), ..self.health.clone() },
             stream: self.stream.after_crash(&mut draw.apart(3), span, self.tls.as_ref()),
             ..self.clone()
         };
@@ -488,6 +507,21 @@ impl ClientPlan {
             },
             tls: None,
             is_passed: false,
+        }
+    }
+
+    /// One that asks the servers that fail and recover, once.
+    fn watching(draw: &mut Draw, number: u64) -> ClientPlan {
+        // Some come at once: what is for one of them is not for the other.
+        let at =
+            if draw.chance(1, 2) { draw.below(HEALTH_SPAN) } else { draw.below(30) * (HEALTH_SPAN / 30) };
+        ClientPlan {
+            at,
+            requests: vec![RequestPlan::watching(number)],
+            end: ClientEnd::Closes,
+            is_narrow: false,
+            read: 1500,
+            ..ClientPlan::drawn(draw, 1, &mut 0)
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Target {
     Crowded(u64, u64),
     /// What the request's [`RoutedAsk`] says.
     Routed,
+    /// A short text of one of the servers that fail and recover.
+    Watched,
 }
 
 /// Sizes of the files that are served.
@@ -155,6 +157,11 @@ impl RequestPlan {
         (request.target, request.body) = (Target::limited(draw), None);
         request.pause = *draw.one_of(&PAUSES[..4]);
         request
+    }
+
+    /// A request for the servers that fail and recover.
+    pub(crate) fn watching(number: u64) -> RequestPlan {
+        RequestPlan { number, target: Target::Watched, body: None, is_pipelined: false, pause: 0, ask: None }
     }
 
     /// The target of the request, and its host.
@@ -267,6 +274,7 @@ impl Target {
             }
             Target::Paced(key) => format!("/paced?n={number}&k={key}"),
             Target::Crowded(key, ms) => format!("/crowded?n={number}&k={key}&ms={ms}"),
+            Target::Watched => format!("/watched?n={number}"),
             Target::Routed => String::new(),
         }
     }
@@ -294,6 +302,7 @@ impl Target {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,
                 _ => Some(content(number, size)),
             },
+            Target::Watched => Some(content(number, 60)),
             Target::Routed => None,
             Target::Cached(object) => Some(content(OBJECT_NUMBERS + object as u64, OBJECTS[object].1)),
         }
@@ -301,7 +310,7 @@ impl Target {
 
     /// Whether an upstream server is asked, or may be.
     pub fn is_proxied(self) -> bool {
-        matches!(self, Target::Proxied(..) | Target::Secret(..) | Target::Cached(_))
+        matches!(self, Target::Proxied(..) | Target::Secret(..) | Target::Cached(_) | Target::Watched)
     }
 
     /// Whether the response ends before its end.

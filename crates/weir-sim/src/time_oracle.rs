@@ -40,6 +40,8 @@ fn longest(plan: &Plan, target: Target) -> u64 {
         Target::Return | Target::File(_) | Target::Routed => 0,
         Target::Lua(ms) | Target::Crowded(_, ms) => ms * 1000,
         Target::Paced(_) => plan.limits.as_ref().map_or(0, LimitPlan::longest_delay),
+        // Each of its servers may let it wait.
+        Target::Watched => plan.health.servers.len() as u64 * (CONNECT + UPSTREAM_PATIENCE * 1_000_000),
         // One that waits for another's response to be in the cache asks itself after `proxy_cache_lock_timeout`, 5 s.
         Target::Cached(_) => TRIES * (CONNECT + UPSTREAM_PATIENCE * 1_000_000) + 5_000_000,
         Target::Proxied(UpstreamManner::Length | UpstreamManner::Chunked, _) if plan.downs.is_empty() => 0,

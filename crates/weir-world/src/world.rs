@@ -5,6 +5,7 @@ mod client;
 mod crash;
 mod disk;
 mod files;
+mod health;
 mod http2;
 mod stream;
 mod tls;
@@ -29,6 +30,7 @@ use crate::start::PROCESS;
 use client::SimClient;
 pub(crate) use disk::SimDisk;
 pub(crate) use files::{FileCall, FileFate, SimFiles};
+use health::{HealthEvent, HealthServers};
 use http2::{Http2Connection, Http2Event};
 use stream::clients::{SessionClient, SessionEvent};
 use stream::flows::DatagramNetwork;
@@ -48,6 +50,7 @@ pub(crate) struct World {
     http2: Vec<Http2Connection>,
     tls: TlsClients,
     tls_servers: TlsServers,
+    health: HealthServers,
     upstreams: Vec<i32>,
     connections: Vec<UpstreamConnection>,
     sessions: Vec<SessionClient>,
@@ -90,6 +93,7 @@ enum WorldEvent {
     UpstreamRises(usize),
     Session(usize, SessionEvent),
     Visit(usize, VisitEvent),
+    Health(HealthEvent),
     SessionServerFalls(usize),
     SessionServerRises(usize),
     /// A client's place, and its datagram's.
@@ -118,6 +122,8 @@ const OF_HTTP2: u64 = 4 << 32;
 const OF_SESSION: u64 = 5 << 32;
 const OF_SESSION_SERVER: u64 = 6 << 32;
 const OF_VISIT: u64 = 7 << 32;
+const OF_HEALTH_SERVER: u64 = 8 << 32;
+const OF_HEALTH_VISIT: u64 = 9 << 32;
 
 impl World {
     /// The world of a seed, whose journal goes into `directory`; `own` is the seed of what it draws itself, `is_second`: it is that
@@ -145,6 +151,7 @@ impl World {
             http2,
             tls: TlsClients::default(),
             tls_servers,
+            health: HealthServers::new(directory),
             upstreams: Vec::new(),
             connections: Vec::new(),
             sessions,
@@ -220,6 +227,7 @@ impl World {
             self.upstream_rises(server, addresses);
         }
         self.open_stream(addresses);
+        self.open_health(addresses);
         self.files = self.files_of_server(addresses);
         for (which, down) in self.plan.downs.clone().into_iter().enumerate() {
             self.at(BEGIN + down.from * MICROSECOND, WorldEvent::UpstreamFalls(which));
@@ -262,7 +270,7 @@ impl World {
         let servers = self.upstreams.iter().chain(&self.session_servers).filter(|fd| **fd >= 0).count();
         let connections = self.connections.iter().filter(|connection| connection.is_open()).count();
         let visits = self.visits.iter().filter(|visit| visit.is_open()).count();
-        kernel::open_files() - servers - connections - visits - addresses.lines()
+        kernel::open_files() - servers - connections - visits - self.health.files() - addresses.lines()
     }
 
     fn at(&mut self, time: u64, event: WorldEvent) {
@@ -298,6 +306,8 @@ impl World {
                 OF_SESSION => self.session_notices(now, which),
                 OF_SESSION_SERVER => self.session_server_accepts(which),
                 OF_VISIT => self.visit_notices(now, which),
+                OF_HEALTH_SERVER => self.health_accepts(which),
+                OF_HEALTH_VISIT => self.health_notices(now, which),
                 _ => {
                     let delay = self.draw.below(200);
                     self.at(now + delay * MICROSECOND, WorldEvent::UpstreamReads(which));
@@ -322,6 +332,7 @@ impl World {
             WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
             WorldEvent::Session(which, event) => self.session_happens(now, which, event, addresses),
             WorldEvent::Visit(which, event) => self.visit_happens(now, which, event),
+            WorldEvent::Health(event) => self.health_happens(now, event, addresses),
             WorldEvent::SessionServerFalls(which) => {
                 self.session_server_falls(now, self.plan.stream.downs[which].server, addresses);
             }

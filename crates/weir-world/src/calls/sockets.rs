@@ -129,6 +129,9 @@ pub unsafe extern "C" fn connect(fd: i32, address: *const libc::sockaddr, length
             if connected.is_ok() && threads::with(|simulation| simulation.world.is_narrow(name.1)) {
                 unix::narrow(fd, 4096);
             }
+            if connected.is_ok() {
+                threads::with(|simulation| simulation.world.is_connected_to(simulation.now, name.1));
+            }
             // As with TCP it is known later, where one may wait for that.
             let later = threads::with(|simulation| simulation.pauses());
             match connected {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_sim::plan::{ClientEnd, RequestPlan};
+use weir_sim::plan::{ClientEnd, RequestPlan, Target};
 use weir_sim::routing::DueResponse;
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
 
@@ -224,6 +224,9 @@ impl World {
             _ if message.body.starts_with(b"<html>") => "page",
             _ => "wrong",
         };
+        if request.target == Target::Watched && message.status() == 200 {
+            self.note_received(now, request.number);
+        }
         if request.ask.is_some() {
             let words = DueResponse::of(message.status(), &message.body, message.pairs()).words();
             self.note(format_args!("w n={} {words}", request.number));
