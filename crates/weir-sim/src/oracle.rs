@@ -107,7 +107,9 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     faults.extend(upstream_tls_oracle::faults(plan, &remains.journal, &outcomes));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     faults.extend(limit_oracle::faults(plan, &outcomes, excuses.has_crashed));
-    if !excuses.has_crashed && !excuses.has(SimFileKind::ErrorLog) {
+    // After a crash the lengths of the log that the world notes are not those of the second server's own lines.
+    let is_in_order = !excuses.has_crashed && !excuses.follows_crash;
+    if is_in_order && !excuses.has(SimFileKind::ErrorLog) {
         faults.extend(health_oracle::faults(plan, &remains.journal, &remains.error_log));
     }
     if !excuses.has_crashed {
