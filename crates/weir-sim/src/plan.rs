@@ -479,7 +479,7 @@ impl Settings {
             sendfile: draw.chance(1, 2),
             reuseport: draw.chance(1, 3),
             logs_own: draw.chance(1, 4),
-            balance: *draw.one_of(&BALANCES[..]),
+            balance: BALANCES[draw.below(BALANCES.len() as u64) as usize],
             keeps_files: draw.chance(1, 3),
             buffers_log: draw.chance(1, 4),
         }
