@@ -19,6 +19,7 @@ mod health_oracle;
 pub mod http2;
 mod http2_oracle;
 mod limit_oracle;
+mod limited;
 pub mod limits;
 pub mod oracle;
 mod outcome;
