@@ -180,9 +180,12 @@ def bursts(site, wrk, over, cores):
             pass  # a killed process; the askers judge
 
 
-def calm_event(site, askers, draw):
-    """Something that nobody may notice."""
-    event = draw.choice(["reload", "reload", "change", "rotate", "backend", "logs"])
+CALM_EVENTS = ["reload", "reload", "change", "rotate", "backend", "logs"]
+
+
+def calm_event(site, askers, draw, events):
+    """Something that nobody may notice: one of `events`, "nothing" among what can be asked for."""
+    event = draw.choice(events)
     if event == "reload":
         site.reload()
     elif event == "change":
@@ -194,6 +197,8 @@ def calm_event(site, askers, draw):
         wanted = site.serial
         if not site.serves_certificate(wanted):
             askers.losses.append(Loss("certificate", f"{wanted} is not served after a reload"))
+    elif event == "nothing":
+        pass
     elif event == "backend":
         site.kill_backend(draw.randrange(2), draw.choice([0.1, 1, 3]))
     else:
@@ -212,10 +217,10 @@ def hard_event(site, askers, draw):
     return "crash"
 
 
-def watch(site, askers, hours, seed):
+def watch(site, askers, hours, seed, only):
     """Has things happen until the time is over: (samples of the calm part, how often what happened, first and last look)."""
     draw, events, samples = random.Random(seed + 1), {}, []
-    begin, first = time.monotonic(), None
+    begin, first, begun, kinds = time.monotonic(), None, {}, {}
     next_look, next_event, next_line = begin + 20, begin + 10, begin + 600
     while (part := (time.monotonic() - begin) / (hours * 3600)) < 1:
         now = time.monotonic()
@@ -224,16 +229,29 @@ def watch(site, askers, hours, seed):
             seen = look(site)
             if seen and WARM <= part < CALM:
                 first = first or seen[1]
+                kinds = site.memory_kinds()
+                begun = begun or kinds
                 samples.append(((now - begin) / 3600, seen[1]))
             if seen and now >= next_line:
                 next_line = now + 600
                 print(f"    {part:4.0%}  {askers.requests:>9} judged  {seen[1]}", flush=True)
         if now >= next_event:
-            event = (calm_event if part < CALM else hard_event)(site, askers, draw)
+            if part < CALM or only:
+                event = calm_event(site, askers, draw, only or CALM_EVENTS)
+            else:
+                event = hard_event(site, askers, draw)
             events[event] = events.get(event, 0) + 1
             next_event = time.monotonic() + EVENT_SECONDS * draw.uniform(0.5, 1.5)
         time.sleep(0.2)
+    print_kinds(begun, kinds)
     return samples, events, first
+
+
+def print_kinds(first, last):
+    """What the server says its memory was for, where that has changed by most."""
+    changes = sorted(((last.get(kind, 0) - first.get(kind, 0), kind) for kind in {*first, *last}), key=lambda one: -abs(one[0]))
+    for change, kind in changes[:6]:
+        print(f"    of {kind:<24} {first.get(kind, 0):>10.1f} KB at first {change:+9.1f}")
 
 
 def judged(samples, askers, first, last):
@@ -254,8 +272,8 @@ def judged(samples, askers, first, last):
     return bad
 
 
-def soak_for(hours, binary, driver, folder, seed, cores):
-    """One server for so many hours; what is wrong with it."""
+def soak_for(hours, binary, driver, folder, seed, cores, only=()):
+    """One server for so many hours; what is wrong with it. `only`: these events alone, to the end."""
     site = churn_site.Site(binary, driver, folder, seed)
     wrk = measure.Wrk(peers.find("wrk") or sys.exit("wrk is not installed"))
     over = threading.Event()
@@ -263,7 +281,7 @@ def soak_for(hours, binary, driver, folder, seed, cores):
     burst = threading.Thread(target=bursts, args=(site, wrk, over, cores))
     burst.start()
     try:
-        samples, events, first = watch(site, askers, hours, seed)
+        samples, events, first = watch(site, askers, hours, seed, only)
     finally:
         over.set()
         burst.join()

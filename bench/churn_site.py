@@ -1,8 +1,10 @@
 """The server that `bench/soak --hours` wears out, its upstream servers, and what can be done to them."""
 
+import collections
 import hashlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -302,6 +304,20 @@ class Site:
                 f"http://127.0.0.1:{self.port}/figures", timeout=10) as response:
             used, pending, running = response.read().split()
         return {"Lua KB": float(used), "timers": int(pending) + int(running)}
+
+    def memory_kinds(self):
+        """KB by what the server says to hold them for, all workers together."""
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.settimeout(10)
+            admin.connect(str(self.folder / "admin.sock"))
+            admin.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            text = b"".join(iter(lambda: admin.recv(65536), b"")).decode()
+        kinds = collections.Counter()
+        for line in text.splitlines():
+            if found := re.match(r'(weir_memory_bytes|weir_lua_memory_bytes|weir_dict_used_bytes)\{(.*)\} (\d+)$', line):
+                kind = re.search(r'kind="([^"]*)"', found[2])
+                kinds[kind[1] if kind else found[1]] += int(found[3]) / 1024
+        return kinds
 
     def bad_lines(self, log):
         words = ("[emerg]", "[alert]", "[crit]", "panicked")

@@ -155,6 +155,22 @@ pub(crate) fn write_all(fd: i32, mut bytes: &[u8]) {
     }
 }
 
+/// The kernel's number of the calling thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: no pointers.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
+/// Returns when the kernel has no thread of this number in this process.
+pub(crate) fn await_end(thread: i32) {
+    let asked = [process() as usize, thread as usize, 0, 0, 0, 0];
+    // SAFETY: no pointers; the signal 0 is none.
+    while unsafe { call(libc::SYS_tgkill, asked) } == 0 {
+        // SAFETY: no pointers.
+        unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+    }
+}
+
 /// Ends the process.
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: no pointers; it does not come back.

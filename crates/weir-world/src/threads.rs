@@ -3,7 +3,7 @@
 //! Whoever runs has the baton, and only it touches the [`Simulation`].
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::kernel;
 use crate::simulation::Simulation;
@@ -14,6 +14,8 @@ const MOST: usize = 512;
 
 /// By the thread's number: 1 when it may go on.
 static GO: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+/// The kernel's number of a thread that has handed on the baton for the last time and may not be gone yet; 0: there is none.
+static LEAVING: AtomicI32 = AtomicI32::new(0);
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static IS_INSIDE: AtomicBool = AtomicBool::new(false);
 
@@ -106,6 +108,11 @@ fn stop(me: usize) {
     while word.swap(0, Ordering::Acquire) == 0 {
         kernel::futex_wait(word, 0);
     }
+    // A stack that is free or not yet, and what else the thread gives back at its end, decides where the next bytes are.
+    match LEAVING.swap(0, Ordering::Acquire) {
+        0 => (),
+        thread => kernel::await_end(thread),
+    }
 }
 
 /// A number for a thread that is about to be made.
@@ -132,5 +139,6 @@ pub(crate) fn end_thread() {
         simulation.choose()
     });
     ME.set(NOBODY);
+    LEAVING.store(kernel::thread_id(), Ordering::Release);
     go(next);
 }
