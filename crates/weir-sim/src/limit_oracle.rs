@@ -48,6 +48,14 @@ impl LimitedRun {
     fn may_count(&self) -> bool {
         self.verdict != LimitVerdict::Refused
     }
+
+    /// When its limit has judged it at the latest: a request that waits behind another one is read after its client has left.
+    fn judged_at_last(&self) -> u64 {
+        match self.verdict {
+            LimitVerdict::Unknown => self.ended + FORSAKEN,
+            _ => self.ended,
+        }
+    }
 }
 
 /// What is wrong with the limits of a server's time. Of one that has crashed it is not known who has come last: nobody says
@@ -100,9 +108,10 @@ fn too_few(limits: &LimitPlan, runs: &[LimitedRun]) -> Option<String> {
     refused.into_iter().find_map(|refused| {
         let mut before: Vec<&LimitedRun> =
             runs.iter().filter(|run| run.may_count() && run.asked <= refused.ended).collect();
-        before.sort_by_key(|run| std::cmp::Reverse(run.ended));
+        before.sort_by_key(|run| std::cmp::Reverse(run.judged_at_last()));
         let is_full = before.iter().enumerate().any(|(later, run)| {
-            let drained = limits.rate * refused.asked.saturating_sub(run.ended + SLACK) / 1_000_000;
+            let drained =
+                limits.rate * refused.asked.saturating_sub(run.judged_at_last() + SLACK) / 1_000_000;
             later as u64 + 1 >= limits.burst + drained
         });
         (!is_full).then(|| format!("limit_req: refused for nothing: {limits:?}, {refused:?}"))
@@ -183,6 +192,8 @@ mod tests {
         assert!(too_few(&LIMITS, &runs(&full[2..])).is_some());
         let late = [full[0], full[1], full[2], (500_000, 501_000, Refused)];
         assert!(too_few(&LIMITS, &runs(&late)).is_some(), "the rate has let five pass meanwhile");
+        let behind = [full[1], full[1], late[3]];
+        assert!(too_few(&LIMITS, &runs(&behind)).is_none(), "they may have been read later");
     }
 
     #[test]
