@@ -111,8 +111,17 @@ impl ClientWire {
 /// Waits until at most `below` bytes are left to send, for `send_timeout` at most between two writes.
 ///
 /// # Errors
-/// The client closed or reset the connection, or `send_timeout` is over.
+/// The client closed or reset the connection, or `send_timeout` is over; or a file can't be sent, which the request logs.
 pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Result<(), EngineError> {
+    let sent = drained_after(x, wire, below).await;
+    sent.inspect_err(|_| wire.file_is_reported.set(wire.stream.file_error().is_some()))
+}
+
+/// As [`drained`] for a request that is over: a file that can't be sent is the connection's to log.
+///
+/// # Errors
+/// Those of [`drained`].
+pub async fn drained_after(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Result<(), EngineError> {
     wire.flush_through();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();
@@ -120,7 +129,6 @@ pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Res
     let sent = shared.waiting_until(WaitKind::ClientWrite, drained).await;
     sent.map_err(|error| {
         wire.broken.set(true);
-        wire.file_is_reported.set(wire.stream.file_error().is_some());
         x.connection.ends(closing::while_sending(error));
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
             wire.stream.set_linger_reset();
