@@ -83,10 +83,16 @@ impl CoreAccount {
         }
     }
 
+    /// Whether the last reading is too long ago for what begins at `now`, in ticks.
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
+        now.wrapping_sub(self.read_at.get()) > self.due
+    }
+
     /// A turn begins at `now`, in ticks.
     #[inline]
     pub(crate) fn turn_began(&self, now: u64, stats: &LoopStats) {
-        if now.wrapping_sub(self.read_at.get()) > self.due {
+        if self.is_due(now) {
             self.refresh(now, stats);
         }
     }
@@ -101,7 +107,7 @@ impl CoreAccount {
     /// What runs in a turn for a request begins at `now`, in ticks: what was lost before in the turn is not its own.
     #[inline]
     pub(crate) fn run_began(&self, now: u64, stats: &LoopStats) {
-        if now.wrapping_sub(self.read_at.get()) > self.due {
+        if self.is_due(now) {
             self.lost_before(now, stats);
         }
     }

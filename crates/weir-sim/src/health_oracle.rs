@@ -3,7 +3,7 @@
 //!
 //! The journal has `ha` for a request that has come to a server, with the time of its connection, `hs` for one that was responded to,
 //! `hr` for a response that a client has whole, `hc` for a check that a server has passed. Each says how long the error log was then,
-//! so that all of these and its lines are in one order. The program looks at its clock once a turn, and tells seconds alone: what is
+//! so that all of these and its lines are in one order. The program looks at its clock once a turn, and its log has seconds alone: what is
 //! said of times here is a second longer or shorter than what is configured.
 
 use crate::health::{HEALTH_NUMBERS, HEALTH_PATIENCE, HEALTH_PORTS, HealthPlan};

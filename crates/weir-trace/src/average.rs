@@ -3,9 +3,6 @@
 //! A worker adds requests to an [`AverageTree`] of its own. Once it has seen their shapes it allocates nothing, so a
 //! million requests cost a walk over their events each. The parts of the workers are merged by the thread that asked.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
 use crate::histogram::Histogram;
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
@@ -13,16 +10,14 @@ use crate::site::{Site, SiteKind, SiteTable};
 use crate::trace::Trace;
 use crate::tree::{EventWalk, TraceTree, TreeNode, WalkSink};
 use crate::tree_arranged::{group, kind};
+use crate::wanted_requests::WantedRequests;
 
 /// A wish for the average of coming requests, shared by all workers: hand a clone to each one's
 /// [`Recorder::average`](crate::Recorder::average), wait until [`left`](AverageWatch::left) is 0 (or not), and collect
 /// the parts with [`Recorder::take_average`](crate::Recorder::take_average).
 #[derive(Clone)]
 pub struct AverageWatch {
-    left: Arc<AtomicUsize>,
-    /// Ticks: those that began before are not wanted.
-    since: u64,
-    matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
+    wanted: WantedRequests,
     sites: &'static SiteTable,
 }
 
@@ -33,37 +28,30 @@ impl AverageWatch {
         sites: &'static SiteTable,
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
     ) -> AverageWatch {
-        AverageWatch { left: Arc::new(AtomicUsize::new(count)), since: 0, matches: Arc::new(matches), sites }
+        AverageWatch { wanted: WantedRequests::new(count, matches), sites }
     }
 
     /// Without requests that began before `since`, in ticks: they have not recorded what this caller asks for.
     #[must_use]
     pub fn since(self, since: u64) -> AverageWatch {
-        AverageWatch { since, ..self }
+        AverageWatch { wanted: self.wanted.since(since), ..self }
     }
 
     /// How many are still wanted, of all workers together.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.left.load(Relaxed)
+        self.wanted.left()
     }
 
     /// Collects no more; what was added remains.
     pub fn cancel(&self) {
-        self.left.store(0, Relaxed);
+        self.wanted.cancel();
     }
 
     /// True for a clone of the same wish.
     #[must_use]
     pub fn is(&self, other: &AverageWatch) -> bool {
-        Arc::ptr_eq(&self.left, &other.left)
-    }
-
-    fn takes(&self, record: &RequestRecord) -> bool {
-        self.left() > 0
-            && record.start >= self.since
-            && (self.matches)(record)
-            && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.wanted.is(&other.wanted)
     }
 }
 
@@ -95,7 +83,7 @@ impl AverageCollector {
     }
 
     pub(crate) fn add(&mut self, trace: &Trace, record: &RequestRecord) {
-        if self.watch.takes(record) {
+        if self.watch.wanted.takes(record) {
             self.average.add(trace, self.watch.sites);
             self.average.kernel += record.kernel;
         }

@@ -1,7 +1,6 @@
 //! Trees retained after their request, and the watches that asked for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::event::TraceEvent;
@@ -9,6 +8,7 @@ use crate::keep_reason::KeepReason;
 use crate::record::RequestRecord;
 use crate::trace::Trace;
 use crate::tree::TraceTree;
+use crate::wanted_requests::WantedRequests;
 
 /// A request whose tree was retained: its record and its events.
 #[derive(Clone, Debug)]
@@ -78,10 +78,7 @@ impl KeptRequest {
 /// left, so the same wish can be given to every worker.
 #[derive(Clone)]
 pub struct TraceWatch {
-    left: Arc<AtomicUsize>,
-    /// Ticks: those that began before are not wanted.
-    since: u64,
-    matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
+    wanted: WantedRequests,
     deliver: Arc<dyn Fn(KeptRequest) + Send + Sync>,
 }
 
@@ -93,12 +90,7 @@ impl TraceWatch {
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
         deliver: impl Fn(KeptRequest) + Send + Sync + 'static,
     ) -> TraceWatch {
-        TraceWatch {
-            left: Arc::new(AtomicUsize::new(count)),
-            since: 0,
-            matches: Arc::new(matches),
-            deliver: Arc::new(deliver),
-        }
+        TraceWatch { wanted: WantedRequests::new(count, matches), deliver: Arc::new(deliver) }
     }
 
     /// As [`TraceWatch::new`] for the next `count` requests, but they go to a queue. When the receiver is dropped, the
@@ -108,39 +100,36 @@ impl TraceWatch {
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
     ) -> (TraceWatch, Receiver<KeptRequest>) {
         let (sender, receiver) = channel();
-        let left = Arc::new(AtomicUsize::new(count));
-        let ended = left.clone();
+        let wanted = WantedRequests::new(count, matches);
+        let ended = wanted.clone();
         let deliver = move |kept| {
             if sender.send(kept).is_err() {
-                ended.store(0, Relaxed);
+                ended.cancel();
             }
         };
-        (TraceWatch { left, since: 0, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
+        (TraceWatch { wanted, deliver: Arc::new(deliver) }, receiver)
     }
 
     /// Without requests that began before `since`, in ticks: they have not recorded what this caller asks for.
     #[must_use]
     pub fn since(self, since: u64) -> TraceWatch {
-        TraceWatch { since, ..self }
+        TraceWatch { wanted: self.wanted.since(since), ..self }
     }
 
     /// Ends the watch on every worker.
     pub fn cancel(&self) {
-        self.left.store(0, Relaxed);
+        self.wanted.cancel();
     }
 
     /// How many are still wanted.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.left.load(Relaxed)
+        self.wanted.left()
     }
 
     /// True if this request is wanted; then one less is left.
     pub(crate) fn takes(&self, record: &RequestRecord) -> bool {
-        self.left() > 0
-            && record.start >= self.since
-            && (self.matches)(record)
-            && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.wanted.takes(record)
     }
 
     pub(crate) fn give(&self, kept: KeptRequest) {

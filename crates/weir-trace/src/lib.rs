@@ -63,6 +63,7 @@ mod trace;
 pub mod tree;
 mod tree_arranged;
 pub mod walk;
+mod wanted_requests;
 
 pub use average::{AverageTree, AverageWatch, TimeSpread};
 pub use event::{EventKind, TraceEvent};

@@ -14,7 +14,7 @@ const MOST: usize = 512;
 
 /// By the thread's number: 1 when it may go on.
 static GO: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
-/// The kernel's number of a thread that has handed on the baton for the last time and may not be gone yet; 0: there is none.
+/// The kernel's number of a thread that has handed on the baton for the last time and may not be gone yet; 0: no thread.
 static LEAVING: AtomicI32 = AtomicI32::new(0);
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static IS_INSIDE: AtomicBool = AtomicBool::new(false);

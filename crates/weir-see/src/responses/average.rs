@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use weir_engine::deep_traces::DeepTraces;
 use weir_trace::{AverageTree, AverageWatch, SiteTable, render};
 
 use super::reply::{ReplyFailure, ReplySink, STEP};
@@ -24,8 +25,7 @@ pub(super) fn respond(
     };
     let watch = AverageWatch::new(count as usize, SiteTable::global(), move |record| filter.takes(record));
     let deep = trace::deeper(source, question);
-    let begun = if deep.is_some() { WatchedStart::Later } else { WatchedStart::Any };
-    let (average, stuck) = collect(source, &[watch], begun, limit, |left| {
+    let (average, stuck) = collect(source, &[watch], WatchedStart::of(deep.as_ref()), limit, |left| {
         let done = count - (left as u64).min(count);
         reply.note(&format!("{done} of {count} requests"))?;
         Ok(!reply.is_stopped())
@@ -53,6 +53,11 @@ pub(super) enum WatchedStart {
 }
 
 impl WatchedStart {
+    /// Where requests may be asked for more than they record without a caller.
+    pub(super) fn of(deep: Option<&DeepTraces>) -> WatchedStart {
+        if deep.is_some() { WatchedStart::Later } else { WatchedStart::Any }
+    }
+
     /// Of a worker that learns of it now, in ticks.
     pub(super) fn stamp(self) -> u64 {
         match self {

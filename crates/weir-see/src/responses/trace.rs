@@ -23,7 +23,7 @@ pub(super) fn next(
     let (watch, kept) = TraceWatch::channel(count, move |record| filter.takes(record));
     let asked = watch.clone();
     let deep = deeper(source, question);
-    let begun = if deep.is_some() { WatchedStart::Later } else { WatchedStart::Any };
+    let begun = WatchedStart::of(deep.as_ref());
     source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone().since(begun.stamp())));
     let show = shown(question);
     let patience = question.value("for").map(duration_ns).transpose()?.map_or(PATIENCE, Duration::from_nanos);

@@ -46,7 +46,7 @@ impl TlsChannel {
         channel
     }
 
-    /// The channel of a server that somebody has connected to.
+    /// The channel of a server that has a new connection.
     pub(super) fn of_server(tls: ServerConnection, faults: ChannelFaults) -> TlsChannel {
         TlsChannel { tls: Some(Box::new(Connection::Server(tls))), faults, ..TlsChannel::default() }
     }
