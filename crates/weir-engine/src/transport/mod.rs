@@ -13,6 +13,7 @@ mod nobody;
 mod open;
 pub mod passed;
 mod rate;
+mod section;
 mod slots;
 pub mod tls;
 pub mod wire;

@@ -6,14 +6,15 @@ use super::flow::{RecvWindow, SendWindow};
 use super::frame;
 use super::guard::AbuseGuard;
 use super::heads::{HeaderBlock, ReadBlock};
-use super::message::{H2Message, MalformedMessage};
-use super::priority::{Priority, SendQueue};
+use super::priority::SendQueue;
 use super::recv::DataFrame;
 use super::settings::H2Settings;
 use super::state::StreamState;
 use super::store::{StreamKey, StreamRecord, StreamStore};
 use super::{ErrorCode, PREFACE};
 use crate::hpack::{self, DecodedSection, HpackDecoder, HpackEncoder};
+use crate::message::{MalformedMessage, SectionMessage};
+use crate::priority::Priority;
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub struct H2Connection {
     /// The header section that was read last.
     pub(super) section: DecodedSection,
     /// What it says.
-    pub(super) message: H2Message,
+    pub(super) message: SectionMessage,
     pub(super) malformed: Option<MalformedMessage>,
     /// The block that they were read from.
     pub(super) read: ReadBlock,
@@ -157,7 +158,7 @@ impl H2Connection {
             decoder: if role == H2Role::Client { decoder.lenient() } else { decoder },
             encoder: HpackEncoder::new(),
             section: DecodedSection::default(),
-            message: H2Message::default(),
+            message: SectionMessage::default(),
             malformed: None,
             read: ReadBlock::default(),
             store: StreamStore::default(),
@@ -205,12 +206,12 @@ impl H2Connection {
     ///
     /// # Errors
     /// Why the message is malformed.
-    pub fn checked(&self) -> Result<&H2Message, MalformedMessage> {
+    pub fn checked(&self) -> Result<&SectionMessage, MalformedMessage> {
         self.malformed.map_or(Ok(&self.message), Err)
     }
 
     /// What there is of a message, malformed or not.
-    pub fn message(&self) -> &H2Message {
+    pub fn message(&self) -> &SectionMessage {
         &self.message
     }
 

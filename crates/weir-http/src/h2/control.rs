@@ -4,11 +4,11 @@ use super::conn::{H2Connection, H2Role};
 use super::frame::{self, ACK, FrameHead, kind};
 use super::guard::H2Abuse;
 use super::heads::depends_on;
-use super::priority::Priority;
 use super::recv::{FrameOutcome, H2Event, protocol, size};
 use super::settings::H2Settings;
 use super::state::StreamState;
 use super::{ErrorCode, H2Failure};
+use crate::priority::Priority;
 
 impl H2Connection {
     /// The priority tree of RFC 7540, which RFC 9113 has no more: it is checked, and means nothing.

@@ -3,13 +3,12 @@
 use super::conn::{ConnectionEnding, H2Connection, H2Role, RESET, remember};
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, PRIORITY_FLAG, kind, unpadded};
 use super::guard::H2Abuse;
-use super::message::{H2Message, MessagePart};
 use super::recv::{FrameOutcome, H2Event, protocol, size};
-use super::send::StreamEnd;
 use super::state::StreamState;
 use super::store::StreamKey;
 use super::{ErrorCode, H2Failure};
 use crate::hpack;
+use crate::message::{MalformedMessage, MessagePart, SectionMessage, StreamEnd};
 
 /// A header block whose frames are coming in.
 #[derive(Debug)]
@@ -205,7 +204,8 @@ impl H2Connection {
         );
         stream.head = true;
         if !self.read.request {
-            self.malformed = H2Message::read(&self.section, MessagePart::Request, &mut self.message).err();
+            self.malformed =
+                SectionMessage::read(&self.section, MessagePart::Request, &mut self.message).err();
             self.read.request = true;
         }
         if self.malformed.is_some() || self.section.too_large {
@@ -228,7 +228,7 @@ impl H2Connection {
             && self.message.content_length.is_some_and(|length| length > 0)
             && self.malformed.is_none()
         {
-            self.malformed = Some(super::MalformedMessage::ContentLength);
+            self.malformed = Some(MalformedMessage::ContentLength);
             // Of a block that comes again, with content, this is not true.
             self.read.request = false;
         }
@@ -248,7 +248,7 @@ impl H2Connection {
         }
         let first = !stream.head;
         let part = if first { MessagePart::Response } else { MessagePart::Trailers };
-        let read = H2Message::read(&self.section, part, &mut self.message);
+        let read = SectionMessage::read(&self.section, part, &mut self.message);
         self.read.request = false;
         self.malformed = read.err();
         let interim = first && self.message.status.is_some_and(|status| status < 200);

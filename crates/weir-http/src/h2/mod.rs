@@ -17,7 +17,6 @@ mod flow;
 mod frame;
 mod guard;
 mod heads;
-mod message;
 mod priority;
 mod recv;
 mod send;
@@ -29,13 +28,13 @@ mod tests;
 
 use std::fmt;
 
+pub use crate::message::StreamEnd;
+pub use crate::priority::Priority;
 pub use conn::{H2Config, H2Connection, H2Role, MIN_FRAME};
 pub use frame::{END_STREAM, FrameHead, HEAD, kind};
 pub use guard::H2Abuse;
-pub use message::{H2Message, MalformedMessage};
-pub use priority::Priority;
 pub use recv::H2Event;
-pub use send::{DataGrant, StreamEnd};
+pub use send::DataGrant;
 pub use settings::H2Settings;
 pub use state::StreamState;
 pub use store::StreamKey;

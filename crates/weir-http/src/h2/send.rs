@@ -3,10 +3,11 @@
 use super::conn::{ConnectionEnding, H2Connection, H2Role};
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, HEAD, kind};
 use super::guard::H2Abuse;
-use super::priority::Priority;
 use super::state::StreamState;
 use super::store::{StreamKey, StreamRecord};
 use crate::hpack::HpackEncoder;
+use crate::message::StreamEnd;
+use crate::priority::Priority;
 
 /// A DATA frame whose head was written: this many bytes of that stream are to be appended now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,23 +18,6 @@ pub struct DataGrant {
     pub len: u64,
     /// True when the stream ends with these bytes.
     pub end: bool,
-}
-
-/// Whether anything follows on a stream (END_STREAM, RFC 9113 section 5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamEnd {
-    /// Something follows.
-    More,
-    /// Nothing follows: END_STREAM is set.
-    Last,
-}
-
-impl StreamEnd {
-    /// [`StreamEnd::Last`] if `last`.
-    #[inline]
-    pub const fn last_if(last: bool) -> StreamEnd {
-        if last { StreamEnd::Last } else { StreamEnd::More }
-    }
 }
 
 impl H2Connection {

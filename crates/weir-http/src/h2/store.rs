@@ -1,8 +1,8 @@
 //! The streams of a connection: a slab whose places are used again, and which identifier is where.
 
 use super::flow::{RecvWindow, SendWindow};
-use super::priority::Priority;
 use super::state::StreamState;
+use crate::priority::Priority;
 
 /// A stream's place among those of its connection. It stays the stream's until the stream is released
 /// ([`H2Connection::release`](super::H2Connection::release)), whatever happened to it on the wire.

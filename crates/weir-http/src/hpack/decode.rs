@@ -1,9 +1,9 @@
 //! Header blocks in.
 
-use super::encode::FieldIndexing;
 use super::name::{FieldName, NameKind, is_clean};
 use super::table::{DynamicTable, FIXED, TableField, fixed};
 use super::{HpackError, huffman};
+use crate::coder::FieldIndexing;
 use crate::header::{IgnoredFields, Span};
 
 /// The reading side of a connection's header compression.

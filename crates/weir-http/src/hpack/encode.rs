@@ -7,6 +7,7 @@
 
 use super::huffman;
 use super::table::{DynamicTable, FIXED, fixed_name, row};
+use crate::coder::{FieldIndexing, SectionCoder};
 use crate::header::KnownField;
 
 /// The writing side of a connection's header compression.
@@ -27,17 +28,6 @@ struct SeenField {
     hash: u32,
     /// The number of the table's entry; 0: it has none.
     entry: u32,
-}
-
-/// What may be done with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldIndexing {
-    /// It may enter the table.
-    Allowed,
-    /// It stays out of the table: it will not come again.
-    Not,
-    /// It stays out of all tables on its way: a secret (RFC 7541 section 7.1.3).
-    Never,
 }
 
 impl HpackEncoder {
@@ -207,6 +197,23 @@ impl HpackEncoder {
         seen.entry = self.table.added();
         self.changes = self.changes.wrapping_add(1);
         TableMatch::Again
+    }
+}
+
+impl SectionCoder for HpackEncoder {
+    #[inline]
+    fn status(&mut self, status: u16, out: &mut Vec<u8>) {
+        HpackEncoder::status(self, status, out);
+    }
+
+    #[inline]
+    fn known(&mut self, known: KnownField, value: &[u8], out: &mut Vec<u8>) {
+        HpackEncoder::known(self, known, value, out);
+    }
+
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &[u8], indexing: FieldIndexing, out: &mut Vec<u8>) {
+        HpackEncoder::field(self, name, value, indexing, out);
     }
 }
 

@@ -16,8 +16,9 @@ mod tests;
 
 use std::fmt;
 
+pub use crate::coder::FieldIndexing;
 pub use decode::{DecodedSection, HpackDecoder, SectionField, SectionLimits};
-pub use encode::{FieldIndexing, HpackEncoder};
+pub use encode::HpackEncoder;
 pub use name::{FieldName, NameKind};
 
 /// Why a header block can't be read. Each ends the connection, with COMPRESSION_ERROR (RFC 9113 section 4.3) but for the

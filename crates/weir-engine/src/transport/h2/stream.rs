@@ -19,6 +19,7 @@ use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::transport::client::TunnelBytes;
 use crate::transport::rate;
+use crate::transport::section;
 use crate::transport::wire::{ClientWire, is_copied};
 
 /// A stream of an HTTP/2 connection, for the exchange that responds on it.
@@ -101,7 +102,7 @@ impl H2Stream {
 
     /// Composes the head of an interim response.
     pub fn interim<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
-        self.section(StreamEnd::More, |coder, out| encode::interim(status, fields, coder, out));
+        self.section(StreamEnd::More, |coder, out| section::interim(status, fields, coder, out));
     }
 
     /// Composes a header section; how many bytes its frames have.
@@ -228,7 +229,7 @@ impl H2Stream {
         }
         let fields = x.response.trailers.iter();
         let fields = fields.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena)));
-        self.section(StreamEnd::Last, |coder, out| encode::trailers(fields, coder, out));
+        self.section(StreamEnd::Last, |coder, out| section::trailers(fields, coder, out));
     }
 
     /// Waits until the rate allows something, unless the client leaves meanwhile; how much.

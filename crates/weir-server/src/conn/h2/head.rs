@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use weir_http::h2::{ErrorCode, H2Message, MalformedMessage, StreamEnd};
+use weir_http::h2::{ErrorCode, StreamEnd};
 use weir_http::hpack::{DecodedSection, NameKind};
+use weir_http::message::{MalformedMessage, SectionMessage};
 use weir_http::{Field, KnownField, Method, Span, Version, base64};
 use weir_trace::{ConnectionStep, Site};
 
@@ -51,7 +52,7 @@ pub(super) fn read(
 fn take_over(
     x: &mut Exchange,
     section: &DecodedSection,
-    message: &H2Message,
+    message: &SectionMessage,
     end: StreamEnd,
 ) -> Option<KnownField> {
     let head = &mut x.request.head;

@@ -1,15 +1,15 @@
 //! Header sections as messages: which pseudo-header fields there are, and what makes a message malformed (RFC 9113
-//! section 8).
+//! section 8, RFC 9114 section 4).
 
 use std::fmt;
 
-use super::priority::Priority;
 use crate::header::{KnownField, Span, decimal};
 use crate::hpack::{DecodedSection, NameKind, SectionField};
+use crate::priority::Priority;
 
 /// What the pseudo-header fields and the fields that the protocol itself needs say. Spans are of the section's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct H2Message {
+pub struct SectionMessage {
     /// `:method`; `None` when absent, as in responses.
     pub method: Option<Span>,
     /// `:scheme`; `None` when absent.
@@ -30,7 +30,8 @@ pub struct H2Message {
     pub pseudo: usize,
 }
 
-/// Why a message is malformed. The stream is to end with PROTOCOL_ERROR; a server may respond with 400 before.
+/// Why a message is malformed. The stream is to end with PROTOCOL_ERROR, or H3_MESSAGE_ERROR; a server may respond
+/// with 400 before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
     /// A name in capital letters, or with bytes that no name has.
@@ -106,23 +107,40 @@ impl MalformedMessage {
     }
 }
 
+/// Whether anything follows on a stream: END_STREAM of HTTP/2 (RFC 9113 section 5.1), or the end of a stream of QUIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Something follows.
+    More,
+    /// Nothing follows.
+    Last,
+}
+
+impl StreamEnd {
+    /// [`StreamEnd::Last`] if `last`.
+    #[inline]
+    pub const fn last_if(last: bool) -> StreamEnd {
+        if last { StreamEnd::Last } else { StreamEnd::More }
+    }
+}
+
 /// What kind of message a section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessagePart {
+pub(crate) enum MessagePart {
     Request,
     Response,
     Trailers,
 }
 
-impl H2Message {
+impl SectionMessage {
     /// Reads `section` as `part` of a message. What can be had of a malformed one is there, too, for logs and
     /// responses.
-    pub(super) fn read(
+    pub(crate) fn read(
         section: &DecodedSection,
         part: MessagePart,
-        message: &mut H2Message,
+        message: &mut SectionMessage,
     ) -> Result<(), MalformedMessage> {
-        *message = H2Message::default();
+        *message = SectionMessage::default();
         let mut wrong = None;
         for (at, item) in section.items.iter().enumerate() {
             if let Err(malformed) = message.item(at, item, section, part) {
@@ -256,16 +274,16 @@ mod tests {
     use super::*;
     use crate::hpack::{DEFAULT_TABLE, FieldIndexing, HpackDecoder, HpackEncoder, SectionLimits};
 
-    fn read(fields: &[(&str, &str)], part: MessagePart) -> Result<H2Message, MalformedMessage> {
+    fn read(fields: &[(&str, &str)], part: MessagePart) -> Result<SectionMessage, MalformedMessage> {
         let (mut out, mut section, mut message) =
-            (Vec::new(), DecodedSection::default(), H2Message::default());
+            (Vec::new(), DecodedSection::default(), SectionMessage::default());
         let mut encoder = HpackEncoder::new();
         for (name, value) in fields {
             encoder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Not, &mut out);
         }
         let limits = SectionLimits::new(4096, 100);
         HpackDecoder::new(DEFAULT_TABLE).decode(&out, limits, &mut section).expect("a good block");
-        H2Message::read(&section, part, &mut message).map(|()| message)
+        SectionMessage::read(&section, part, &mut message).map(|()| message)
     }
 
     const GET: [(&str, &str); 4] =
