@@ -98,6 +98,12 @@ pub static TARGETS: &[Target] = &[
         tokens: &[&[22, 3, 1, 0], &[0, 0], &[0, 16], &[0, 43], &[3, 4]],
     },
     Target {
+        name: "initial",
+        run: tls::initial,
+        seeds: &[tls::INITIAL, tls::INITIAL_FRAMES, b"\0\x0b\x02\x05\0\x01\0\0\x01\x1c\0\0\0"],
+        tokens: &[&[0xc0, 0, 0, 0, 1, 8], &[6, 0, 4], &[2, 0, 0, 0, 0], &[3, 0], &[0x1c, 0, 0], &[0x40, 0], &[0xff; 8]],
+    },
+    Target {
         name: "certificate",
         run: tls::certificate,
         seeds: &[tls::CERTIFICATE],

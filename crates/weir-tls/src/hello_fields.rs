@@ -1,5 +1,7 @@
 //! What a ClientHello says, read from its bytes.
 
+use crate::suites;
+
 /// What a ClientHello says. Numbers are those of the IANA registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HelloFields {
@@ -76,6 +78,12 @@ impl HelloFields {
     /// A client that wants the state of certificates in the handshake (`status_request`, RFC 6066, section 8).
     pub fn wants_status(&self) -> bool {
         self.extension_of(STATUS).is_some()
+    }
+
+    /// Whether the first cipher suite that is known at all is ChaCha20: the client has no AES in hardware.
+    pub(crate) fn begins_with_chacha(&self) -> bool {
+        let known = |suite: &&u16| suites::known_suite(**suite).is_some();
+        self.cipher_suites.iter().find(known).is_some_and(|suite| suites::is_chacha(*suite))
     }
 
     fn read_extensions(&mut self) -> Option<()> {

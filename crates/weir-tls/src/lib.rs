@@ -37,6 +37,7 @@ pub mod ocsp;
 mod p521;
 mod pem;
 pub mod pkcs11;
+pub mod quic;
 mod random;
 mod record_seal;
 mod revocation;

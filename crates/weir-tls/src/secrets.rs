@@ -13,6 +13,7 @@ use rustls::crypto::{GetRandomFailed, SecureRandom};
 use crate::early_data;
 
 /// A server's handshake: its random bytes and its secret.
+#[derive(Clone)]
 pub struct HandshakeSecrets {
     client_random: [u8; 32],
     server_random: [u8; 32],
@@ -56,12 +57,21 @@ impl HandshakeSecrets {
     /// Looks for the ServerHello in what is sent; it is the first of its flight (RFC 8446, section 4.1.3).
     pub(crate) fn note_sent(&mut self, flight: &[u8]) {
         const HANDSHAKE: u8 = 22;
+        const HEADER: usize = 5;
+        if flight.first() == Some(&HANDSHAKE)
+            && let Some(message) = flight.get(HEADER..)
+        {
+            self.note_message(message);
+        }
+    }
+
+    /// The same in messages without records, as QUIC has them.
+    pub(crate) fn note_message(&mut self, message: &[u8]) {
         const SERVER_HELLO: u8 = 2;
-        const RANDOM: std::ops::Range<usize> = 11..43;
+        const RANDOM: std::ops::Range<usize> = 6..38;
         if self.is_open()
-            && flight.first() == Some(&HANDSHAKE)
-            && flight.get(5) == Some(&SERVER_HELLO)
-            && let Some(Ok(random)) = flight.get(RANDOM).map(<[u8; 32]>::try_from)
+            && message.first() == Some(&SERVER_HELLO)
+            && let Some(Ok(random)) = message.get(RANDOM).map(<[u8; 32]>::try_from)
         {
             self.server_random = random;
         }

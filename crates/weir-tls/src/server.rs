@@ -63,10 +63,10 @@ pub struct ServerSettings {
 /// A server's configuration with its certificates, as handshakes use it.
 #[derive(Clone)]
 pub struct ServerConfig {
-    rustls: Arc<rustls::ServerConfig>,
+    pub(crate) rustls: Arc<rustls::ServerConfig>,
     effort: KeyEffort,
     protocols: ProtocolVersions,
-    prioritize_chacha: bool,
+    pub(crate) prioritize_chacha: bool,
     /// Where sessions are stored that are not in tickets.
     sessions: Arc<dyn StoresServerSessions>,
     /// Verifies clients' certificates, if clients are asked for them; `None`: they are not.
@@ -125,7 +125,7 @@ impl ServerConfig {
         }
         let protocols = settings.protocols;
         let has = suites::of_versions(&config.crypto_provider().cipher_suites, protocols);
-        let has_chacha = has.iter().any(|suite| is_chacha(u16::from(suite.suite())));
+        let has_chacha = has.iter().any(|suite| suites::is_chacha(u16::from(suite.suite())));
         let prioritize_chacha = settings.prioritize_chacha && settings.prefer_own_order && has_chacha;
         Ok(ServerConfig {
             rustls: Arc::new(config),
@@ -208,9 +208,7 @@ impl ServerConfig {
 
     /// What a handshake with this client uses. A copy is made for few clients, and costs little beside the keys' use.
     fn for_client(&self, hello: &HelloFields) -> Arc<rustls::ServerConfig> {
-        let known = |suite: &&u16| suites::known_suite(**suite).is_some();
-        if !self.prioritize_chacha || !hello.cipher_suites.iter().find(known).is_some_and(|it| is_chacha(*it))
-        {
+        if !self.prioritize_chacha || !hello.begins_with_chacha() {
             return self.rustls.clone();
         }
         let mut config = (*self.rustls).clone();
@@ -267,11 +265,6 @@ fn plain(
 fn any_client(subjects: &[Vec<u8>], signatures: &SignatureLimits) -> Arc<verify::AnyClient> {
     let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
     Arc::new(verify::AnyClient::new(subjects, signatures.peer.clone()))
-}
-
-/// With ChaCha20 and Poly1305 (RFC 8446, RFC 7905).
-fn is_chacha(suite: u16) -> bool {
-    matches!(suite, 0x1303 | 0xcca8..=0xccaa)
 }
 
 fn longest(certificates: &[Certificate]) -> KeyEffort {

@@ -215,7 +215,7 @@ impl TlsSession {
     }
 }
 
-fn facts(common: &CommonState, notes: HandshakeNotes) -> SessionFacts {
+pub(crate) fn facts(common: &CommonState, notes: HandshakeNotes) -> SessionFacts {
     let group = common.negotiated_key_exchange_group();
     let resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
     // A certificate may have been chosen before it came out that none is needed.

@@ -300,6 +300,11 @@ pub(crate) fn of_versions(
     suites.iter().filter(has).copied().collect()
 }
 
+/// With ChaCha20 and Poly1305 (RFC 8446, RFC 7905).
+pub(crate) fn is_chacha(suite: u16) -> bool {
+    matches!(suite, 0x1303 | 0xcca8..=0xccaa)
+}
+
 /// OpenSSL's name of the cipher suite with this number, such as `ECDHE-RSA-AES128-GCM-SHA256`; also of suites that only
 /// clients offer. `None` for unknown numbers.
 pub fn known_suite(number: u16) -> Option<&'static str> {

@@ -1,0 +1,60 @@
+//! The keys that outlive connections: of stateless resets, by which a server ends a connection that it has lost (RFC 9000,
+//! section 10.3), and of tokens, which show that a client receives at its address (section 8.1).
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::{hkdf, hmac};
+use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
+
+use crate::error::Error;
+use crate::random::random_bytes;
+
+/// See the module. All workers share them.
+#[derive(Clone)]
+pub struct QuicKeys {
+    reset: Arc<hmac::Key>,
+    token: Arc<hkdf::Prk>,
+}
+
+impl QuicKeys {
+    /// Keys of this process alone.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn random() -> Result<QuicKeys, Error> {
+        Ok(QuicKeys::from_host_key(&random_bytes::<32>()?))
+    }
+
+    /// Keys out of the content of a file (`quic_host_key`), of any length: the same for each process that reads it.
+    pub fn from_host_key(secret: &[u8]) -> QuicKeys {
+        let host = hkdf::Salt::new(hkdf::HKDF_SHA256, b"weir quic host key").extract(secret);
+        let reset = hmac::Key::new(hmac::HMAC_SHA256, &derived(&host, b"stateless reset"));
+        let token = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &derived(&host, b"token"));
+        QuicKeys { reset: Arc::new(reset), token: Arc::new(token) }
+    }
+
+    /// What stateless resets are computed with.
+    pub fn reset_key(&self) -> Arc<dyn HmacKey> {
+        self.reset.clone()
+    }
+
+    /// What tokens are sealed with, of Retry packets and of later connections.
+    pub fn token_key(&self) -> Arc<dyn HandshakeTokenKey> {
+        self.token.clone()
+    }
+}
+
+fn derived(host: &hkdf::Prk, purpose: &[u8]) -> [u8; 32] {
+    let mut key = [0; 32];
+    let info = [purpose];
+    let expanded = host.expand(&info, hkdf::HKDF_SHA256).and_then(|it| it.fill(&mut key));
+    expanded.expect("as much as the hash gives is not too much");
+    key
+}
+
+impl fmt::Debug for QuicKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuicKeys")
+    }
+}

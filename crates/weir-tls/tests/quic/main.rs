@@ -1,0 +1,6 @@
+//! Handshakes of QUIC between quinn-proto's client and this crate's server, in memory.
+
+mod handshakes;
+mod initial;
+mod keys;
+mod pair;
