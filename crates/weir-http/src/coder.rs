@@ -24,3 +24,20 @@ pub enum FieldIndexing {
     /// It stays out of all tables on its way: a secret (RFC 7541 section 7.1.3).
     Never,
 }
+
+impl FieldIndexing {
+    /// What may be done with a known field: lengths and the like come once, and secrets stay out of tables (RFC 7541 section
+    /// 7.1.3, RFC 9204 section 7.1.3). A short cookie could be guessed byte by byte.
+    #[inline]
+    pub(crate) fn of(known: KnownField, value: &[u8]) -> FieldIndexing {
+        match known {
+            KnownField::ContentLength | KnownField::ContentRange | KnownField::Location | KnownField::Age => {
+                FieldIndexing::Not
+            }
+            KnownField::Authorization | KnownField::ProxyAuthorization => FieldIndexing::Never,
+            KnownField::SetCookie | KnownField::Cookie if value.len() < 20 => FieldIndexing::Never,
+            KnownField::SetCookie => FieldIndexing::Not,
+            _ => FieldIndexing::Allowed,
+        }
+    }
+}

@@ -31,6 +31,7 @@ mod method;
 pub mod mime;
 pub mod priority;
 pub mod proxy_protocol;
+pub mod qpack;
 pub mod quote;
 pub mod range;
 pub mod ssi;

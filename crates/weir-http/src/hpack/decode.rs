@@ -91,13 +91,13 @@ impl DecodedSection {
     }
 
     #[inline]
-    fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> usize {
         self.text.len()
     }
 
     /// Adds the field whose name and value are at the end of the text.
     #[inline]
-    fn close(
+    pub(crate) fn close(
         &mut self,
         name: FieldName,
         start: usize,
@@ -128,7 +128,7 @@ impl DecodedSection {
     /// A field of `length` bytes is not stored. What is twice as large as allowed, or has half as many fields again, is
     /// not read any further: a block of 16 KB may expand to 64 MB.
     #[cold]
-    fn miss(&mut self, length: usize, limits: SectionLimits) -> Result<(), HpackError> {
+    pub(crate) fn miss(&mut self, length: usize, limits: SectionLimits) -> Result<(), HpackError> {
         self.too_large = true;
         self.missing.text += length;
         self.missing.fields += 1;

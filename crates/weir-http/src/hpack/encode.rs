@@ -102,15 +102,7 @@ impl HpackEncoder {
     /// A field of a known name, written in lower case.
     #[inline]
     pub fn known(&mut self, known: KnownField, value: &[u8], out: &mut Vec<u8>) {
-        let indexing = match known {
-            KnownField::ContentLength | KnownField::ContentRange | KnownField::Location | KnownField::Age => {
-                FieldIndexing::Not
-            }
-            KnownField::Authorization | KnownField::ProxyAuthorization => FieldIndexing::Never,
-            KnownField::SetCookie | KnownField::Cookie if value.len() < 20 => FieldIndexing::Never,
-            KnownField::SetCookie => FieldIndexing::Not,
-            _ => FieldIndexing::Allowed,
-        };
+        let indexing = FieldIndexing::of(known, value);
         self.write(out, fixed_name(known), known.lower().as_bytes(), value, indexing);
     }
 
@@ -235,7 +227,7 @@ enum TableMatch {
 
 /// Mixes both texts; equal hashes are compared.
 #[inline]
-fn hash(name: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn hash(name: &[u8], value: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = (name.len() as u64) << 32 ^ value.len() as u64;
     let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(ODD);

@@ -6,13 +6,13 @@
 /// The text is not one that the code can give: padding of eight bits or more, padding that is not ones, or the symbol
 /// that ends nothing (RFC 7541 section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadText;
+pub(crate) struct BadText;
 
 /// Appends the text that `code` encodes.
 ///
 /// # Errors
 /// [`BadText`]; what was decoded before stays appended.
-pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), BadText> {
+pub(crate) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), BadText> {
     // The shortest code has five bits. A slice that is there needs no look at its capacity for each byte.
     let start = out.len();
     out.resize(start + code.len() * 8 / 5, 0);
@@ -111,13 +111,13 @@ fn long(bits: u64, have: u32) -> Option<(u8, u32)> {
 
 /// Bytes that `text` takes when encoded.
 #[inline]
-pub(super) fn encoded_len(text: &[u8]) -> usize {
+pub(crate) fn encoded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|byte| usize::from(length(*byte))).sum();
     bits.div_ceil(8)
 }
 
 /// Appends the code of `text`, padded with ones.
-pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut have) = (0_u64, 0_u32);
     for byte in text {
         let (code, length) = CODES.get(usize::from(*byte)).copied().unwrap_or_default();

@@ -7,10 +7,10 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod decode;
-mod encode;
-mod huffman;
-mod name;
-mod table;
+pub(crate) mod encode;
+pub(crate) mod huffman;
+pub(crate) mod name;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 

@@ -101,7 +101,7 @@ impl FieldName {
 
 /// Whether `value` may be a field's: no NUL, CR or LF, no space or tab at either end (RFC 9113 section 8.2.1).
 #[inline]
-pub(super) fn is_clean(value: &[u8]) -> bool {
+pub(crate) fn is_clean(value: &[u8]) -> bool {
     let edge = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     // Without an early end the compiler compares many bytes at a time.
     let wrong =

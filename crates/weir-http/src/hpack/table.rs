@@ -8,7 +8,7 @@ use crate::header::KnownField;
 /// The dynamic table: a ring of entries, newest first, whose text lies in one vector. Its dead front is cut off when it
 /// is as long as the table may be, so that every text is one slice and eviction moves nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DynamicTable {
+pub(crate) struct DynamicTable {
     text: Vec<u8>,
     entries: VecDeque<TableEntry>,
     /// Sum of the entries' sizes as RFC 7541 section 4.1 counts them.
@@ -37,45 +37,45 @@ impl TableEntry {
 
 /// A field as a table has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TableField<'t> {
-    pub(super) name: FieldName,
+pub(crate) struct TableField<'t> {
+    pub(crate) name: FieldName,
     /// The name, and after it the value: copied in one go.
-    pub(super) text: &'t [u8],
+    pub(crate) text: &'t [u8],
     /// Bytes of the name.
-    pub(super) label: usize,
+    pub(crate) label: usize,
     /// [`is_clean`] of the value.
-    pub(super) clean: bool,
+    pub(crate) clean: bool,
 }
 
 impl DynamicTable {
     /// Bytes of memory that its text and entries take.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.text.capacity() + self.entries.capacity() * size_of::<TableEntry>()
     }
 
     /// An empty table of at most `limit` bytes.
-    pub(super) fn new(limit: usize) -> DynamicTable {
+    pub(crate) fn new(limit: usize) -> DynamicTable {
         DynamicTable { limit, ..DynamicTable::default() }
     }
 
     /// Entries ever added, modulo 2^32: the newest one's number.
-    pub(super) fn added(&self) -> u32 {
+    pub(crate) fn added(&self) -> u32 {
         self.added
     }
 
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
     /// Changes the limit; what is over it goes (RFC 7541 section 4.3).
-    pub(super) fn set_limit(&mut self, limit: usize) {
+    pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.evict(limit);
     }
 
     /// The entry at `index`, 0 for the newest.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<TableField<'_>> {
+    pub(crate) fn get(&self, index: usize) -> Option<TableField<'_>> {
         let entry = self.entries.get(index)?;
         let label = entry.name_len as usize;
         let text = self.text.get(entry.at..entry.at + label + entry.value_len as usize)?;
@@ -84,7 +84,7 @@ impl DynamicTable {
 
     /// Puts an entry in front; what has no room beside it goes, and an entry that is larger than the table empties it
     /// (RFC 7541 section 4.4).
-    pub(super) fn add(&mut self, row: TableField<'_>) {
+    pub(crate) fn add(&mut self, row: TableField<'_>) {
         let size = row.text.len() + OVERHEAD;
         self.added = self.added.wrapping_add(1);
         if size > self.limit {
@@ -106,8 +106,30 @@ impl DynamicTable {
     }
 
     /// Whether an entry of that size fits.
-    pub(super) fn takes(&self, text: usize) -> bool {
+    pub(crate) fn takes(&self, text: usize) -> bool {
         text + OVERHEAD <= self.limit
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes that the entries count.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many entries go to make room for one of so many bytes of text.
+    pub(crate) fn goes_for(&self, text: usize) -> usize {
+        let mut over = (self.size + text + OVERHEAD).saturating_sub(self.limit);
+        let oldest_first = self.entries.iter().rev();
+        let gone = oldest_first.take_while(|entry| {
+            let goes = over > 0;
+            over = over.saturating_sub(entry.size());
+            goes
+        });
+        gone.count()
     }
 
     fn evict(&mut self, room: usize) {
@@ -130,19 +152,18 @@ impl DynamicTable {
 
 /// The entry at `index` of the static table, which counts from 1.
 #[inline]
-pub(super) fn fixed(index: usize) -> Option<TableField<'static>> {
-    let StaticEntry { label, text, name } = STATIC.get(index.checked_sub(1)?)?;
-    Some(TableField { name: *name, text: text.as_bytes(), label: *label, clean: true })
+pub(crate) fn fixed(index: usize) -> Option<TableField<'static>> {
+    STATIC.get(index.checked_sub(1)?).map(StaticEntry::field)
 }
 
 /// The first entry of the static table called `known`; 0 if none is.
 #[inline]
-pub(super) fn fixed_name(known: KnownField) -> u8 {
+pub(crate) fn fixed_name(known: KnownField) -> u8 {
     NAMES.get(known as usize).copied().unwrap_or_default()
 }
 
 /// A row for a field whose name is the first `label` bytes of `text`, classified.
-pub(super) fn row(text: &[u8], label: usize) -> TableField<'_> {
+pub(crate) fn row(text: &[u8], label: usize) -> TableField<'_> {
     let (name, value) = text.split_at_checked(label).unwrap_or((text, b""));
     TableField { name: FieldName::of(name), text, label: name.len(), clean: is_clean(value) }
 }
@@ -150,20 +171,27 @@ pub(super) fn row(text: &[u8], label: usize) -> TableField<'_> {
 /// What an entry counts beside its text (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
 /// Entries of the static table; the dynamic one's follow.
-pub(super) const FIXED: usize = 61;
+pub(crate) const FIXED: usize = 61;
 
-struct StaticEntry {
-    label: usize,
-    text: &'static str,
-    name: FieldName,
+#[derive(Debug)]
+pub(crate) struct StaticEntry {
+    pub(crate) label: usize,
+    pub(crate) text: &'static str,
+    pub(crate) name: FieldName,
 }
 
-const fn pseudo(label: usize, text: &'static str, kind: NameKind) -> StaticEntry {
+impl StaticEntry {
+    pub(crate) fn field(&'static self) -> TableField<'static> {
+        TableField { name: self.name, text: self.text.as_bytes(), label: self.label, clean: true }
+    }
+}
+
+pub(crate) const fn pseudo(label: usize, text: &'static str, kind: NameKind) -> StaticEntry {
     StaticEntry { label, text, name: FieldName { known: KnownField::Other, kind } }
 }
 
 /// A field whose value is empty.
-const fn usual(text: &'static str, known: KnownField) -> StaticEntry {
+pub(crate) const fn usual(text: &'static str, known: KnownField) -> StaticEntry {
     StaticEntry { label: text.len(), text, name: FieldName { known, kind: NameKind::Usual } }
 }
 
