@@ -21,6 +21,7 @@ pub mod fastcgi;
 pub mod freshness;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod header;
 pub mod host;
 pub mod hpack;

@@ -1,0 +1,231 @@
+//! What comes of requests: their parts, sections that wait, priorities, GOAWAY.
+
+use super::*;
+use crate::header::KnownField;
+use crate::priority::Priority;
+
+fn taken(output: &mut Vec<u8>) -> Vec<u8> {
+    std::mem::take(output)
+}
+
+#[test]
+fn a_request_comes_in_any_pieces() {
+    let frames = [
+        frame(0x21, b"grease"),
+        with(&[("content-length", "6"), ("x", "y")]),
+        frame(kind::DATA, b"abc"),
+        frame(kind::DATA, b""),
+        frame(0x40 * 0x1f + 0x21, b""),
+        frame(kind::DATA, b"def"),
+        headers(&[("grpc-status", "0")]),
+        frame(0x21, b"more"),
+    ];
+    let bytes = frames.concat();
+    for size in 1..=bytes.len() {
+        for end in [StreamEnd::More, StreamEnd::Last] {
+            let mut server = server();
+            let (mut events, content) = received(&mut server, 0, &bytes, size, end).expect("a request");
+            if end == StreamEnd::More {
+                events.extend(received(&mut server, 0, b"", 1, StreamEnd::Last).expect("its end").0);
+            }
+            assert_eq!(events, ["head", "data", "trailers", "end"], "{size}");
+            assert_eq!(content, b"abcdef");
+            assert_eq!(server.section().items.len(), 1);
+            server.forget(0);
+            assert!(server.decoder_output().is_empty(), "all was read");
+        }
+    }
+}
+
+#[test]
+fn a_head_is_a_message_of_which_the_size_is_known() {
+    let mut server = server();
+    let bytes = with(&[("content-length", "6"), ("user-agent", "x")]);
+    let (used, event) = server.receive(8, &bytes, StreamEnd::More).expect("a request");
+    assert_eq!((used, event), (bytes.len(), Some(H3Event::Head { end: StreamEnd::More })));
+    assert_eq!((server.checked(), server.block_len()), (Ok(()), bytes.len() - 2));
+    let (message, section) = (*server.message(), server.section());
+    assert_eq!(message.method.map(|method| method.of(&section.text)), Some(&b"POST"[..]));
+    assert_eq!((message.content_length, message.pseudo), (Some(6), 4));
+    assert_eq!(section.items[5].name.known, KnownField::UserAgent);
+    assert_eq!(server.next_stream(), 12);
+}
+
+#[test]
+fn fields_above_the_limits_are_left_out() {
+    let mut server = server();
+    let bytes = headers(&[&GET[..], &[("x", "y"); 60]].concat());
+    server.receive(0, &bytes, StreamEnd::Last).expect("a request");
+    assert!(server.section().too_large && server.checked().is_ok());
+    assert_eq!(server.section().items.len(), 50);
+}
+
+/// A section that needs the first `required` entries of a table of 128, and refers to the last of them.
+fn waiting(required: u8) -> Vec<u8> {
+    let fields = [0xd1, 0xd7, 0xc1, 0x50, 1, b'a', 0x80];
+    frame(kind::HEADERS, &[&[required + 1, 0][..], &fields].concat())
+}
+
+/// The encoder stream: its type, a capacity of 4,096, and entries `x: 0`, `x: 1` …
+fn entries(count: u8) -> Vec<u8> {
+    let inserts = (0..count).flat_map(|number| [0x41, b'x', 1, b'0' + number]);
+    [2, 0x3f, 0xe1, 0x1f].into_iter().chain(inserts).collect()
+}
+
+#[test]
+fn sections_wait_for_the_table_and_go_on_in_any_order() {
+    let instructions = entries(3);
+    for cut in 0..=instructions.len() {
+        let mut server = server();
+        let (early, late) = instructions.split_at(cut);
+        server.receive_uni(ENCODER, early, StreamEnd::More).expect("instructions");
+        let mut blocked = Vec::new();
+        for (id, required) in [(0, 3), (4, 1)] {
+            let bytes = [waiting(required), frame(kind::DATA, b"abc")].concat();
+            let (used, event) = server.receive(id, &bytes, StreamEnd::Last).expect("a request");
+            let Some(H3Event::Blocked) = event else {
+                assert_eq!(event, Some(H3Event::Head { end: StreamEnd::More }));
+                server.receive(id, &bytes[used..], StreamEnd::Last).expect("content");
+                continue;
+            };
+            assert_eq!(used, bytes.len() - 5, "the rest stays with the caller");
+            assert_eq!(server.receive(id, &bytes[used..], StreamEnd::Last), Ok((0, Some(H3Event::Blocked))));
+            blocked.push((id, bytes[used..].to_vec()));
+        }
+        assert!(server.unblocked().is_none());
+        server.receive_uni(ENCODER, late, StreamEnd::More).expect("instructions");
+        while let Some(id) = server.unblocked() {
+            let at = blocked.iter().position(|(blocked, _)| *blocked == id).expect("one that waits");
+            let (_, rest) = blocked.remove(at);
+            assert_eq!(
+                server.receive(id, b"", StreamEnd::More),
+                Ok((0, Some(H3Event::Head { end: StreamEnd::More })))
+            );
+            let value = server.section().items.last().expect("a field").value.of(&server.section().text);
+            assert_eq!(value, if id == 0 { b"2" } else { b"0" });
+            let content = H3Event::Data { range: 2..5, end: StreamEnd::Last };
+            let (used, event) = server.receive(id, &rest, StreamEnd::Last).expect("content");
+            assert_eq!((used, event), (5, Some(content)));
+        }
+        assert!(blocked.is_empty());
+        // Of both orders, which the cut decides, the table's entries are acknowledged once.
+        let output = taken(server.decoder_output());
+        assert!([&[0x80, 0x84][..], &[0x84, 0x80], &[0x84, 0x80, 2]].contains(&&output[..]), "{output:?}");
+        assert_eq!(server.held, 0);
+    }
+}
+
+#[test]
+fn a_section_that_has_waited_may_be_the_whole_request() {
+    let mut server = server();
+    let bytes = waiting(1);
+    assert_eq!(server.receive(0, &bytes, StreamEnd::Last), Ok((bytes.len(), Some(H3Event::Blocked))));
+    assert!(server.held_bytes() >= bytes.len() - 2);
+    server.receive_uni(ENCODER, &entries(1), StreamEnd::More).expect("instructions");
+    assert_eq!((server.unblocked(), server.unblocked()), (Some(0), None));
+    assert_eq!(
+        server.receive(0, b"", StreamEnd::Last),
+        Ok((0, Some(H3Event::Head { end: StreamEnd::Last })))
+    );
+    assert_eq!(server.receive(0, b"", StreamEnd::Last), Ok((0, None)));
+}
+
+#[test]
+fn no_more_streams_wait_than_may() {
+    let mut server = server();
+    for id in [0, 4] {
+        assert_eq!(
+            server.receive(id, &waiting(1), StreamEnd::More).map(|(_, event)| event),
+            Ok(Some(H3Event::Blocked))
+        );
+    }
+    let failed = server.receive(8, &waiting(1), StreamEnd::More).expect_err("too many");
+    assert_eq!(failed.code, H3ErrorCode::QpackDecompressionFailed);
+    // One that is forgotten waits no longer, and one that need not wait does not.
+    server.forget(4);
+    server.forget(8);
+    assert_eq!(
+        server.receive(12, &waiting(2), StreamEnd::More).map(|(_, event)| event),
+        Ok(Some(H3Event::Blocked))
+    );
+    server.receive_uni(ENCODER, &entries(1), StreamEnd::More).expect("instructions");
+    assert_eq!(
+        server.receive(16, &waiting(2), StreamEnd::More).map(|(_, event)| event),
+        Ok(Some(H3Event::Blocked))
+    );
+    assert_eq!((server.unblocked(), server.unblocked()), (Some(0), None));
+    assert_eq!(taken(server.decoder_output()), [0x44, 0x48, 1]);
+}
+
+#[test]
+fn streams_that_are_left_are_cancelled_for_the_table() {
+    let mut server = server();
+    server.receive(0, &headers(&GET), StreamEnd::Last).expect("a request");
+    server.receive(4, &headers(&GET), StreamEnd::More).expect("a request");
+    server.receive(8, &headers(&GET)[..5], StreamEnd::More).expect("a piece of one");
+    server.receive(12, b"", StreamEnd::Last).expect("none");
+    [0, 4, 8, 12, 16].into_iter().for_each(|id| server.forget(id));
+    server.peer_reset(20).expect("one reset");
+    assert_eq!(taken(server.decoder_output()), [0x44, 0x48, 0x4c, 0x54]);
+    assert_eq!(server.held, 0);
+}
+
+#[test]
+fn priorities_are_those_of_the_head_until_they_are_updated() {
+    let of = |urgency, incremental| Priority { urgency, incremental };
+    let mut server = server();
+    let update = |id: u8, value: &str| frame(kind::PRIORITY_UPDATE, &[&[id], value.as_bytes()].concat());
+    server.receive_uni(CONTROL, &update(4, "u=1"), StreamEnd::More).expect("before its stream");
+    for id in [0, 4] {
+        let bytes = with(&[("priority", "u=5, i")]);
+        server.receive(id, &bytes, StreamEnd::More).expect("a request");
+    }
+    assert_eq!([0, 4, 8].map(|id| server.priority(id)), [of(5, true), of(1, false), of(3, false)]);
+    server.receive_uni(CONTROL, &update(0, "u=0"), StreamEnd::More).expect("after its head");
+    assert_eq!(server.priority(0), of(0, false));
+    server.forget(0);
+    server.receive_uni(CONTROL, &update(0, "u=0"), StreamEnd::More).expect("after its end");
+    assert!(server.early.is_empty());
+    for id in 0..200_u64 {
+        let mut payload = Vec::new();
+        varint::write(&mut payload, 4 * id + 400);
+        server
+            .receive_uni(CONTROL, &frame(kind::PRIORITY_UPDATE, &payload), StreamEnd::More)
+            .expect("one of many");
+    }
+    assert_eq!(server.early.len(), 128);
+}
+
+#[test]
+fn requests_after_goaway_are_rejected() {
+    let mut server = server();
+    server.receive(0, &headers(&GET), StreamEnd::More).expect("a request");
+    let mut out = Vec::new();
+    assert!(!server.is_ending());
+    server.go_away(server.next_stream(), &mut out);
+    server.go_away(8, &mut out);
+    assert_eq!(out, [7, 1, 4], "it can't grow");
+    assert!(server.is_ending());
+    let bytes = headers(&GET);
+    let (used, event) = server.receive(4, &bytes, StreamEnd::Last).expect("a late request");
+    let rejected = H3ErrorCode::RequestRejected;
+    assert!(matches!(event, Some(H3Event::Reset { code, .. }) if code == rejected) && used == bytes.len());
+    assert_eq!(server.receive(4, b"", StreamEnd::Last), Ok((0, None)));
+    assert_eq!(server.receive(0, &frame(kind::DATA, b"a"), StreamEnd::Last).map(|(used, _)| used), Ok(3));
+    server.go_away(0, &mut out);
+    assert_eq!(out[3..], [7, 1, 0]);
+}
+
+#[test]
+fn our_streams_begin_with_their_types_and_settings() {
+    let server = H3Connection::new(CONFIG);
+    let (mut control, mut decoder, mut encoder) = (Vec::new(), Vec::new(), Vec::new());
+    server.begin_control(&mut control);
+    server.begin_decoder(&mut decoder);
+    server.begin_encoder(&mut encoder);
+    assert_eq!((&decoder[..], &encoder[..]), (&[3][..], &[2][..]));
+    assert_eq!(control[..2], [0, 4]);
+    let settings = H3Settings::read(&control[3..]).expect("settings");
+    let expected = H3Settings { table: 4096, blocked: 2, connect_protocol: true, ..H3Settings::default() };
+    assert_eq!(settings, expected);
+}
