@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_http::h3::{H3Abuse, H3Config, H3Connection, H3Event, H3Failure, UniInterest, frame_head, kind};
+use weir_http::h3::{
+    H3Abuse, H3Config, H3Connection, H3ErrorCode, H3Event, H3Failure, H3Settings, UniInterest, frame_head,
+    kind,
+};
 use weir_http::hpack::{DecodedSection, FieldIndexing, SectionLimits};
 use weir_http::message::StreamEnd;
 use weir_http::qpack::{QpackDecoder, QpackEncoder, QpackError, SectionProgress};
@@ -88,27 +91,53 @@ struct Received {
 impl Served {
     fn new() -> Served {
         let config = H3Config { table: 300, blocked: 3, limits: LIMITS, connect_protocol: true };
-        Served { server: H3Connection::new(config), streams: BTreeMap::new(), has_waited: false }
+        let server = H3Connection::new(config);
+        begun(&server, &mut H3Connection::client(config)).expect("what a server begins with is good");
+        Served { server, streams: BTreeMap::new(), has_waited: false }
     }
 
-    /// Takes records: a stream, whether it ends, so many bytes.
+    /// Takes records: a stream, whether it ends or is reset, so many bytes.
     fn all(&mut self, data: &[u8], size: usize) -> Result<(), H3Failure> {
+        let outcome = self.records(data, size);
+        // How far a stream was read when its connection failed depends on the pieces.
+        self.streams.values_mut().for_each(|stream| (stream.rest, stream.end) = (Vec::new(), None));
+        self.streams.keys().for_each(|id| self.server.forget(*id));
+        let held = self.server.decoder_output().len() + self.server.encoder_output().len();
+        assert!(held <= 3 * data.len() + 16, "acknowledgments are as many as what they are for");
+        outcome
+    }
+
+    fn records(&mut self, data: &[u8], size: usize) -> Result<(), H3Failure> {
         let mut rest = data;
         while let [stream, length, after @ ..] = rest {
             let (bytes, next) = after.split_at(usize::from(*length).min(after.len()));
             rest = next;
             let (id, end) = (u64::from(stream & 0x1f), StreamEnd::last_if(stream & 0x80 != 0));
+            if stream & 0x40 != 0 {
+                self.reset(id).inspect_err(failed)?;
+                continue;
+            }
+            if bytes.is_empty() {
+                self.piece(id, bytes, end).inspect_err(failed)?;
+            }
             let mut pieces = bytes.chunks(size).peekable();
             while let Some(piece) = pieces.next() {
                 let end = if pieces.peek().is_some() { StreamEnd::More } else { end };
                 self.piece(id, piece, end).inspect_err(failed)?;
             }
         }
-        self.streams.keys().for_each(|id| self.server.forget(*id));
-        self.streams.values_mut().for_each(|stream| stream.rest.clear());
-        let held = self.server.decoder_output().len() + self.server.encoder_output().len();
-        assert!(held <= 3 * data.len() + 16, "acknowledgments are as many as what they are for");
         Ok(())
+    }
+
+    fn reset(&mut self, id: u64) -> Result<(), H3Failure> {
+        if !id.is_multiple_of(4) {
+            return self.server.reset_uni(id).inspect_err(|failed| {
+                assert_eq!(*failed, H3Failure::CLOSED_CRITICAL_STREAM);
+            });
+        }
+        let stream = self.streams.entry(id).or_default();
+        (stream.end, stream.waits) = (Some(StreamEnd::Last), false);
+        self.server.peer_reset(id)
     }
 
     fn piece(&mut self, id: u64, piece: &[u8], end: StreamEnd) -> Result<(), H3Failure> {
@@ -132,7 +161,8 @@ impl Served {
     fn request(&mut self, id: u64) -> Result<(), H3Failure> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         loop {
-            let (used, event) = self.server.receive(id, &stream.rest, stream.end.unwrap_or(StreamEnd::More))?;
+            let (used, event) =
+                self.server.receive(id, &stream.rest, stream.end.unwrap_or(StreamEnd::More))?;
             assert!(used <= stream.rest.len());
             let Some(event) = event else {
                 assert_eq!(used, stream.rest.len());
@@ -149,7 +179,10 @@ impl Served {
                         assert!(self.server.checked().is_err());
                         stream.fault = Some(LENGTH);
                     }
-                    self.server.head(id, &mut Vec::new(), |coder, out| coder.status(204, out));
+                    let mut out = Vec::new();
+                    self.server.head(id, &mut out, |coder, out| coder.status(200, out));
+                    frame_head(kind::DATA, 1, &mut out);
+                    assert_eq!(out, [1, 3, 0, 0, 0xd9, 0, 1]);
                 }
                 H3Event::Data { range, end } => {
                     assert!(stream.head && !stream.trailers && range.end <= used);
@@ -179,20 +212,26 @@ impl Served {
     }
 }
 
+/// A client takes what a server's streams begin with.
+fn begun(server: &H3Connection, client: &mut H3Connection) -> Result<(), H3Failure> {
+    let (mut control, mut encoder, mut decoder) = (Vec::new(), Vec::new(), Vec::new());
+    server.begin_control(&mut control);
+    server.begin_encoder(&mut encoder);
+    server.begin_decoder(&mut decoder);
+    for (id, bytes) in [(3, control), (7, encoder), (11, decoder)] {
+        assert_eq!(client.receive_uni(id, &bytes, StreamEnd::More)?, UniInterest::Wanted);
+    }
+    let settings = H3Settings { table: 300, blocked: 3, connect_protocol: true, ..H3Settings::default() };
+    assert_eq!(client.remote(), Some(&settings));
+    Ok(())
+}
+
 /// What is said of content that was announced and is missing.
 const LENGTH: &str = "sent content of another length than \"Content-Length\"";
 
 /// What a connection fails with has a code, and a name where it is a limit's.
 fn failed(failure: &H3Failure) {
-    assert!(failure.code.number() > 0x100 && !failure.reason.is_empty());
+    assert!(failure.code != H3ErrorCode::No && failure.code != H3ErrorCode::Internal);
+    assert!(!failure.reason.is_empty());
     assert!(failure.abuse.is_none_or(|abuse: H3Abuse| failure.reason.contains(abuse.name())));
-}
-
-/// A frame, for seeds that are built.
-#[cfg(test)]
-fn headers(block: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame_head(kind::HEADERS, block.len() as u64, &mut out);
-    out.extend_from_slice(block);
-    out
 }

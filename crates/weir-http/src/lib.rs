@@ -4,7 +4,9 @@
 //! no global state, and no input can make it panic. Everything is therefore tested byte by byte, and fuzzed.
 //!
 //! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names;
-//! * [`h2`] is a connection of HTTP/2, of either side; [`hpack`] compresses and reads header blocks of HTTP/2; [`fastcgi`] reads and writes the records of FastCGI.
+//! * [`h2`] is a connection of HTTP/2, of either side; [`hpack`] compresses and reads header blocks of HTTP/2;
+//! * [`h3`] is a connection of HTTP/3, of either side, on streams of QUIC; [`qpack`] compresses and reads header sections of HTTP/3;
+//! * [`message`] is what header sections of both say; [`fastcgi`] reads and writes the records of FastCGI.
 #![forbid(unsafe_code)]
 
 pub mod accept;

@@ -100,7 +100,8 @@ fn note(event: &H3Event, events: &mut Vec<String>) {
         H3Event::Malformed { .. } => ("malformed".to_owned(), false),
         H3Event::Reset { code, .. } => (code.as_str().to_owned(), false),
     };
-    if !name.is_empty() && !(name == "data" && events.last().is_some_and(|last| last == "data")) {
+    let is_noted = name == "data" && events.last().is_some_and(|last| last == "data");
+    if !name.is_empty() && !is_noted {
         events.push(name);
     }
     if ended {
