@@ -46,22 +46,29 @@ impl<'i> WireReader<'i> {
     /// are taken where all have room in them.
     #[inline]
     pub(super) fn integer(&mut self, prefix: u32) -> Result<u64, WireFault> {
-        let (&first, mut after) = self.rest.split_first().ok_or(WireFault::Short)?;
+        let (&first, after) = self.rest.split_first().ok_or(WireFault::Short)?;
         let full = (1_u64 << prefix) - 1;
-        let mut value = u64::from(first) & full;
+        let value = u64::from(first) & full;
         if value == full {
-            let mut shift = 0;
-            loop {
-                let (&byte, rest) = after.split_first().ok_or(WireFault::Short)?;
-                after = rest;
-                if shift > LAST_SHIFT {
-                    return Err(WireFault::Integer);
-                }
-                value += u64::from(byte & 0x7f) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    break;
-                }
+            return self.long_integer(full, after);
+        }
+        self.rest = after;
+        Ok(value)
+    }
+
+    /// An integer that is `full` and what follows in `after`.
+    fn long_integer(&mut self, full: u64, mut after: &'i [u8]) -> Result<u64, WireFault> {
+        let (mut value, mut shift) = (full, 0);
+        loop {
+            let (&byte, rest) = after.split_first().ok_or(WireFault::Short)?;
+            after = rest;
+            if shift > LAST_SHIFT {
+                return Err(WireFault::Integer);
+            }
+            value += u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
             }
         }
         if value > MOST {
