@@ -252,7 +252,7 @@ impl QpackEncoder {
     }
 
     /// Whether an entry is among the oldest of a table that has little room.
-    fn is_draining(&self, number: u64) -> bool {
+    pub(super) fn is_draining(&self, number: u64) -> bool {
         let oldest = self.table.oldest();
         let entries = self.table.inserted() - oldest;
         number - oldest < entries / 4 && self.table.size() > self.table.capacity() / 4 * 3

@@ -169,8 +169,9 @@ fn the_control_stream_begins_with_settings_that_come_once() {
     }
     let good = [
         frame(0x21, &[7; 5000]),
+        frame(kind::GOAWAY, &[0xc0, 0, 0, 0, 0, 0, 0, 4]),
         frame(kind::GOAWAY, &[4]),
-        frame(kind::GOAWAY, &[4]),
+        frame(kind::PRIORITY_UPDATE, &[&[4][..], &[b' '; 4095]].concat()),
         frame(kind::MAX_PUSH_ID, &[4]),
         frame(kind::MAX_PUSH_ID, &[4]),
         frame(kind::PRIORITY_UPDATE, b"\x04u=1"),
@@ -235,6 +236,12 @@ fn streams_of_other_kinds_are_refused() {
     }
 }
 
+/// A response that announces five bytes.
+fn response(content: &[u8]) -> Vec<u8> {
+    let head = headers(&[(":status", "200"), ("content-length", "5")]);
+    [head, frame(kind::DATA, content), frame(0x21, b"")].concat()
+}
+
 #[test]
 fn a_client_takes_nothing_that_only_clients_send() {
     let client = || {
@@ -257,6 +264,10 @@ fn a_client_takes_nothing_that_only_clients_send() {
         (headers(&[(":status", "103")]), Ok("H3_MESSAGE_ERROR")),
         (headers(&[("a", "b")]), Ok("H3_MESSAGE_ERROR")),
         (headers(&[(":status", "200"), ("content-length", "5")]), Ok("head end")),
+        (response(b"abcde"), Ok("head data end")),
+        (response(b"abc"), Ok("head data malformed")),
+        (response(b""), Ok("head end")),
+        (response(b"abcdef"), Ok("head malformed")),
     ] {
         let found = received(&mut client(), 0, &frames, usize::MAX, StreamEnd::Last);
         let found = found.map(|(events, _)| events.join(" ")).map_err(|failure| failure.code);
@@ -280,6 +291,14 @@ fn floods_end_the_connection() {
     assert_eq!(control(frame(kind::PRIORITY_UPDATE, b"\x04u=1").repeat(2001)), Some(H3Abuse::Priorities));
     assert_eq!(control(frame(kind::MAX_PUSH_ID, &[1]).repeat(101)), Some(H3Abuse::PushIds));
     assert_eq!(control(frame(kind::GOAWAY, &[1]).repeat(21)), Some(H3Abuse::GoAways));
+    let flood = [&[2, 0x3f, 0xe1, 0x1f, 0xc1, 0x7f, 0xa1, 0x1e][..], &[b'x'; 4000], &[0; 1000]].concat();
+    let failed = server().receive_uni(ENCODER, &flood, StreamEnd::More).expect_err("too many");
+    assert_eq!((failed.abuse, failed.code), (Some(H3Abuse::Table), H3ErrorCode::ExcessiveLoad));
+    let mut faulty = server();
+    let faults = [with(&[("Name", "x")]), headers(&[&GET[..], &[("x", "y"); 60]].concat())];
+    let mut streams =
+        (0..502).map(|stream| faulty.receive(4 * stream, &faults[stream as usize % 2], StreamEnd::Last));
+    assert_eq!(streams.find_map(Result::err).and_then(|failed| failed.abuse), Some(H3Abuse::Resets));
     let large = [("x", "y"); 200].map(|_| ("a-long-name-of-a-field", "and-a-long-value-of-it-too"));
     let failed =
         received(&mut server(), 0, &headers(&large), usize::MAX, StreamEnd::More).expect_err("too large");

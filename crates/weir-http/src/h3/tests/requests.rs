@@ -176,6 +176,12 @@ fn priorities_are_those_of_the_head_until_they_are_updated() {
     let mut server = server();
     let update = |id: u8, value: &str| frame(kind::PRIORITY_UPDATE, &[&[id], value.as_bytes()].concat());
     server.receive_uni(CONTROL, &update(4, "u=1"), StreamEnd::More).expect("before its stream");
+    server.receive_uni(CONTROL, &update(0, "u=7"), StreamEnd::More).expect("before its stream");
+    assert_eq!(server.early.len(), 2);
+    server.receive_uni(CONTROL, &update(0, "u=3, i"), StreamEnd::More).expect("once more");
+    assert_eq!(server.early.len(), 2);
+    server.early.clear();
+    server.receive_uni(CONTROL, &update(4, "u=1"), StreamEnd::More).expect("before its stream");
     for id in [0, 4] {
         let bytes = with(&[("priority", "u=5, i")]);
         server.receive(id, &bytes, StreamEnd::More).expect("a request");
@@ -217,6 +223,77 @@ fn requests_after_goaway_are_rejected() {
 }
 
 #[test]
+fn what_responses_repeat_is_referred_to_when_it_is_acknowledged() {
+    let (mut client, mut server) = (H3Connection::client(CONFIG), server());
+    let mut settings = Vec::new();
+    client.begin_control(&mut settings);
+    assert!(H3Settings::read(&settings[3..]).is_ok_and(|settings| !settings.connect_protocol), "it asks");
+    let mut server_of = H3Connection::new(CONFIG);
+    server_of.receive_uni(2, &settings, StreamEnd::More).expect("settings");
+    assert_eq!(server_of.remote().map(|settings| settings.table), Some(4096));
+    assert_eq!(server.remote().map(|settings| settings.table), Some(63), "another client's");
+    assert!(client.remote().is_none());
+    client.receive_uni(7, &[2], StreamEnd::More).expect("an encoder");
+    server_of.receive_uni(10, &[3], StreamEnd::More).expect("a decoder");
+    let mut sizes = Vec::new();
+    for id in [0, 4, 8, 12] {
+        let mut out = Vec::new();
+        server_of.head(id, &mut out, |coder, out| {
+            coder.status(200, out);
+            coder.known(KnownField::Server, b"weir", out);
+            coder.known(KnownField::ContentType, b"text/html", out);
+        });
+        client.receive_uni(7, &taken(server_of.encoder_output()), StreamEnd::More).expect("instructions");
+        let (_, event) = client.receive(id, &out, StreamEnd::Last).expect("a response");
+        assert_eq!(event, Some(H3Event::Head { end: StreamEnd::Last }));
+        assert_eq!(client.section().items.len(), 3);
+        server_of.receive_uni(10, &taken(client.decoder_output()), StreamEnd::More).expect("acknowledgments");
+        sizes.push(out.len());
+    }
+    assert!(sizes[1] > 10 && sizes[2] == 7 && sizes[3] == 7, "{sizes:?}");
+    server.encoder().begin(&mut Vec::new());
+}
+
+#[test]
+fn a_type_may_come_in_pieces_and_be_longer_than_it_needs_to_be() {
+    for bytes in [&[0x40, 0, 4, 0][..], &[0x80, 0, 0, 0, 4, 0], &[0xc0, 0, 0, 0, 0, 0, 0, 0, 4, 0]] {
+        for cut in 0..=bytes.len() {
+            let mut server = H3Connection::new(CONFIG);
+            let (first, second) = bytes.split_at(cut);
+            server.receive_uni(2, first, StreamEnd::More).expect("a piece of a control stream");
+            server.receive_uni(2, second, StreamEnd::More).expect("the rest");
+            assert_eq!(server.remote(), Some(&H3Settings::default()), "{cut}");
+        }
+    }
+}
+
+#[test]
+fn memory_is_counted() {
+    let mut server = server();
+    let before = server.held_bytes();
+    assert!(before < 8192, "{before}");
+    server.receive_uni(14, &[0xc0, 0], StreamEnd::More).expect("a piece of a type");
+    server
+        .receive_uni(CONTROL, &[&[0x80, 0x0f, 7, 0, 0x43, 0xe8][..], &[b' '; 900]].concat(), StreamEnd::More)
+        .expect("a piece");
+    let uni = server.held_bytes();
+    assert!((before + 900..before + 2000).contains(&uni), "{before} {uni}");
+    server
+        .receive(0, &[&[1, 0x48, 0][..], &[0; 2000]].concat(), StreamEnd::More)
+        .expect("a piece of a section");
+    let section = server.held_bytes();
+    assert!((uni + 2000..uni + 6000).contains(&section), "{uni} {section}");
+    for id in 0..100_u64 {
+        server.receive(4 * id + 4, &[], StreamEnd::More).expect("a stream");
+    }
+    assert!(
+        (section + 5000..section + 30_000).contains(&server.held_bytes()),
+        "{section} {}",
+        server.held_bytes()
+    );
+}
+
+#[test]
 fn our_streams_begin_with_their_types_and_settings() {
     let server = H3Connection::new(CONFIG);
     let (mut control, mut decoder, mut encoder) = (Vec::new(), Vec::new(), Vec::new());
@@ -228,4 +305,8 @@ fn our_streams_begin_with_their_types_and_settings() {
     let settings = H3Settings::read(&control[3..]).expect("settings");
     let expected = H3Settings { table: 4096, blocked: 2, connect_protocol: true, ..H3Settings::default() };
     assert_eq!(settings, expected);
+    let none = H3Config { table: 0, blocked: 0, connect_protocol: false, ..CONFIG };
+    let mut control = Vec::new();
+    H3Connection::new(none).begin_control(&mut control);
+    assert_eq!(control.len(), 3 + 3, "a setting without meaning is all");
 }

@@ -144,6 +144,158 @@ fn a_peer_that_acknowledges_nothing_gets_literals() {
     assert_eq!(encoder.sent.len(), MOST_SENT);
 }
 
+/// A section with a field that every one has, and one of this value. Its instructions arrive, and it is read.
+fn section_with(encoder: &mut QpackEncoder, decoder: &mut QpackDecoder, stream: u64, value: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    encoder.begin(&mut block);
+    encoder.field(b"x-hot", b"a value that every section has", FieldIndexing::Allowed, &mut block);
+    encoder.field(b"x-value", value.as_bytes(), FieldIndexing::Allowed, &mut block);
+    encoder.finish(stream, &mut block);
+    decoder.receive(&taken(encoder.output())).expect("good instructions");
+    assert!(read(decoder, stream, &block).expect("a good section").is_some());
+    block
+}
+
+#[test]
+fn what_every_section_has_does_not_keep_the_table_full() {
+    let (mut encoder, mut decoder) = (QpackEncoder::new(), QpackDecoder::new(4096));
+    encoder.set_limit(4096);
+    let (mut late, mut literals) = (Vec::new(), 0);
+    for round in 0..300_u64 {
+        let value = format!("{round:0100}");
+        for repeat in 0..5 {
+            let block = section_with(&mut encoder, &mut decoder, 4 * (5 * round + repeat), &value);
+            // One section is always on its way.
+            encoder.receive(&late).expect("good acknowledgments");
+            late = taken(decoder.output());
+            literals += usize::from(block.len() > 10);
+        }
+    }
+    assert!(encoder.table.inserted() > 305, "its entry was inserted again: {}", encoder.table.inserted());
+    assert!(literals < 1000, "{literals} of 1500");
+}
+
+#[test]
+fn the_oldest_quarter_of_a_full_table_drains() {
+    let (mut encoder, mut decoder) = (QpackEncoder::new(), QpackDecoder::new(4096));
+    encoder.set_limit(4096);
+    let mut number = 0;
+    while encoder.table.size() <= 4096 / 4 * 3 {
+        assert!((0..encoder.table.inserted()).all(|entry| !encoder.is_draining(entry)), "there is room");
+        for _ in 0..2 {
+            section_with(&mut encoder, &mut decoder, 0, &format!("{number:060}"));
+            encoder.receive(&taken(decoder.output())).expect("good acknowledgments");
+        }
+        number += 1;
+    }
+    let entries = encoder.table.inserted();
+    let draining = (0..entries).filter(|entry| encoder.is_draining(*entry)).count() as u64;
+    assert_eq!(
+        (draining, encoder.is_draining(0), encoder.is_draining(entries - 1)),
+        (entries / 4, true, false)
+    );
+}
+
+#[test]
+fn instructions_refer_to_names_and_entries_where_they_can() {
+    let mut encoder = QpackEncoder::new();
+    encoder.set_limit(4096);
+    assert_eq!(taken(encoder.output()), bytes("3fe11f"));
+    let mut out = Vec::new();
+    encoder.begin(&mut out);
+    for _ in 0..2 {
+        encoder.known(KnownField::Server, b"\x01", &mut out);
+    }
+    assert_eq!(taken(encoder.output()), bytes("ff1d 0101"), "the name is in the static table");
+    for _ in 0..2 {
+        encoder.field(b"\x02", b"\x01", FieldIndexing::Allowed, &mut out);
+    }
+    assert_eq!(taken(encoder.output()), bytes("4102 0101"));
+    let large = vec![b'x'; 2048 - 32 - 5];
+    for _ in 0..2 {
+        encoder.field(b"x-own", &large, FieldIndexing::Allowed, &mut out);
+        encoder.field(b"x-owns", &large, FieldIndexing::Allowed, &mut out);
+    }
+    assert_eq!(encoder.table.inserted(), 3, "of more than half of the table none is made");
+}
+
+#[test]
+fn acknowledgments_come_in_any_pieces() {
+    let input = bytes("44 7f c1 03 48 80 01");
+    for cut in 0..=input.len() {
+        let mut encoder = sent_once(0);
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        for _ in 0..2 {
+            encoder.field(b"x-own", b"value", FieldIndexing::Allowed, &mut out);
+        }
+        encoder.finish(8, &mut out);
+        let (first, second) = input.split_at(cut);
+        encoder.receive(first).expect("good acknowledgments");
+        encoder.receive(second).expect("good acknowledgments");
+        out.clear();
+        encoder.begin(&mut out);
+        encoder.field(b"x-own", b"value", FieldIndexing::Allowed, &mut out);
+        encoder.finish(0, &mut out);
+        assert_eq!(out, bytes("0300 80"), "{cut}");
+        assert_eq!(encoder.receive(&bytes("80 80")), Err(QpackError::Acknowledgment), "there is one");
+    }
+}
+
+#[test]
+fn streams_that_are_cancelled_need_nothing_others_do() {
+    let mut encoder = sent_once(8);
+    let mut out = Vec::new();
+    encoder.begin(&mut out);
+    encoder.known(KnownField::Server, b"weir", &mut out);
+    encoder.finish(12, &mut out);
+    encoder.receive(&bytes("48")).expect("a stream that is cancelled");
+    assert_eq!(encoder.sent.len(), 1);
+    assert_eq!(encoder.receive(&bytes("8c")), Ok(()));
+    assert_eq!(encoder.receive(&bytes("88")), Err(QpackError::Acknowledgment));
+}
+
+#[test]
+fn both_coders_write_what_is_asked_of_either() {
+    fn write<C: crate::coder::SectionCoder>(coder: &mut C, out: &mut Vec<u8>) {
+        coder.status(204, out);
+        coder.known(KnownField::Etag, b"1", out);
+        coder.field(b"x-own", b"value", FieldIndexing::Not, out);
+    }
+    let expected = of(&[(":status", "204"), ("etag", "1"), ("x-own", "value")]);
+    let (mut encoder, mut block) = (QpackEncoder::new(), Vec::new());
+    encoder.begin(&mut block);
+    write(&mut encoder, &mut block);
+    encoder.finish(0, &mut block);
+    assert_eq!(read(&mut QpackDecoder::new(0), 0, &block), Ok(expected.clone()));
+    let (mut encoder, mut block) = (crate::hpack::HpackEncoder::new(), Vec::new());
+    write(&mut encoder, &mut block);
+    let mut section = DecodedSection::default();
+    crate::hpack::HpackDecoder::new(0).decode(&block, ALL, &mut section).expect("a good block");
+    assert_eq!(Some(fields(&section)), expected);
+}
+
+#[test]
+fn memory_is_counted() {
+    let (mut encoder, mut decoder) = (QpackEncoder::new(), QpackDecoder::new(4096));
+    assert_eq!((encoder.held_bytes(), decoder.held_bytes()), (0, 0));
+    encoder.set_limit(4096);
+    assert!((2048..3000).contains(&encoder.held_bytes()), "{}", encoder.held_bytes());
+    let before = encoder.held_bytes();
+    for number in 0..40_u64 {
+        let value = format!("{number:060}");
+        for _ in 0..2 {
+            section_with(&mut encoder, &mut decoder, 4 * number, &value);
+            encoder.receive(&taken(decoder.output())).expect("good acknowledgments");
+        }
+    }
+    assert!((before + 2000..before + 16_000).contains(&encoder.held_bytes()), "{}", encoder.held_bytes());
+    assert!((2000..16_000).contains(&decoder.held_bytes()), "{}", decoder.held_bytes());
+    let before = decoder.held_bytes();
+    decoder.receive(&[&bytes("c1 7f8107")[..], &[b'x'; 1000]].concat()).expect("a piece of an instruction");
+    assert!((before + 1000..before + 2000).contains(&decoder.held_bytes()));
+}
+
 /// How a section's fields are written.
 fn sections() -> impl Strategy<Value = Vec<Vec<(u8, u8, Vec<u8>)>>> {
     let value = prop_oneof![
