@@ -29,6 +29,7 @@ fn ask(client: &mut H3Connection, id: u64) -> Vec<u8> {
     out
 }
 
+#[inline(never)]
 fn respond(server: &mut H3Connection, id: u64, request: &[u8], out: &mut Vec<u8>) -> Result<(), H3Failure> {
     let (_, event) = server.receive(id, request, StreamEnd::Last)?;
     assert!(matches!(event, Some(H3Event::Head { .. })) && server.checked().is_ok());

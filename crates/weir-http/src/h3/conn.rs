@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::frame::{self, frame_head, kind};
 use super::guard::{AbuseBudget, H3Abuse};
+use super::repeat::ReadBlock;
 use super::settings::H3Settings;
 use super::stream::{H3Stream, StreamList};
 use super::uni::{CONTROL, DECODER, ENCODER, UniStreams};
@@ -51,6 +52,8 @@ pub struct H3Connection {
     pub(super) malformed: Option<MalformedMessage>,
     /// Bytes of the header section that was read last, as it was sent.
     pub(super) block_len: usize,
+    /// The block that it was read from.
+    pub(super) read: ReadBlock,
     pub(super) streams: StreamList,
     pub(super) unis: UniStreams,
     /// Streams whose header sections wait, and for how many entries of the dynamic table.
@@ -93,6 +96,7 @@ impl H3Connection {
             message: SectionMessage::default(),
             malformed: None,
             block_len: 0,
+            read: ReadBlock::default(),
             streams: StreamList::default(),
             unis: UniStreams::default(),
             blocked: Vec::new(),
@@ -114,6 +118,7 @@ impl H3Connection {
         self.decoder.held_bytes()
             + self.encoder.held_bytes()
             + self.section.held_bytes()
+            + self.read.held_bytes()
             + self.streams.held_bytes()
             + self.unis.held_bytes()
             + self.scratch.capacity()
@@ -173,6 +178,11 @@ impl H3Connection {
     /// Bytes of the last header section as it was sent (nginx's `$request_length`).
     pub fn block_len(&self) -> usize {
         self.block_len
+    }
+
+    /// The number of what the last header section says: two of one number say the same.
+    pub fn section_number(&self) -> u64 {
+        self.read.version
     }
 
     /// What writes header sections. A section begins with [`QpackEncoder::begin`] and ends with [`QpackEncoder::finish`];

@@ -16,6 +16,7 @@ mod frame;
 mod guard;
 mod priority;
 mod recv;
+mod repeat;
 mod settings;
 mod stream;
 #[cfg(test)]

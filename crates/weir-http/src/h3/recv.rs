@@ -245,9 +245,7 @@ impl H3Connection {
 
     /// Reads a whole header section, unless it has to wait.
     fn read_section(&mut self, id: u64, block: &[u8], is_last: bool) -> Result<ReadStep, H3Failure> {
-        if let SectionProgress::Blocked(required) =
-            self.decoder.decode(id, block, self.config.limits, &mut self.section)?
-        {
+        if let SectionProgress::Blocked(required) = self.decode(id, block)? {
             return self.wait(id, required, block);
         }
         self.block_len = block.len();
@@ -278,7 +276,11 @@ impl H3Connection {
 
     /// The head of a request.
     fn request(&mut self, id: u64, is_last: bool) -> Result<H3Event, H3Failure> {
-        self.malformed = SectionMessage::read(&self.section, MessagePart::Request, &mut self.message).err();
+        if !self.read.is_request {
+            self.malformed =
+                SectionMessage::read(&self.section, MessagePart::Request, &mut self.message).err();
+            self.read.is_request = true;
+        }
         if self.malformed.is_some() || self.section.too_large {
             // Each makes us say what is wrong.
             self.budget.spend(H3Abuse::Resets)?;
@@ -287,6 +289,8 @@ impl H3Connection {
         let length = self.message.content_length;
         if is_last && length.is_some_and(|length| length > 0) && self.malformed.is_none() {
             self.malformed = Some(MalformedMessage::ContentLength);
+            // Of a block that comes again, with content, this is not true.
+            self.read.is_request = false;
         }
         let method = self.message.method.map(|method| method.of(&self.section.text));
         if let Some(stream) = self.streams.get_mut(id) {
@@ -302,6 +306,7 @@ impl H3Connection {
     /// The head of a response, or one that is before it.
     fn response(&mut self, id: u64, is_last: bool) -> Result<H3Event, H3Failure> {
         let read = SectionMessage::read(&self.section, MessagePart::Response, &mut self.message);
+        self.read.is_request = false;
         self.malformed = read.err();
         let is_interim = self.message.status.is_some_and(|status| status < 200);
         if read.is_err() || (is_interim && is_last) {
@@ -319,6 +324,7 @@ impl H3Connection {
 
     fn trailers(&mut self, id: u64, is_last: bool) -> Result<H3Event, H3Failure> {
         let read = SectionMessage::read(&self.section, MessagePart::Trailers, &mut self.message);
+        self.read.is_request = false;
         self.malformed = read.err();
         if read.is_err() {
             return self.fault(id, H3ErrorCode::Message, "sent malformed headers");

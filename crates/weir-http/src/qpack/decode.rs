@@ -22,6 +22,10 @@ pub struct QpackDecoder {
     scratch: Vec<u8>,
     /// What is to be sent on our decoder stream.
     output: Vec<u8>,
+    /// The Required Insert Count of the section that was read last.
+    required: u64,
+    /// Changes of the table's capacity.
+    resizes: u64,
     /// Bytes that instructions have had copied out of the tables, and that no section has paid for.
     copied: usize,
 }
@@ -53,6 +57,8 @@ impl QpackDecoder {
             partial: PartialInstruction::default(),
             scratch: Vec::new(),
             output: Vec::new(),
+            required: 0,
+            resizes: 0,
             copied: 0,
         }
     }
@@ -67,6 +73,12 @@ impl QpackDecoder {
     #[inline]
     pub fn inserted(&self) -> u64 {
         self.table.inserted()
+    }
+
+    /// A number that grows whenever the table changes. A section that was read says the same again until it does.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.table.inserted() + self.resizes
     }
 
     /// Takes what came on the peer's encoder stream, in order.
@@ -118,6 +130,7 @@ impl QpackDecoder {
     fn set_capacity(&mut self, capacity: u64) -> Result<(), QpackError> {
         let capacity = usize::try_from(capacity).ok().filter(|capacity| *capacity <= self.limit);
         self.table.set_capacity(capacity.ok_or(QpackError::Capacity)?);
+        self.resizes += 1;
         Ok(())
     }
 
@@ -166,12 +179,19 @@ impl QpackDecoder {
         while let Some(first) = reader.peek() {
             self.line(first, &mut reader, prefix, limits, section)?;
         }
-        self.copied = self.copied.saturating_sub(PAID_COPIES);
-        if prefix.required > 0 {
-            wire::integer(&mut self.output, 0x80, 7, stream);
-            self.acknowledged = self.acknowledged.max(prefix.required);
-        }
+        self.required = prefix.required;
+        self.again(stream);
         Ok(SectionProgress::Read)
+    }
+
+    /// The section that was read last has come on `stream`, maybe once more, with no change of the table since: the peer's encoder
+    /// learns that it was read.
+    pub fn again(&mut self, stream: u64) {
+        self.copied = self.copied.saturating_sub(PAID_COPIES);
+        if self.required > 0 {
+            wire::integer(&mut self.output, 0x80, 7, stream);
+            self.acknowledged = self.acknowledged.max(self.required);
+        }
     }
 
     fn prefix(&self, reader: &mut WireReader<'_>) -> Result<SectionPrefix, QpackError> {

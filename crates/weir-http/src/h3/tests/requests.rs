@@ -223,6 +223,48 @@ fn requests_after_goaway_are_rejected() {
 }
 
 #[test]
+fn a_request_that_comes_once_more_is_known() {
+    let mut server = server();
+    server.receive_uni(ENCODER, &entries(1), StreamEnd::More).expect("instructions");
+    let fields = |server: &H3Connection| (server.section().items.len(), server.section().text.clone());
+    let (mut numbers, bytes) = (Vec::new(), waiting(1));
+    for id in [0, 4, 8] {
+        server.receive(id, &bytes, StreamEnd::Last).expect("a request");
+        assert!(server.checked().is_ok() && server.message().pseudo == 4);
+        numbers.push(server.section_number());
+    }
+    assert_eq!((numbers[0], numbers[1]), (numbers[1], numbers[2]));
+    assert_eq!(taken(server.decoder_output()), [0x80, 0x84, 0x88], "each is acknowledged");
+    let before = fields(&server);
+    // The same fields as trailers, and then as a request.
+    server.receive(12, &bytes, StreamEnd::More).expect("a request");
+    let (_, event) = server.receive(12, &bytes, StreamEnd::Last).expect("its trailers");
+    assert!(matches!(event, Some(H3Event::Reset { code: H3ErrorCode::Message, .. })));
+    assert!(server.checked().is_err());
+    server.receive(16, &bytes, StreamEnd::Last).expect("a request");
+    assert_eq!((server.checked(), fields(&server)), (Ok(()), before));
+    // With an entry more, the same bytes may say something else.
+    server.receive_uni(ENCODER, &[0x41, b'x', 1, b'9'], StreamEnd::More).expect("an entry");
+    server.receive(20, &bytes, StreamEnd::Last).expect("a request");
+    assert!(server.section_number() > numbers[2]);
+    // Without the entry it is an error.
+    server.receive_uni(ENCODER, &[0x20], StreamEnd::More).expect("a capacity");
+    let failed = server.receive(24, &bytes, StreamEnd::Last).expect_err("its entry has gone");
+    assert_eq!(failed.code, H3ErrorCode::QpackDecompressionFailed);
+}
+
+#[test]
+fn a_length_without_content_is_the_fault_of_one_request() {
+    let mut server = server();
+    let bytes = with(&[("content-length", "3")]);
+    for (id, end) in [(0, StreamEnd::More), (4, StreamEnd::Last), (8, StreamEnd::More), (12, StreamEnd::Last)]
+    {
+        server.receive(id, &bytes, end).expect("a request");
+        assert_eq!(server.checked().is_ok(), end == StreamEnd::More, "{id}");
+    }
+}
+
+#[test]
 fn what_responses_repeat_is_referred_to_when_it_is_acknowledged() {
     let (mut client, mut server) = (H3Connection::client(CONFIG), server());
     let mut settings = Vec::new();
