@@ -340,6 +340,29 @@ mod tests {
     }
 
     #[test]
+    fn what_one_part_has_the_others_have_not() {
+        for field in [GET[0], GET[1], GET[2], GET[3], (":protocol", "x")] {
+            let response = read(&[(":status", "200"), field], MessagePart::Response);
+            let Err(malformed @ MalformedMessage::UnknownPseudo(place)) = response else {
+                panic!("{response:?}")
+            };
+            assert_eq!(malformed.place(), Some(place));
+            assert_eq!(place.len(), field.0.len());
+        }
+        assert_eq!(MalformedMessage::NoPath.place(), None);
+        let status =
+            |status| read(&[(":status", status)], MessagePart::Response).map(|message| message.status);
+        assert_eq!((status("100"), status("099")), (Ok(Some(100)), Err(MalformedMessage::NoStatus)));
+        let fields = [(":status", "200"), ("priority", "u=1")];
+        assert_eq!(read(&fields, MessagePart::Response).map(|message| message.priority), Ok(None));
+        assert!(read(&[("content-length", "x"), ("content-length", "y")], MessagePart::Trailers).is_ok());
+        // Of a request that is too large the rest is not there.
+        let (mut cut, mut message) = (DecodedSection::default(), SectionMessage::default());
+        cut.too_large = true;
+        assert_eq!(SectionMessage::read(&cut, MessagePart::Request, &mut message), Ok(()));
+    }
+
+    #[test]
     fn tunnels_responses_and_trailers_have_others() {
         let connect = [(":method", "CONNECT"), (":authority", "a:443")];
         assert!(read(&connect, MessagePart::Request).is_ok());

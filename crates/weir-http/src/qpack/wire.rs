@@ -190,6 +190,9 @@ mod tests {
                 assert_eq!((&back[..], reader.rest()), (given, &b""[..]));
             }
         }
+        let mut out = Vec::new();
+        text(&mut out, 0, 7, b"&");
+        assert_eq!(out, b"\x01&", "its code is as long");
         let long = WireReader::new(&[0x7f, 0x80, 0x08]).text(7, 1000).map(|_| ());
         assert_eq!(long, Err(WireFault::Long), "before any of it has come");
     }

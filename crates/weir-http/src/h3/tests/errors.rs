@@ -50,7 +50,7 @@ fn frames_come_where_they_may() {
         ([get.clone(), headers(&[]), frame(kind::DATA, b"a")].concat(), H3ErrorCode::FrameUnexpected),
         (frame(kind::HEADERS, &[]), H3ErrorCode::QpackDecompressionFailed),
         (frame(kind::HEADERS, &[0, 0, 0x80]), H3ErrorCode::QpackDecompressionFailed),
-        (vec![1, 0x80, 0, 0x80, 0], H3ErrorCode::ExcessiveLoad),
+        (vec![1, 0x80, 0, 0x40, 1], H3ErrorCode::ExcessiveLoad),
     ] {
         assert_eq!(on_request(&frames, StreamEnd::Last), Err(code), "{}", frames.escape_ascii());
     }
@@ -291,6 +291,8 @@ fn floods_end_the_connection() {
     assert_eq!(control(frame(kind::PRIORITY_UPDATE, b"\x04u=1").repeat(2001)), Some(H3Abuse::Priorities));
     assert_eq!(control(frame(kind::MAX_PUSH_ID, &[1]).repeat(101)), Some(H3Abuse::PushIds));
     assert_eq!(control(frame(kind::GOAWAY, &[1]).repeat(21)), Some(H3Abuse::GoAways));
+    let allowed = [1, 0x80, 0, 0x40, 0];
+    assert_eq!(server().receive(0, &allowed, StreamEnd::More), Ok((5, None)));
     let flood = [&[2, 0x3f, 0xe1, 0x1f, 0xc1, 0x7f, 0xa1, 0x1e][..], &[b'x'; 4000], &[0; 1000]].concat();
     let failed = server().receive_uni(ENCODER, &flood, StreamEnd::More).expect_err("too many");
     assert_eq!((failed.abuse, failed.code), (Some(H3Abuse::Table), H3ErrorCode::ExcessiveLoad));
