@@ -102,6 +102,8 @@ pub(crate) struct SocketSlot {
     pub(crate) readable: bool,
     /// It is received from by recv(2), long pieces at a time, and only polled for readiness.
     pub(crate) long: bool,
+    /// Others may have descriptors of the same socket: epoll knows it by this one until that is taken away.
+    pub(crate) shared: bool,
     /// On the list of those with more than [`QUEUED_MAX`] buffers.
     pub(crate) lagging: bool,
     /// On the list of those with unsent output.
@@ -152,6 +154,7 @@ impl SocketSlot {
             hangup: false,
             readable: true,
             long: false,
+            shared: false,
             lagging: false,
             dirty: false,
             shut: false,

@@ -106,23 +106,28 @@ impl Stream {
         Ok(Stream { core, index })
     }
 
-    /// Takes over a non-blocking socket of datagrams, for [`Stream::poll_datagrams`].
+    /// Takes over a non-blocking socket of datagrams, for [`Stream::poll_datagrams`]; others may have duplicates of it.
     ///
     /// # Errors
     /// The errno of epoll_ctl(2).
     pub fn of_datagrams(fd: OwnedFd) -> io::Result<Stream> {
         let stream = Stream::adopt(current(), fd)?;
-        stream.core.io.with(|io| io.expect_datagrams(stream.index));
+        stream.core.io.with(|io| {
+            io.expect_datagrams(stream.index);
+            io.sockets.slot(stream.index).shared = true;
+        });
         Ok(stream)
     }
 
-    /// As [`Stream::of_datagrams`], of a socket that gets `addr` as its peer, which takes no time.
+    /// As [`Stream::of_datagrams`], of one's own socket that gets `addr` as its peer, which takes no time.
     ///
     /// # Errors
     /// The errno of connect(2) or epoll_ctl(2).
     pub fn connect_datagrams(fd: OwnedFd, addr: &SockAddr) -> io::Result<Stream> {
         net::connect_to(fd.as_raw_fd(), addr)?;
-        Stream::of_datagrams(fd)
+        let stream = Stream::adopt(current(), fd)?;
+        stream.core.io.with(|io| io.expect_datagrams(stream.index));
+        Ok(stream)
     }
 
     /// What `take` makes of the next datagrams of a socket of such, `most` of them at most. Registers the polling task when

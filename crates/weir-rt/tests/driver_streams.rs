@@ -5,6 +5,7 @@ mod driver_common;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -230,7 +231,7 @@ both!(a_reset_in_mid_send_is_an_error_and_not_a_signal, || async {
     let (stream, client) = pair().await;
     let resets = blocking(move || {
         (&client).read_exact(&mut [0; 1000]).expect("read");
-        weir_rt::net::linger_reset(std::os::fd::AsRawFd::as_raw_fd(&client)).expect("linger");
+        weir_rt::net::linger_reset(client.as_raw_fd()).expect("linger");
     });
     let sends = async {
         stream.queue(OutputChunk::Bytes(vec![1; 32 << 20]));
@@ -318,7 +319,7 @@ both!(a_reset_is_seen_while_nobody_reads, || async {
     let (stream, client) = pair().await;
     let resets = async move {
         sleep(Duration::from_millis(10)).await;
-        weir_rt::net::linger_reset(std::os::fd::AsRawFd::as_raw_fd(&client)).expect("linger");
+        weir_rt::net::linger_reset(client.as_raw_fd()).expect("linger");
         drop(client);
     };
     let (closed, ()) = join(stream.closed(), resets).await;
@@ -433,3 +434,37 @@ both!(a_stream_of_long_receives_takes_short_ones_too_and_sees_its_end, || async 
     assert_eq!(stream.closed().await, PeerClosed::Eof);
     assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
 });
+
+// A socket of datagrams that other workers have, too: one that lost it gets it back, as a descriptor of the same number.
+both!(a_duplicate_of_a_socket_of_datagrams_may_go_and_come_back, || async {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_nonblocking(true).expect("fcntl");
+    let to = socket.local_addr().expect("bound");
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let mut numbers = Vec::new();
+    for text in [&b"one"[..], b"two", b"three"] {
+        let stream = Stream::of_datagrams(duplicate(&socket)).expect("it can be waited for");
+        numbers.push(stream.fd());
+        client.send_to(text, to).expect("loopback takes it");
+        let received = poll_fn(|cx| {
+            stream.poll_datagrams(cx, 1, |batch| batch.iter().map(|it| it.bytes.to_vec()).collect::<Vec<_>>())
+        });
+        assert_eq!(received.await.expect("a datagram"), [text]);
+        drop(stream);
+        yield_now().await;
+    }
+    // With io_uring a descriptor is closed once the ring has let go of it.
+    assert!(numbers.iter().all(|number| *number >= HIGH), "{numbers:?}");
+});
+
+/// Numbers that nothing else of this program has: the lowest free one is the one that was closed just before.
+const HIGH: i32 = 800;
+
+fn duplicate(socket: &std::net::UdpSocket) -> OwnedFd {
+    // SAFETY: no pointers; the kernel has just made the descriptor that comes of it, and nothing else owns it.
+    unsafe {
+        let fd = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH);
+        assert!(fd >= HIGH, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}

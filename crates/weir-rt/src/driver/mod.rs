@@ -365,7 +365,12 @@ impl WorkerIo {
         if let Some(output) = &mut slot.output {
             output.landed();
         }
-        sys::close(self.sockets.remove(i));
+        let shared = slot.shared;
+        let fd = self.sockets.remove(i);
+        if shared && let DriverBackend::Epoll(epoll) = &self.backend {
+            epoll.remove(fd);
+        }
+        sys::close(fd);
         self.sockets.closed_one = true;
         state.stats.connections_live.sub(1);
     }

@@ -399,6 +399,18 @@ both_drivers! {
         }
     }
 
+    fn a_worker_gets_a_socket_back_that_it_had_before(driver) {
+        let conf = |workers: u32, text: &str| format!("worker_processes {workers}; stream {{ server {{
+            listen 127.0.0.1:%%PORT%% udp reuseport; return {text}; }} }}");
+        let mut server = Server::builder(&conf(2, "first")).driver(driver).start();
+        for turn in 0..12 {
+            server.reload(&conf([1, 3, 2][turn % 3], &format!("turn-{turn}")));
+            let next = format!("turn-{turn}");
+            wait_for("the new configuration", || (UdpClient::of(&server, 0).asks("x") == next).then_some(()));
+        }
+        assert_eq!(server.quit().status.code(), Some(0));
+    }
+
     fn a_flow_makes_room_for_others_unless_its_client_goes_on(driver) {
         let backend = UdpBackend::ports();
         let conf = format!("events {{ worker_connections 24; }} stream {{
