@@ -90,7 +90,8 @@ struct Received {
 
 impl Served {
     fn new() -> Served {
-        let config = H3Config { table: 300, blocked: 3, limits: LIMITS, connect_protocol: true };
+        let config =
+            H3Config { table: 300, longest: 200, blocked: 3, limits: LIMITS, connect_protocol: true };
         let server = H3Connection::new(config);
         begun(&server, &mut H3Connection::client(config)).expect("what a server begins with is good");
         Served { server, streams: BTreeMap::new(), has_waited: false }

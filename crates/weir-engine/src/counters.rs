@@ -43,6 +43,8 @@ pub struct WorkerCounters {
     handshakes: OnceLock<Box<HandshakeCounters>>,
     /// Flows of UDP.
     pub flows: FlowCounters,
+    /// Datagrams of QUIC.
+    pub quic: QuicCounters,
     /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
     /// Sockets whose connections it does not want.
@@ -59,6 +61,19 @@ impl WorkerCounters {
     pub fn handshakes_so_far(&self) -> Option<&HandshakeCounters> {
         self.handshakes.get().map(|counters| &**counters)
     }
+}
+
+/// Datagrams of QUIC.
+#[derive(Debug, Default)]
+pub struct QuicCounters {
+    /// Clients for which there was no room.
+    pub refused: WorkerCounter,
+    /// Clients that were asked to show that they are where they say (Retry).
+    pub retried: WorkerCounter,
+    /// Datagrams that belonged to another socket of the address, and were handed over to it.
+    pub handed_over: WorkerCounter,
+    /// Datagrams that the system did not take.
+    pub dropped: WorkerCounter,
 }
 
 /// Sessions over UDP.

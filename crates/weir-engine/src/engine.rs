@@ -30,7 +30,7 @@ use crate::phase::{Phase, Verdict};
 use crate::progress::Progress;
 use crate::redirect::InternalRedirect;
 use crate::special;
-use crate::transport::h2::H2Stream;
+use crate::transport::ClientStream;
 use phases::{LogWait, PhaseWait};
 pub use polled::PolledWait;
 
@@ -84,7 +84,7 @@ fn try_from(
     if let Progress::Wait(wait) = progress {
         return Progress::Wait(ServeWait::Response(course, wait));
     }
-    if x.transport.h2().is_some_and(H2Stream::is_unsent) {
+    if x.transport.stream().is_some_and(ClientStream::is_unsent) {
         return Progress::Wait(ServeWait::Unsent);
     }
     try_end(x)
@@ -159,7 +159,7 @@ pub async fn close(x: &mut Exchange, status: u16) {
 /// Waits until the response has left through its stream's window, as long as `send_timeout` allows. Of one that broke
 /// off that is what had come of it: the client gets as much as by HTTP/1, then the stream is reset.
 async fn sent(x: &mut Exchange) {
-    if x.transport.h2().is_some_and(|stream| stream.is_unsent() && !stream.is_given_up())
+    if x.transport.stream().is_some_and(|stream| stream.is_unsent() && !stream.is_given_up())
         && let Err(error) = output::drained(x).await
     {
         if !x.is_complete() {

@@ -198,7 +198,7 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
     }
     let wire = match &x.transport {
         Transport::H1(wire) => wire,
-        Transport::H2(_) => return stream_at_once(x),
+        Transport::Stream(_) => return stream_at_once(x),
         _ => return false,
     };
     match &mut x.response.body {
@@ -217,10 +217,10 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
     true
 }
 
-/// [`hand_over_at_once`] on a stream of HTTP/2.
+/// [`hand_over_at_once`] on a stream.
 #[inline]
 fn stream_at_once(x: &mut Exchange) -> bool {
-    let Transport::H2(stream) = &x.transport else { return false };
+    let Transport::Stream(stream) = &x.transport else { return false };
     match &mut x.response.body {
         _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
         ResponseBody::Source(source) if source.is_wanted_anyway() => return false,
@@ -439,7 +439,7 @@ async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: BodyChain) -> R
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
 /// `$bytes_sent` report what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
-    if let Some(stream) = x.transport.h2() {
+    if let Some(stream) = x.transport.stream() {
         stream.clone().settle(x);
     }
     close_after_other_length(x);
@@ -470,7 +470,7 @@ fn other_length(x: &mut Exchange, announced: u64) {
 /// Waits until what was handed over has left.
 pub(crate) async fn drained(x: &mut Exchange) -> Result<(), EngineError> {
     let site = Site::step(ConnStep::Write);
-    if let Some(stream) = x.transport.h2().cloned() {
+    if let Some(stream) = x.transport.stream().cloned() {
         x.trace().open(site);
         let drained = stream.drained(x, 0).await;
         x.trace().close(site);

@@ -25,10 +25,10 @@ use crate::transport::wire::ClientWire;
 use crate::worker::CloseReason;
 pub use beside::BodyRest;
 
-/// Sets from the head how the body ends: by its length, by chunks (RFC 9112 section 6.3), or with the HTTP/2 stream.
+/// Sets from the head how the body ends: by its length, by chunks (RFC 9112 section 6.3), or with the stream of HTTP/2 or HTTP/3.
 pub fn start(x: &mut Exchange) {
     crate::trace::enter(x);
-    x.body.framing = if let Some(stream) = x.transport.h2() {
+    x.body.framing = if let Some(stream) = x.transport.stream() {
         if stream.is_ended() || x.tunnels { BodyFraming::Done } else { BodyFraming::Frames }
     } else if x.request.head.chunked {
         let limits = TrailerLimits::default();
@@ -155,7 +155,7 @@ impl Exchange {
         let size = self.plan.core.client_body_buffer_size;
         match self.body.framing {
             BodyFraming::Length(length)
-                if self.transport.h2().is_none() && length < size.saturating_add(size / 4) =>
+                if self.transport.stream().is_none() && length < size.saturating_add(size / 4) =>
             {
                 length.max(size)
             }
@@ -200,7 +200,7 @@ impl Exchange {
     /// # Errors
     /// As [`Exchange::read_body`].
     pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
-        if let Some(stream) = self.transport.h2().cloned() {
+        if let Some(stream) = self.transport.stream().cloned() {
             return frames::piece(self, &stream).await;
         }
         let Some(wire) = self.transport.h1().cloned() else { return Ok(None) };
@@ -364,7 +364,7 @@ pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
     if !x.body.is_pending() || x.response.header_sent || x.body.beside().is_some() {
         return Ok(());
     }
-    if let Some(stream) = x.transport.h2() {
+    if let Some(stream) = x.transport.stream() {
         stream.discard();
         x.body.discarded = true;
         return if stream.is_broken() && x.response.status < 400 { Err(400) } else { Ok(()) };

@@ -30,9 +30,9 @@ use part::WorkerParts;
 
 pub use crate::counters::{
     CloseCounters, CloseProtocol, CloseReason, CloseSide, DealingCounters, FULL, FlowCounters,
-    HandshakeCounters, HandshakeFault, HandshakeTrait, OTHER, ShownCertificate, StreamCloseCounters,
-    StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses, UpstreamEnd, WorkerCounter,
-    WorkerCounters, WorkerCounts,
+    HandshakeCounters, HandshakeFault, HandshakeTrait, OTHER, QuicCounters, ShownCertificate,
+    StreamCloseCounters, StreamCloseSide, UpstreamCloseProtocol, UpstreamCloseReason, UpstreamCloses,
+    UpstreamEnd, WorkerCounter, WorkerCounters, WorkerCounts,
 };
 pub use part::{WorkerPart, WorkerSlot};
 

@@ -14,8 +14,13 @@ use weir_http::qpack::QpackEncoder;
 const STREAMS: u64 = 32;
 const ROUNDS: u64 = 2000;
 
-const CONFIG: H3Config =
-    H3Config { table: 4096, blocked: 100, limits: SectionLimits::new(32_768, 1000), connect_protocol: true };
+const CONFIG: H3Config = H3Config {
+    table: 4096,
+    longest: 8192,
+    blocked: 100,
+    limits: SectionLimits::new(32_768, 1000),
+    connect_protocol: true,
+};
 
 fn ask(client: &mut H3Connection, id: u64) -> Vec<u8> {
     let mut out = Vec::new();

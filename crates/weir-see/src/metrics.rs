@@ -15,7 +15,7 @@ use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, Sta
 
 use crate::location_series::SeriesRow;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
-use dealing::{DEALING, DealtCounts, FLOWS, FlowCounts};
+use dealing::{DEALING, DealtCounts, FLOWS, FlowCounts, QUIC, QuicCounts};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -301,6 +301,12 @@ fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
     for FlowCounts { name, help, of } in FLOWS {
         let rows = all.iter().map(|worker| {
             (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.flows).get())
+        });
+        out.counter(name, help, rows);
+    }
+    for QuicCounts { name, help, of } in QUIC {
+        let rows = all.iter().map(|worker| {
+            (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.quic).get())
         });
         out.counter(name, help, rows);
     }

@@ -92,7 +92,7 @@ fn connection(
     let mut connection =
         ClientConnection::unconnected(hosts.clone(), request.client.clone(), hosts.addr.clone(), worker);
     connection.requests = Cell::new(1);
-    let [_, ssl, _, _] = hosts.protocols;
+    let ssl = hosts.protocols.ssl || hosts.protocols.quic;
     connection.expects_tls = ssl;
     if ssl && let Some(name) = request.tls_name {
         // A name whose pattern is given up leads to the default server, as in a handshake.

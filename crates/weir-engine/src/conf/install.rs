@@ -7,6 +7,7 @@ use weir_conf::Error;
 
 use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
+use super::http3::Http3Conf;
 use super::plans::PlanMaker;
 use super::server_core::ServerCoreConf;
 use super::title::{ServerTitle, ServerTitles};
@@ -288,6 +289,7 @@ impl VirtualServer {
             name: Rc::from(settings.name.clone()),
             settings,
             http2: conf.confs.get::<Http2Conf>().settings(),
+            http3: conf.confs.get::<Http3Conf>().settings(),
             plain: plan.is_empty_before(Phase::FindConfig) && locations.is_plain(),
             plan,
             locations,

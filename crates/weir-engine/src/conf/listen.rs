@@ -36,7 +36,7 @@ pub struct ListenLine {
     pub http2: bool,
     /// True with `backlog=`.
     pub(crate) has_backlog: bool,
-    /// `quic`: the line listens on nothing here.
+    /// True with `quic`: clients come over QUIC; then the options are of UDP.
     pub quic: bool,
     /// The line; `None` for the address that a server without `listen` has.
     pub span: Option<Span>,
@@ -57,6 +57,7 @@ impl ListenLine {
         }
         parameters::check_quic(&listen, line)?;
         parameters::check_udp(&listen, line)?;
+        listen.options.udp |= listen.quic;
         Ok(listen)
     }
 

@@ -25,10 +25,6 @@ impl Module for ServerCore {
 
     fn resolve(conf: &mut ServerCoreConf, _registry: &mut ConfRegistry) -> Result {
         let Some(span) = conf.span else { return Ok(()) };
-        if let Some(quic) = conf.quic.filter(|_| !conf.over_tcp) {
-            let message = "the server listens for HTTP/3 only, which Weir does not speak yet";
-            return Err(Error::new(message).at(quic).hint("add a \"listen ... ssl\" beside it"));
-        }
         // There may be very many servers.
         conf.listens.shrink_to_fit();
         conf.names.shrink_to_fit();
@@ -56,9 +52,6 @@ macro_rules! make_conf {
             pub listens: Vec<ListenLine>,
             /// True when there is a `listen` line, also an invalid one: no address is implied.
             pub listening: bool,
-            /// The first `listen ... quic`, and whether there is another `listen` beside.
-            quic: Option<Span>,
-            over_tcp: bool,
             /// `server_name`, all names in order.
             pub names: Vec<ServerName>,
             /// How each of the names is written, in letters as nginx keeps them, and where.
@@ -189,22 +182,11 @@ fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
 /// `listen address[:port] [parameter ...]`
 fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     conf.listening = true;
+    let listen = ListenLine::parse(line)?;
     if line.here() == weir_conf::Contexts::STREAM_SERVER {
-        let listen = ListenLine::parse(line)?;
         refuse_in_stream(&listen, line)?;
-        conf.listens.push(listen);
-        return Ok(());
     }
-    match ListenLine::parse(line) {
-        Ok(ListenLine { quic: true, span, .. }) => {
-            conf.quic = conf.quic.or(span);
-            line.warn("Weir does not speak HTTP/3 yet, the \"listen ... quic\" directive is ignored");
-        }
-        listen => {
-            conf.over_tcp = true;
-            conf.listens.push(listen?);
-        }
-    }
+    conf.listens.push(listen);
     Ok(())
 }
 
@@ -233,11 +215,11 @@ const TABLE: &[ServerCoreRow] = &[
         .doc(
             "Address on which the server accepts requests; without a `listen` it is `*:80`, \
              or `*:8000` without root privileges. Parameters: `default_server`, `ssl`, \
-             `http2`, `proxy_protocol`, and of the socket `backlog`, `rcvbuf`, `sndbuf`, \
+             `http2`, `quic` (HTTP/3, beside a line with `ssl`), `proxy_protocol`, and of the socket `backlog`, `rcvbuf`, `sndbuf`, \
              `fastopen`, `deferred`, `bind`, `ipv6only`, `reuseport`, `so_keepalive`, \
              `setfib`. In `stream` also `udp`: datagrams.",
         )
-        .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten unix:/run/weir.sock;"),
+        .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten [::]:443 quic;\nlisten unix:/run/weir.sock;"),
     ServerCoreRow::new("server_name", SERVER.or(STREAM_SERVER), MORE, server_name)
         .syntax("server_name name ...")
         .default("\"\"")

@@ -40,6 +40,8 @@ pub enum CloseProtocol {
     Http1,
     /// HTTP/2.
     Http2,
+    /// HTTP/3.
+    Http3,
     /// A TLS handshake that was not complete.
     Tls,
     /// A session of `stream`.
@@ -48,14 +50,20 @@ pub enum CloseProtocol {
 
 impl CloseProtocol {
     /// All of them.
-    pub const ALL: [CloseProtocol; 4] =
-        [CloseProtocol::Http1, CloseProtocol::Http2, CloseProtocol::Tls, CloseProtocol::Session];
+    pub const ALL: [CloseProtocol; 5] = [
+        CloseProtocol::Http1,
+        CloseProtocol::Http2,
+        CloseProtocol::Http3,
+        CloseProtocol::Tls,
+        CloseProtocol::Session,
+    ];
 
     /// The word for it in labels and tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             CloseProtocol::Http1 => "http1",
             CloseProtocol::Http2 => "http2",
+            CloseProtocol::Http3 => "http3",
             CloseProtocol::Tls => "tls",
             CloseProtocol::Session => "stream",
         }

@@ -31,8 +31,9 @@ use crate::request_head::ClientJudge;
 use crate::settings::location::DisableSymlinks;
 use crate::settings::server::{InvalidValues, has_control};
 use crate::text::Arena;
+use crate::transport::multiplexed::RequestStream;
 use crate::transport::wire::{self, ClientWire};
-use crate::transport::{Transport, heads, is_paced, keepalive};
+use crate::transport::{ClientStream, Transport, heads, is_paced, keepalive};
 
 impl Exchange {
     /// Says that the response follows from the request's head as long as `source` gives its body, for a handler that has a
@@ -82,7 +83,7 @@ pub fn try_at_sight<J: ClientJudge>(x: &mut Exchange, wire: &ClientWire) -> Opti
 /// is served by what the one before it got, if that had the same section. The request is counted by its connection.
 #[inline]
 pub fn try_repeated<J: ClientJudge>(x: &mut Exchange, end: StreamEnd) -> Option<Progress<(), ServeWait>> {
-    let Transport::H2(stream) = &x.transport else { return None };
+    let Transport::Stream(ClientStream::H2(stream)) = &x.transport else { return None };
     let section = stream.mux.h2.borrow().section_number();
     let known = x.server.caches.sections.find(x.connection.number, section)?;
     let is_whole = end == StreamEnd::Last && known.at_sight && !known.is_logged;
@@ -97,7 +98,7 @@ pub fn try_repeated<J: ClientJudge>(x: &mut Exchange, end: StreamEnd) -> Option<
 /// What is known of the response to `x`, a request of HTTP/2 whose head was read, by the section of that.
 #[inline]
 pub fn recall_section(x: &mut Exchange) {
-    if let Transport::H2(stream) = &x.transport {
+    if let Transport::Stream(ClientStream::H2(stream)) = &x.transport {
         let section = stream.mux.h2.borrow().section_number();
         x.known = x.server.caches.sections.course(x.connection.number, section);
     }
@@ -230,7 +231,9 @@ impl KnownResponse {
     fn is_taken(&self, x: &Exchange) -> bool {
         match &x.transport {
             Transport::H1(wire) => wire.takes(self.length),
-            Transport::H2(stream) => stream.takes_at_once(self.length, self.scope.plan.core.http2_chunk_size),
+            Transport::Stream(ClientStream::H2(stream)) => {
+                stream.takes_at_once(self.length, self.scope.plan.core.http2_chunk_size)
+            }
             _ => false,
         }
     }
@@ -247,7 +250,7 @@ impl KnownResponse {
         }
         super::record_as(x, |x, record| {
             *record = self.record;
-            if let Transport::H2(_) = x.transport {
+            if let Transport::Stream(ClientStream::H2(_)) = x.transport {
                 record.bytes_out = x.bytes_sent();
             }
             super::describe_own(x, record);
@@ -292,7 +295,7 @@ impl KnownResponse {
     /// Hands it to a stream of HTTP/2; the length of its head.
     #[inline]
     fn send_on_stream(&self, x: &mut Exchange, number: u32, body: BodyBuf) -> u64 {
-        let Transport::H2(stream) = &x.transport else { return 0 };
+        let Transport::Stream(ClientStream::H2(stream)) = &x.transport else { return 0 };
         x.response.ready = ReadyHead::Known(number);
         if !self.is_logged && !stream.has_sent(number) {
             self.fields.describe(&mut x.response);
@@ -357,7 +360,7 @@ pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
     let Some(known) = known(x, body) else { return };
     match &x.transport {
         Transport::H1(_) => known_heads::keep_response(x, known),
-        Transport::H2(_) => x.server.caches.sections.keep(x.connection.number, known),
+        Transport::Stream(ClientStream::H2(_)) => x.server.caches.sections.keep(x.connection.number, known),
         _ => {}
     }
 }
@@ -365,7 +368,7 @@ pub(super) fn learn(x: &mut Exchange, body: KnownBody) {
 /// Whether a response like that of `x` ever goes out at once: one of several frames of HTTP/2 does not.
 fn may_go_at_once(x: &Exchange) -> bool {
     let most = match &x.transport {
-        Transport::H2(_) => u64::from(x.plan.core.http2_chunk_size),
+        Transport::Stream(ClientStream::H2(_)) => u64::from(x.plan.core.http2_chunk_size),
         _ => wire::HIGH,
     };
     x.response.content_length.is_some_and(|length| length <= most)
@@ -460,7 +463,9 @@ fn form(x: &Exchange) -> Option<KnownHeadForm> {
             heads::head(x, &mut head);
             DatedHead::new(&x.worker, head).map(KnownHeadForm::Dated)
         }
-        Transport::H2(_) => Some(heads::number(x)).filter(|number| *number > 0).map(KnownHeadForm::Numbered),
+        Transport::Stream(ClientStream::H2(_)) => {
+            Some(heads::number(x)).filter(|number| *number > 0).map(KnownHeadForm::Numbered)
+        }
         _ => None,
     }
 }

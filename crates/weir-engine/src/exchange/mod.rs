@@ -460,11 +460,11 @@ impl Exchange {
         self.delivery.get() == ResponseDelivery::Whole
     }
 
-    /// Bytes that left after the head (`$body_bytes_sent`): as in nginx with the framing of chunks, without that of HTTP/2.
+    /// Bytes that left after the head (`$body_bytes_sent`): as in nginx with the framing of chunks, without that of HTTP/2 and HTTP/3.
     pub fn body_bytes_sent(&self) -> u64 {
         match &self.transport {
             Transport::H1(_) => self.bytes_sent().saturating_sub(self.header_size),
-            Transport::H2(stream) => stream.content(),
+            Transport::Stream(stream) => stream.content(),
             _ => self.body_sent,
         }
     }

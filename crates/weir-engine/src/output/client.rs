@@ -22,7 +22,7 @@ pub(super) async fn after_errors(x: &Exchange) {
     let wire = match &x.transport {
         _ if !x.worker.logs.has_errors_unwritten() => return,
         Transport::H1(wire) | Transport::Session(wire) => Some(wire),
-        Transport::H2(_) => None,
+        Transport::Stream(_) => None,
         _ => return,
     };
     // The head does not leave before, though a handler waits.
@@ -56,7 +56,7 @@ async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineE
             let wire = wire.clone();
             write::write_body(x, &wire, &mut chain).await?;
         }
-        Transport::H2(stream) => {
+        Transport::Stream(stream) => {
             let stream = stream.clone();
             stream.write_body(x, &mut chain).await?;
         }

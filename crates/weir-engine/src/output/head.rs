@@ -93,7 +93,7 @@ fn hand_over(x: &mut Exchange) {
     x.response.header_sent = true;
     match &x.transport {
         Transport::H1(wire) => x.header_size = wire.compose(|out| heads::head(x, out)),
-        Transport::H2(stream) => x.header_size = stream.head(x),
+        Transport::Stream(stream) => x.header_size = stream.head(x),
         _ => {}
     }
 }

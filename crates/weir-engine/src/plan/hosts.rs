@@ -11,6 +11,7 @@ use crate::deep_traces::{self, PatternRole};
 use crate::exchange::Exchange;
 use crate::name_map::NameMap;
 use crate::regex::{GivenUp, RegexPattern};
+use crate::settings::listen::ListenProtocols;
 use crate::settings::server_name::ServerName;
 use crate::worker::generation::WorkerGeneration;
 
@@ -93,9 +94,8 @@ impl ServerNameMatch<'_> {
 pub struct AddressServers {
     /// The address it listens on.
     pub addr: SockAddr,
-    /// How its connections begin ([`ListenAddress::protocols`](crate::settings::listen::ListenAddress::protocols)). A connection made under one configuration
-    /// goes on under the next only if they are the same there.
-    pub protocols: [bool; 4],
+    /// How its connections begin.
+    pub protocols: ListenProtocols,
     /// What the blocks of its servers say ([`ServerConf::words`](super::blocks::ServerConf::words)), in order.
     pub(crate) words: Vec<u64>,
     default: Rc<VirtualServer>,
@@ -114,7 +114,7 @@ impl AddressServers {
     pub(crate) fn nobodys(default: Rc<VirtualServer>, servers: &Rc<WorkerServers>) -> AddressServers {
         AddressServers {
             addr: SockAddr::UNSPECIFIED,
-            protocols: Default::default(),
+            protocols: ListenProtocols::default(),
             words: Vec::new(),
             default,
             servers: servers.clone(),

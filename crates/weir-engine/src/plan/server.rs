@@ -9,6 +9,7 @@ use super::tables::RequestTables;
 use crate::exchange::reuse::RequestCaches;
 use crate::name_map::NameMap;
 use crate::settings::http2::Http2Settings;
+use crate::settings::http3::Http3Settings;
 use crate::settings::server::ServerSettings;
 use crate::typed_values::TypedValues;
 use crate::worker::generation::ConfigurationLink;
@@ -21,6 +22,8 @@ pub struct VirtualServer {
     pub settings: ServerSettings,
     /// The settings of HTTP/2.
     pub http2: Http2Settings,
+    /// The settings of HTTP/3 and QUIC.
+    pub http3: Http3Settings,
     /// Runs post-read and server-rewrite, and requests without a location.
     pub plan: Rc<Plan>,
     pub(crate) locations: LocationSet,

@@ -79,7 +79,7 @@ impl BodyRest {
         progress.framed.set(x.body.framed);
         let left = match &client {
             ClientSide::H1(_) => BodyFraming::Beside(progress.clone()),
-            ClientSide::H2(stream) => {
+            ClientSide::Stream(stream) => {
                 stream.read_ahead();
                 BodyFraming::Done
             }
@@ -108,7 +108,7 @@ impl BodyRest {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Vec<u8>, bool), EngineError>> {
         let polled = match self.client.clone() {
             ClientSide::H1(wire) => self.poll_wire(cx, &wire),
-            ClientSide::H2(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
+            ClientSide::Stream(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
                 TunnelBytes::Piece(piece) => Ok((piece, stream.is_ended())),
                 TunnelBytes::End => Ok((Vec::new(), true)),
                 TunnelBytes::Received(_) | TunnelBytes::Broken => Err(EngineError::CLIENT_CLOSED),

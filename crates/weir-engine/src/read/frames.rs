@@ -7,10 +7,10 @@ use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::request_body::{BodyFraming, RequestBody};
 use crate::log::LogLevel;
-use crate::transport::H2Stream;
+use crate::transport::ClientStream;
 
 /// The next piece; `None` at the end.
-pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<Vec<u8>>, EngineError> {
+pub(super) async fn piece(x: &mut Exchange, stream: &ClientStream) -> Result<Option<Vec<u8>>, EngineError> {
     if !x.body.is_pending() {
         return Ok(None);
     }
@@ -46,7 +46,7 @@ pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<
 }
 
 /// Waits for more.
-async fn more(x: &mut Exchange, stream: &H2Stream) -> Result<(), EngineError> {
+async fn more(x: &mut Exchange, stream: &ClientStream) -> Result<(), EngineError> {
     let timer = Timer::new();
     timer.arm(x.plan.core.client_body_timeout);
     let shared = x.shared.clone();
@@ -69,7 +69,7 @@ fn left(x: &mut Exchange) -> EngineError {
 }
 
 /// `Expect: 100-continue`
-fn send_continue(x: &mut Exchange, stream: &H2Stream) {
+fn send_continue(x: &mut Exchange, stream: &ClientStream) {
     if x.request.head.expect_continue && !x.body.continued && x.body.received == 0 && !x.response.header_sent
     {
         x.body.continued = true;

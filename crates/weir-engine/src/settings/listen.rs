@@ -21,6 +21,8 @@ pub struct ListenAddress {
     pub ssl: bool,
     /// True with `http2`: HTTP/2 is offered.
     pub http2: bool,
+    /// True with `quic`: datagrams of QUIC come; then the socket is one of UDP.
+    pub quic: bool,
     /// The address of the same port that takes this one's connections: it has no socket of its own, and its servers
     /// are found by a connection's local address.
     pub wildcard_of: Option<usize>,
@@ -32,10 +34,32 @@ impl ListenAddress {
         (self.addr.clone(), self.options.udp)
     }
 
-    /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2; and whether they are flows of datagrams.
-    pub fn protocols(&self) -> [bool; 4] {
-        [self.proxy_protocol, self.ssl, self.http2, self.options.udp]
+    /// How its connections begin.
+    pub fn protocols(&self) -> ListenProtocols {
+        ListenProtocols {
+            proxy_protocol: self.proxy_protocol,
+            ssl: self.ssl,
+            http2: self.http2,
+            flows: self.options.udp && !self.quic,
+            quic: self.quic,
+        }
     }
+}
+
+/// What connections to an address have in common. One that is made under one configuration goes on under the next only if they
+/// are the same there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenProtocols {
+    /// They begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    /// They begin with a TLS handshake.
+    pub ssl: bool,
+    /// HTTP/2 is offered, whatever the server says.
+    pub http2: bool,
+    /// They are flows of datagrams of `stream`.
+    pub flows: bool,
+    /// They are QUIC's.
+    pub quic: bool,
 }
 
 /// An address, and whether it is one of UDP.

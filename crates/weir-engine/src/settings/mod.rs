@@ -2,6 +2,7 @@
 //! themselves are in [`conf`](crate::conf).
 
 pub mod http2;
+pub mod http3;
 pub mod listen;
 pub mod location;
 pub(crate) mod location_list;

@@ -4,34 +4,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{RecvBuf, RecvOutcome};
-
 use super::flow::ClientFlow;
-use super::h2::H2Stream;
+use super::streams::ClientStream;
+pub use super::tunnel_bytes::TunnelBytes;
 use super::wire::ClientWire;
 use crate::error::EngineError;
-
-/// What came of one side of a tunnel.
-pub enum TunnelBytes {
-    /// Bytes received from the socket, in a buffer of the pool.
-    Received(RecvBuf),
-    /// Bytes received on an HTTP/2 stream.
-    Piece(Vec<u8>),
-    /// The side has ended its direction.
-    End,
-    /// The client's connection is closed or broken.
-    Broken,
-}
-
-impl From<RecvOutcome> for TunnelBytes {
-    fn from(received: RecvOutcome) -> TunnelBytes {
-        match received {
-            RecvOutcome::Data(buf) => TunnelBytes::Received(buf),
-            RecvOutcome::Eof | RecvOutcome::TimedOut => TunnelBytes::End,
-            RecvOutcome::Err(_) => TunnelBytes::Broken,
-        }
-    }
-}
 
 /// The client of a request.
 #[derive(Clone)]
@@ -39,7 +16,7 @@ pub enum ClientSide {
     /// Of a connection of its own.
     H1(Rc<ClientWire>),
     /// Of one of a connection's streams.
-    H2(H2Stream),
+    Stream(ClientStream),
     /// Of datagrams.
     Flow(Rc<ClientFlow>),
 }
@@ -49,7 +26,7 @@ impl ClientSide {
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
-            ClientSide::H2(stream) => stream.poll_gone(cx),
+            ClientSide::Stream(stream) => stream.poll_gone(cx),
             ClientSide::Flow(flow) => flow.poll_gone(cx),
         }
     }
@@ -58,17 +35,17 @@ impl ClientSide {
     pub(crate) fn why_gone(&self) -> EngineError {
         match self {
             ClientSide::H1(wire) => wire.why_gone(),
-            ClientSide::H2(stream) => stream.why_gone(),
+            ClientSide::Stream(stream) => stream.why_gone(),
             ClientSide::Flow(_) => EngineError::CLIENT_CLOSED,
         }
     }
 
-    /// The client's connection, for a handler that speaks another protocol than HTTP on it; `None` for an HTTP/2
-    /// stream, and for datagrams.
+    /// The client's connection, for a handler that speaks another protocol than HTTP on it; `None` for a stream
+    /// of HTTP/2 or HTTP/3, and for datagrams.
     pub fn stream(&self) -> Option<&weir_rt::Stream> {
         match self {
             ClientSide::H1(wire) => Some(&wire.stream),
-            ClientSide::H2(_) | ClientSide::Flow(_) => None,
+            ClientSide::Stream(_) | ClientSide::Flow(_) => None,
         }
     }
 
@@ -83,7 +60,7 @@ impl ClientSide {
     pub fn early(&self) -> Vec<u8> {
         match self {
             ClientSide::H1(wire) => wire.input.borrow_mut().take(),
-            ClientSide::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
+            ClientSide::Stream(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
             ClientSide::Flow(_) => Vec::new(),
         }
     }
@@ -93,7 +70,7 @@ impl ClientSide {
     pub fn poll_bytes(&self, cx: &mut Context<'_>, most: Option<usize>) -> Poll<TunnelBytes> {
         match self {
             ClientSide::H1(wire) => wire.poll_body(cx, None, most).map(TunnelBytes::from),
-            ClientSide::H2(stream) => stream.poll_bytes(cx),
+            ClientSide::Stream(stream) => stream.poll_bytes(cx),
             ClientSide::Flow(flow) => flow.poll_gone(cx).map(|()| TunnelBytes::End),
         }
     }
@@ -102,7 +79,7 @@ impl ClientSide {
     pub fn pass(&self, bytes: Vec<u8>) {
         match self {
             ClientSide::H1(wire) => wire.pass(bytes),
-            ClientSide::H2(stream) => stream.pass(bytes),
+            ClientSide::Stream(stream) => stream.pass(bytes),
             ClientSide::Flow(flow) => drop(flow.send(std::iter::once(&bytes[..]))),
         }
     }
@@ -112,7 +89,7 @@ impl ClientSide {
         match self {
             // One that is gone needs no end.
             ClientSide::H1(wire) => drop(wire.stream.shutdown_write()),
-            ClientSide::H2(stream) => stream.finish(),
+            ClientSide::Stream(stream) => stream.finish(),
             ClientSide::Flow(_) => {}
         }
     }
@@ -121,7 +98,7 @@ impl ClientSide {
     pub fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
         match self {
             ClientSide::H1(wire) => wire.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok()),
-            ClientSide::H2(stream) => stream.poll_room(cx, below),
+            ClientSide::Stream(stream) => stream.poll_room(cx, below),
             ClientSide::Flow(_) => Poll::Ready(true),
         }
     }

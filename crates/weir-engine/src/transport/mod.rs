@@ -5,17 +5,22 @@ pub mod closing;
 pub(crate) mod encode;
 pub mod flow;
 pub mod h2;
+pub mod h3;
 pub(crate) mod heads;
 mod held;
 pub mod input;
 pub mod keepalive;
+pub(crate) mod multiplexed;
 mod nobody;
 mod open;
 pub mod passed;
 mod rate;
 mod section;
+mod send_rate;
 mod slots;
+mod streams;
 pub mod tls;
+mod tunnel_bytes;
 pub mod wire;
 pub mod write;
 
@@ -40,8 +45,10 @@ use tls::ConnectionTls;
 pub use client::ClientSide;
 pub(crate) use encode::redirect_target;
 pub use h2::H2Stream;
+pub use h3::H3Stream;
 pub use open::ConnectionEntry;
-pub(crate) use rate::is_paced;
+pub(crate) use send_rate::is_paced;
+pub use streams::ClientStream;
 
 /// A client's connection, shared by the requests that come on it.
 pub struct ClientConnection {
@@ -162,7 +169,7 @@ impl ClientConnection {
     /// Whether it is no connection but a flow of datagrams.
     #[inline]
     pub fn is_flow(&self) -> bool {
-        self.hosts.borrow().protocols[3]
+        self.hosts.borrow().protocols.flows
     }
 
     /// Gives the address that the client has sent to, where the socket does not know it.
@@ -261,7 +268,7 @@ impl ClientConnection {
 
     /// Whether connections to its address may be HTTP/2.
     pub fn takes_http2(&self) -> bool {
-        self.hosts.borrow().protocols[2] || self.server().http2.on
+        self.hosts.borrow().protocols.http2 || self.server().http2.on
     }
 
     /// After a reload, in a request of the configuration before: whether another can follow it.
@@ -284,8 +291,8 @@ pub enum Transport {
     None,
     /// An HTTP/1 connection.
     H1(Rc<wire::ClientWire>),
-    /// A stream of an HTTP/2 connection.
-    H2(H2Stream),
+    /// A stream of an HTTP/2 or HTTP/3 connection.
+    Stream(ClientStream),
     /// A connection whose bytes are no HTTP: a session of `stream`.
     Session(Rc<wire::ClientWire>),
     /// Datagrams of one client: a session of `stream` over UDP.
@@ -302,7 +309,7 @@ impl Transport {
         match self {
             Transport::None => 0,
             Transport::H1(wire) | Transport::Session(wire) => wire.written(),
-            Transport::H2(stream) => stream.written(),
+            Transport::Stream(stream) => stream.written(),
             Transport::Flow(flow) => flow.written(),
             Transport::Capture(capture) => capture.bytes.len() as u64,
             Transport::Splice(outlet) => outlet.total(),
@@ -313,7 +320,7 @@ impl Transport {
     pub fn wire(&self) -> Option<&Rc<wire::ClientWire>> {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => Some(wire),
-            Transport::H2(stream) => Some(stream.wire()),
+            Transport::Stream(ClientStream::H2(stream)) => Some(stream.wire()),
             _ => None,
         }
     }
@@ -324,7 +331,7 @@ impl Transport {
     pub(crate) fn take_kernel(&self) -> u64 {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => wire.take_kernel(),
-            Transport::H2(stream) => stream.wire().take_kernel(),
+            Transport::Stream(ClientStream::H2(stream)) => stream.wire().take_kernel(),
             _ => 0,
         }
     }
@@ -337,7 +344,16 @@ impl Transport {
     /// The stream of HTTP/2, if it is one.
     pub fn h2(&self) -> Option<&H2Stream> {
         match self {
-            Transport::H2(stream) => Some(stream),
+            Transport::Stream(ClientStream::H2(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The stream of HTTP/2 or HTTP/3, if it is one.
+    #[inline]
+    pub fn stream(&self) -> Option<&ClientStream> {
+        match self {
+            Transport::Stream(stream) => Some(stream),
             _ => None,
         }
     }
@@ -354,7 +370,7 @@ impl Transport {
     pub fn client(&self) -> Option<ClientSide> {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => Some(ClientSide::H1(wire.clone())),
-            Transport::H2(stream) => Some(ClientSide::H2(stream.clone())),
+            Transport::Stream(stream) => Some(ClientSide::Stream(stream.clone())),
             Transport::Flow(flow) => Some(ClientSide::Flow(flow.clone())),
             _ => None,
         }
@@ -364,7 +380,7 @@ impl Transport {
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Transport::H1(wire) | Transport::Session(wire) => wire.stream.poll_closed(cx).map(|_| ()),
-            Transport::H2(stream) => stream.poll_gone(cx),
+            Transport::Stream(stream) => stream.poll_gone(cx),
             Transport::Flow(flow) => flow.poll_gone(cx),
             _ => Poll::Pending,
         }

@@ -48,7 +48,8 @@ pub(super) fn compose<C: SectionCoder>(x: &Exchange, coder: &mut C, out: &mut Ve
         coder.known(KnownField::Vary, b"Accept-Encoding", out);
     }
     for header in &response.headers {
-        let value = x.text(&header.value);
+        // Space around a value makes a message malformed (RFC 9113 section 8.2.1, RFC 9114 section 4.3), and means nothing.
+        let value = x.text(&header.value).trim_ascii();
         match &header.name {
             HeaderName::Known(known) | HeaderName::Written(known, _) if is_of_connection(*known) => {}
             HeaderName::Known(KnownField::SecWebsocketAccept)

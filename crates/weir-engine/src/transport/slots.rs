@@ -38,6 +38,11 @@ impl<T> IndexSlots<T> {
         self.values[at].take()
     }
 
+    /// The value at `at`.
+    pub(super) fn get(&self, at: usize) -> Option<&T> {
+        self.values.get(at)?.as_ref()
+    }
+
     /// Places, those without a value too.
     pub(super) fn len(&self) -> usize {
         self.values.len()

@@ -21,7 +21,7 @@ pub(crate) async fn write_body(
     if x.response.chunked {
         return chunked(x, wire, chain).await;
     }
-    let rate = super::rate::of(x);
+    let rate = super::send_rate::of(x);
     while let Some(buf) = chain.pop() {
         match rate {
             Some(rate) => Box::pin(super::rate::write(x, wire, buf, rate)).await?,

@@ -19,6 +19,7 @@ explained_kinds! {
     Request Estimated "request" "Requests being processed, besides their connections."
     Tunnel Estimated "tunnel" "Upgraded connections (WebSocket), besides their connection of the client."
     Flow Estimated "flow" "Flows of UDP, besides their session."
+    Quic Estimated "quic" "Connections of QUIC, besides their requests."
     UpstreamIdle Counted "upstream_idle" "Connections to servers that are kept alive by a worker."
     UpstreamIdleTls Estimated "upstream_idle_tls" "Connections to servers over TLS that are kept alive by a worker."
     UpstreamHttp2 Estimated "upstream_http2" "Connections to servers that speak HTTP/2, busy ones too."

@@ -47,11 +47,13 @@ pub enum WorkerSlot {
     Connections,
     /// Open flows of UDP.
     Flows,
+    /// Open connections of QUIC.
+    Quic,
 }
 
 /// The parts of one worker, each made when it is asked for first.
 #[derive(Default)]
-pub(super) struct WorkerParts([OnceCell<Box<dyn WorkerPart>>; 5]);
+pub(super) struct WorkerParts([OnceCell<Box<dyn WorkerPart>>; 6]);
 
 impl WorkerParts {
     /// Those that were made, in the order of their slots.

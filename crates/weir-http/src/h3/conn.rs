@@ -19,6 +19,8 @@ use crate::qpack::{QpackDecoder, QpackEncoder};
 pub struct H3Config {
     /// Bytes of the dynamic table that the peer may use for the fields that it sends.
     pub table: usize,
+    /// Bytes of a name or a value that the peer may put there.
+    pub longest: usize,
     /// Streams whose header sections may wait for entries of that table.
     pub blocked: usize,
     /// Bounds on header sections.
@@ -90,7 +92,7 @@ impl H3Connection {
             role,
             config,
             remote: None,
-            decoder: QpackDecoder::new(config.table),
+            decoder: QpackDecoder::new(config.table).with_longest(config.longest),
             encoder: QpackEncoder::new(),
             section: DecodedSection::default(),
             message: SectionMessage::default(),

@@ -15,6 +15,8 @@ pub struct QpackDecoder {
     pub(super) table: InsertTable,
     /// The capacity in bytes that the peer may give its table (`SETTINGS_QPACK_MAX_TABLE_CAPACITY`).
     limit: usize,
+    /// Bytes of a name or a value that is inserted.
+    longest: usize,
     /// Entries that the peer knows us to have: its Known Received Count once it has read what we sent.
     acknowledged: u64,
     /// What has come of an instruction.
@@ -53,6 +55,7 @@ impl QpackDecoder {
         QpackDecoder {
             table: InsertTable::default(),
             limit,
+            longest: usize::MAX,
             acknowledged: 0,
             partial: PartialInstruction::default(),
             scratch: Vec::new(),
@@ -61,6 +64,12 @@ impl QpackDecoder {
             resizes: 0,
             copied: 0,
         }
+    }
+
+    /// The same, where a name or a value that is inserted has `bytes` at most.
+    #[must_use]
+    pub(crate) fn with_longest(self, bytes: usize) -> QpackDecoder {
+        QpackDecoder { longest: bytes, ..self }
     }
 
     /// Bytes of memory that it owns.
@@ -96,7 +105,7 @@ impl QpackDecoder {
     fn instructions(&mut self, input: &[u8]) -> Result<usize, QpackError> {
         let mut reader = WireReader::new(input);
         loop {
-            match EncoderInstruction::read(&mut reader, self.table.capacity()) {
+            match EncoderInstruction::read(&mut reader, self.table.capacity().min(self.longest)) {
                 Ok(instruction) => self.follow(instruction)?,
                 Err(WireFault::Short) => return Ok(input.len() - reader.rest().len()),
                 Err(WireFault::Integer) => return Err(QpackError::InsertInteger),

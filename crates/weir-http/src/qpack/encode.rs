@@ -175,7 +175,11 @@ impl QpackEncoder {
     /// A field of a known name, written in lower case.
     #[inline]
     pub fn known(&mut self, known: KnownField, value: &[u8], out: &mut Vec<u8>) {
-        let indexing = FieldIndexing::of(known, value);
+        let indexing = match known {
+            // As nginx has it: a literal, without the bit that asks all after us for the same, which not all clients read.
+            KnownField::SetCookie => FieldIndexing::Not,
+            _ => FieldIndexing::of(known, value),
+        };
         self.write(FixedMatch::known(known, value), known.lower().as_bytes(), value, indexing, out);
     }
 

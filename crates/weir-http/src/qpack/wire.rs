@@ -102,11 +102,19 @@ impl WireText<'_> {
     /// It is no Huffman code.
     #[inline]
     pub(super) fn append(self, out: &mut Vec<u8>) -> Result<(), huffman::BadText> {
-        if self.is_coded {
-            return huffman::decode(self.bytes, out);
+        if !self.is_coded {
+            out.extend_from_slice(self.bytes);
+            return Ok(());
         }
-        out.extend_from_slice(self.bytes);
-        Ok(())
+        let start = out.len();
+        match (huffman::decode(self.bytes, out), self.bytes) {
+            // A whole byte of padding is against RFC 7541 section 5.2, nginx takes it in HTTP/3, and clients exist that send it.
+            (Err(huffman::BadText), [text @ .., 0xff]) => {
+                out.truncate(start);
+                huffman::decode(text, out)
+            }
+            (decoded, _) => decoded,
+        }
     }
 }
 
@@ -195,5 +203,22 @@ mod tests {
         assert_eq!(out, b"\x01&", "its code is as long");
         let long = WireReader::new(&[0x7f, 0x80, 0x08]).text(7, 1000).map(|_| ());
         assert_eq!(long, Err(WireFault::Long), "before any of it has come");
+    }
+
+    #[test]
+    fn a_whole_byte_of_padding_is_taken_and_two_are_not() {
+        let text = |bytes: &'static [u8]| {
+            let mut out = b"before ".to_vec();
+            WireText { is_coded: true, bytes }
+                .append(&mut out)
+                .map(|()| String::from_utf8_lossy(&out).into_owned())
+        };
+        let mut coded = Vec::new();
+        huffman::encode(b"localhost", &mut coded);
+        for padding in [0, 1] {
+            let padded: &'static [u8] = [&coded[..], &[0xff; 2][..padding]].concat().leak();
+            assert_eq!(text(padded).as_deref(), Ok("before localhost"), "{padding}");
+        }
+        assert!(text([&coded[..], &[0xff; 2]].concat().leak()).is_err());
     }
 }

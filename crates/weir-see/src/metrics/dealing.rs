@@ -1,6 +1,6 @@
 //! The counters of how connections are dealt among workers.
 
-use weir_engine::worker::{DealingCounters, FlowCounters, WorkerCounter};
+use weir_engine::worker::{DealingCounters, FlowCounters, QuicCounters, WorkerCounter};
 
 /// What is counted of a worker where connections are dealt.
 pub(super) struct DealtCounts {
@@ -16,6 +16,36 @@ pub(super) struct FlowCounts {
     pub(super) help: &'static str,
     pub(super) of: fn(&FlowCounters) -> &WorkerCounter,
 }
+
+/// What is counted of a worker's datagrams of QUIC.
+pub(super) struct QuicCounts {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) of: fn(&QuicCounters) -> &WorkerCounter,
+}
+
+pub(super) const QUIC: &[QuicCounts] = &[
+    QuicCounts {
+        name: "weir_quic_clients_refused",
+        help: "Clients of QUIC for which there was no room.",
+        of: |quic| &quic.refused,
+    },
+    QuicCounts {
+        name: "weir_quic_clients_retried",
+        help: "Clients of QUIC that were asked to show that they are where they say.",
+        of: |quic| &quic.retried,
+    },
+    QuicCounts {
+        name: "weir_quic_datagrams_handed_over",
+        help: "Datagrams of QUIC that came to the socket of another worker than their connection's.",
+        of: |quic| &quic.handed_over,
+    },
+    QuicCounts {
+        name: "weir_quic_datagrams_dropped",
+        help: "Datagrams of QUIC that the system did not take.",
+        of: |quic| &quic.dropped,
+    },
+];
 
 pub(super) const FLOWS: &[FlowCounts] = &[
     FlowCounts { name: "weir_udp_flows", help: "Flows of UDP that began.", of: |flows| &flows.opened },

@@ -6,11 +6,14 @@ pub(crate) mod dealer;
 pub(crate) mod flows;
 pub mod h1;
 pub(crate) mod h2;
+pub(crate) mod h3;
 pub(crate) mod head;
 mod linger;
 pub(crate) mod own_socket;
 pub(crate) mod parked;
 mod proxy;
+pub(crate) mod quic;
+mod section;
 pub(crate) mod session;
 
 use weir_engine::transport::ClientConnection;

@@ -14,6 +14,7 @@ use weir_rt::{RecvOutcome, Stream};
 
 use super::dealer;
 use super::h1;
+use weir_engine::settings::listen::ListenProtocols;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 use weir_engine::worker::{CloseProtocol, CloseReason, Worker};
@@ -35,7 +36,7 @@ struct ConnectionRecord {
     number: u64,
     peer: SockAddr,
     addr: SockAddr,
-    protocols: [bool; 4],
+    protocols: ListenProtocols,
     requests: u64,
     started_ms: u64,
     accept_wait: u64,
@@ -56,7 +57,7 @@ impl ParkedConnection {
     }
 
     /// Whether its address is one of `addresses`, and connections to it begin as this one did.
-    pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, [bool; 4])]) -> bool {
+    pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, ListenProtocols)]) -> bool {
         addresses
             .iter()
             .any(|(addr, protocols)| *addr == self.record.addr && *protocols == self.record.protocols)

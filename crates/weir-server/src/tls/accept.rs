@@ -118,16 +118,61 @@ async fn agree(
     }
     let mut hello = hello(connection, wire, received).await?;
     let said = std::mem::take(&mut hello.fields);
-    if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
+    let server = match named(connection, said.server_name.as_deref()) {
+        Ok(server) => server,
+        Err(refusal) => return reject(connection, wire, refusal),
+    };
+    let chosen = match choose(worker, connection, &server, said).await {
+        Ok(chosen) => chosen,
+        Err(refusal) => return reject(connection, wire, refusal),
+    };
+    let ChosenHandshake { greeting, tls, config, choice, sessions, handler } = chosen;
+    let setup = HandshakeSetup { config: &config, random: choice.random };
+    let made = complete(connection, wire, hello, &tls, setup).await?;
+    let (alpn, shown) = establish(connection, wire, &tls, made, choice.clients).await;
+    if let Some(known) = connection.tls.get() {
+        counted::agreed(worker, &known.facts, shown, clock::ticks().saturating_sub(begun));
+    }
+    if let (Some(sessions), Some(handler)) = (sessions, handler) {
+        hand_over_sessions(&greeting, &sessions, handler);
+    }
+    Some(alpn)
+}
+
+/// The server that the name in a ClientHello chooses, or the default one.
+pub(super) fn named(
+    connection: &ClientConnection,
+    name: Option<&str>,
+) -> Result<Rc<VirtualServer>, HandshakeRefusal> {
+    if let Err(reason) = connection.choose_by_name(name) {
         // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
         connection.log(LogLevel::Alert, &reason);
-        return reject(connection, wire, HandshakeRefusal::Hello);
+        return Err(HandshakeRefusal::Hello);
     }
-    let server = connection.server();
+    Ok(connection.server())
+}
+
+/// What a handshake is made with, as its server and handlers want it.
+pub(super) struct ChosenHandshake<'s> {
+    greeting: ClientGreeting,
+    pub(super) tls: Arc<ServerTls>,
+    pub(super) config: ServerConfig,
+    pub(super) choice: HandshakeChoice,
+    sessions: Option<Arc<ExternalSessions>>,
+    handler: Option<&'s dyn HelloHandler>,
+}
+
+/// Chooses what the handshake of a client that has said `said` to `server` is made with.
+pub(super) async fn choose<'s>(
+    worker: &Rc<Worker>,
+    connection: &Rc<ClientConnection>,
+    server: &'s Rc<VirtualServer>,
+    said: HelloFields,
+) -> Result<ChosenHandshake<'s>, HandshakeRefusal> {
     let said = remember(connection, said, hook::is_asked(&server.plan));
-    let tls = tls_of(connection, &server);
+    let tls = tls_of(connection, server);
     let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
-        return reject(connection, wire, HandshakeRefusal::Name);
+        return Err(HandshakeRefusal::Name);
     };
     let greeting = ClientGreeting {
         worker: worker.clone(),
@@ -139,23 +184,11 @@ async fn agree(
     let mut choice = match verdict {
         HelloVerdict::Choose(choice) => *choice,
         HelloVerdict::Declined => HandshakeChoice::default(),
-        HelloVerdict::Reject(refusal) => return reject(connection, wire, refusal),
+        HelloVerdict::Reject(refusal) => return Err(refusal),
     };
-    let config = configured(&greeting, &server, &tls, current, &choice).await;
-    let (config, sessions) = match config.and_then(|config| otherwise(config, &mut choice, &greeting)) {
-        Ok(config) => config,
-        Err(refusal) => return reject(connection, wire, refusal),
-    };
-    let setup = HandshakeSetup { config: &config, random: choice.random };
-    let made = complete(connection, wire, hello, &tls, setup).await?;
-    let (alpn, shown) = establish(connection, wire, &tls, made, choice.clients).await;
-    if let Some(known) = connection.tls.get() {
-        counted::agreed(worker, &known.facts, shown, clock::ticks().saturating_sub(begun));
-    }
-    if let (Some(sessions), Some(handler)) = (sessions, handler) {
-        hand_over_sessions(&greeting, &sessions, handler);
-    }
-    Some(alpn)
+    let config = configured(&greeting, server, &tls, current, &choice).await?;
+    let (config, sessions) = otherwise(config, &mut choice, &greeting)?;
+    Ok(ChosenHandshake { greeting, tls, config, choice, sessions, handler })
 }
 
 /// Gives the handler the sessions that the handshake has made; those of TLS 1.3 are tickets.
@@ -336,16 +369,27 @@ async fn establish(
 ) -> (AgreedProtocol, Option<ShownCertificate>) {
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
-    let facts = session.facts();
-    connection.log(LogLevel::Debug, &facts.agreed());
     let known = ConnectionTls::new(
-        facts,
+        session.facts(),
         session.take_secrets(),
         early.clone(),
         ClientJudgement::new(tls.trust().clone()),
     );
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
+    let shown = judged(connection, tls, known, asked).await;
+    connection.speaks(CloseProtocol::Http1);
+    (alpn, shown)
+}
+
+/// `known` is the TLS of `connection` from here on. What came of asking for the client's certificate, if it was asked for.
+pub(super) async fn judged(
+    connection: &Rc<ClientConnection>,
+    tls: &ServerTls,
+    known: ConnectionTls,
+    asked: Option<TrustedClients>,
+) -> Option<ShownCertificate> {
+    connection.log(LogLevel::Debug, &known.facts.agreed());
     let asks = asked.is_some() || tls.asks_clients();
     if let Some(asked) = asked {
         state::set_clients(&known, asked);
@@ -367,8 +411,7 @@ async fn establish(
         Some(_) => ShownCertificate::Verified,
     });
     let _first = connection.tls.set(Rc::new(known));
-    connection.speaks(CloseProtocol::Http1);
-    (alpn, shown)
+    shown
 }
 
 /// A step of a handshake, wherever it was made.

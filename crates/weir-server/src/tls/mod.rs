@@ -12,6 +12,7 @@ mod hook;
 pub mod inventory;
 mod ocsp;
 pub mod preread;
+pub(crate) mod quic;
 pub mod replace;
 mod server;
 mod server_part;
@@ -50,9 +51,22 @@ pub(crate) fn check(addresses: &[ListenAddress], servers: &[ServerConf], source:
     let none = SslConf::default();
     let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
     let mut errors = Vec::new();
-    for address in addresses.iter().filter(|address| address.ssl) {
+    let is_tls = |address: &&ListenAddress| address.ssl || address.quic;
+    for address in addresses.iter().filter(is_tls) {
+        let kind = if address.quic { "quic" } else { "ssl" };
+        let place = |index: usize| {
+            let begin = servers[index].confs.get::<ServerCoreConf>().span.and_then(|span| source.place(span));
+            begin.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line))
+        };
         let default = conf(address.default);
         if default.has_certificates() {
+            if address.quic && !default.has_tls13() {
+                let message = format!(
+                    "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive in {}",
+                    place(address.default)
+                );
+                errors.push(Error::new(message));
+            }
             continue;
         }
         let lacking: Vec<usize> = match default.rejects() {
@@ -63,15 +77,14 @@ pub(crate) fn check(addresses: &[ListenAddress], servers: &[ServerConf], source:
             }
         };
         for index in lacking {
-            let begin = servers[index].confs.get::<ServerCoreConf>().span.and_then(|span| source.place(span));
-            let place =
-                begin.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
-            let message =
-                format!("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in {place}");
+            let place = place(index);
+            let message = format!(
+                "no \"ssl_certificate\" is defined for the \"listen ... {kind}\" directive in {place}"
+            );
             errors.push(Error::new(message));
         }
     }
-    let on_tls = addresses.iter().filter(|address| address.ssl).flat_map(|address| &address.servers);
+    let on_tls = addresses.iter().filter(is_tls).flat_map(|address| &address.servers);
     let on_tls: BTreeSet<usize> = on_tls.copied().collect();
     errors.extend(on_tls.into_iter().filter_map(|index| conf(index).doubt()));
     errors

@@ -144,6 +144,13 @@ impl SslConf {
         self.certificates.is_some()
     }
 
+    /// Whether TLS 1.3 is among the versions.
+    pub(super) fn has_tls13(&self) -> bool {
+        let settings = self.settings();
+        let left = settings.commands.clone().unwrap_or_default().protocols(settings.protocols);
+        left.is_ok_and(|left| left.tls13)
+    }
+
     /// `ssl_verify_client`
     fn verify_client(&self) -> ClientVerify {
         self.settings().verify.unwrap_or(ClientVerify::Off)

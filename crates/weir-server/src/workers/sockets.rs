@@ -1,6 +1,6 @@
 //! The listening sockets: opened once, retained over reloads, lent to workers as duplicates, passed between processes.
 //!
-//! An address has one socket, or with `reuseport` as many as there are workers. The only worker accepts from all of
+//! An address has one socket, or with `reuseport` as many as there are workers, as has one of QUIC in any case. The only worker accepts from all of
 //! them by itself; for several one thread does ([`acceptor`](super::acceptor)), whichever socket the kernel has chosen.
 //! A socket is never closed while its `listen` line is there, whatever happens to the number of workers: the kernel
 //! would reset what waits in its queue. With more workers than sockets, sockets are added.
@@ -11,10 +11,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use weir_rt::net::{self, SockAddr};
+use weir_rt::net::{self, ListenOptions, SockAddr};
 
 use super::acceptor::DealtSocket;
 use crate::StartError;
+use crate::conn::own_socket::SocketUse;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::settings::listen::{ListenAddress, SocketKey};
 use weir_engine::worker::configuration::Configuration;
@@ -104,15 +105,9 @@ pub(crate) struct WorkerSocket {
 pub(crate) struct DatagramSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) address: usize,
+    pub(crate) brings: SocketUse,
     /// As of [`WorkerSocket`].
     pub(crate) cookie: u64,
-}
-
-/// What sockets bring.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SocketUse {
-    Connections,
-    Datagrams,
 }
 
 impl InheritedSockets {
@@ -253,13 +248,15 @@ impl InheritedSockets {
     ) -> Result<Vec<DatagramSocket>, StartError> {
         let mut sockets = Vec::new();
         let (mut last, mut index) = (None, 0);
-        for (address, fd) in self.of(configuration, SocketUse::Datagrams) {
+        let all = [SocketUse::Datagrams, SocketUse::Quic]
+            .map(|brings| self.of(configuration, brings).map(move |(address, fd)| (brings, address, fd)));
+        for (brings, address, fd) in all.into_iter().flatten() {
             index = if last == Some(address) { index + 1 } else { 0 };
             last = Some(address);
             let port = usize::from(configuration.addresses[address].addr.port().unwrap_or(0));
             if (port + index) % workers.max(1) == id {
                 let cookie = net::cookie(fd.as_raw_fd())?;
-                sockets.push(DatagramSocket { fd: fd.try_clone()?, address, cookie });
+                sockets.push(DatagramSocket { fd: fd.try_clone()?, address, brings, cookie });
             }
         }
         Ok(sockets)
@@ -281,9 +278,9 @@ impl InheritedSockets {
         configuration: &'a Configuration,
         wanted: SocketUse,
     ) -> impl Iterator<Item = (usize, &'a Arc<OwnedFd>)> {
-        let udp = wanted == SocketUse::Datagrams;
         configuration.addresses.iter().enumerate().flat_map(move |(index, address)| {
-            let group = self.find(address).filter(|group| address.wildcard_of.is_none() && group.udp == udp);
+            let is_wanted = address.wildcard_of.is_none() && SocketUse::of(address) == wanted;
+            let group = self.find(address).filter(|_| is_wanted);
             group.into_iter().flat_map(move |group| group.fds.iter().map(move |fd| (index, fd)))
         })
     }
@@ -318,16 +315,17 @@ impl SocketGroup {
         })
     }
 
-    /// With a socket for each worker, if the address has `reuseport`.
+    /// With a socket for each worker, if the address has `reuseport`, or is of QUIC: each worker has connections of its own.
     fn widen(mut self, address: &ListenAddress, workers: usize) -> std::io::Result<SocketGroup> {
         // Unix sockets know no groups; nginx accepts the parameter and shares the one socket.
-        let reuseport = address.options.reuseport && address.addr.ip().is_some();
+        let reuseport = (address.options.reuseport || address.quic) && address.addr.ip().is_some();
         if reuseport && self.fds.len() < workers {
             for fd in &self.fds {
                 net::share_port(fd.as_raw_fd())?;
             }
+            let options = ListenOptions { reuseport, ..address.options.clone() };
             while self.fds.len() < workers {
-                self.fds.push(Arc::new(net::listen(&self.bound, &address.options)?));
+                self.fds.push(Arc::new(net::listen(&self.bound, &options)?));
             }
         }
         self.reuseport = address.options.reuseport;
@@ -418,6 +416,41 @@ mod tests {
         let more = cookies(&six, &conf, 6);
         assert!(more.len() == 6 && more[..4] == all[..], "{more:?}");
         assert_eq!(six.addresses(), four.addresses());
+    }
+
+    fn datagrams(
+        sockets: &InheritedSockets,
+        conf: &Configuration,
+        workers: usize,
+    ) -> Vec<Vec<(SocketUse, u64)>> {
+        let of = |id| sockets.datagrams_of(conf, id, workers).expect("descriptors are left");
+        (0..workers).map(|id| of(id).iter().map(|socket| (socket.brings, socket.cookie)).collect()).collect()
+    }
+
+    #[test]
+    fn each_worker_has_a_socket_of_quic_beside_the_one_of_tcp() {
+        let conf = configuration("server { listen 127.0.0.1:0; listen 127.0.0.1:0 quic; }");
+        let two = InheritedSockets::open(&conf, 2).expect("loopback binds");
+        let of_two = datagrams(&two, &conf, 2);
+        let all: Vec<u64> = of_two
+            .iter()
+            .flatten()
+            .map(|(brings, cookie)| {
+                assert_eq!(*brings, SocketUse::Quic);
+                *cookie
+            })
+            .collect();
+        assert!(of_two.iter().all(|own| own.len() == 1) && all[0] != all[1], "{of_two:?}");
+        assert_eq!(cookies(&two, &conf, 2).len(), 1, "that of TCP");
+        let four = two.reopen(&conf, 4).expect("two more");
+        let of_four = datagrams(&four, &conf, 4);
+        assert!(of_four.iter().all(|own| own.len() == 1), "{of_four:?}");
+        assert!(all.iter().all(|cookie| of_four.iter().flatten().any(|(_, it)| it == cookie)));
+        let one = four.reopen(&conf, 1).expect("nothing to open");
+        assert_eq!(datagrams(&one, &conf, 1)[0].len(), 4, "none is closed that clients may send to");
+        let theirs = InheritedSockets::import(one.export().expect("descriptors are left")).expect("sockets");
+        let same = theirs.reopen(&conf, 1).expect("nothing to open");
+        assert_eq!(datagrams(&same, &conf, 1), datagrams(&one, &conf, 1));
     }
 
     #[test]

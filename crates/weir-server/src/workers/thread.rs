@@ -26,7 +26,7 @@ use super::intake::{ConnectionIntake, DealtConnection};
 use super::sockets::WorkerSockets;
 use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
-use crate::conn::own_socket::OwnSocket;
+use crate::conn::own_socket::{OwnSocket, SocketUse};
 use crate::conn::parked;
 use crate::housekeeping::{self, WatchedWorker};
 use crate::{ServerOptions, StartError};
@@ -71,14 +71,24 @@ struct ThreadListening {
 
 /// How connections of a socket come.
 enum DealtBy {
-    /// The worker accepts them.
-    Itself,
+    /// The worker accepts them, or reads what comes instead.
+    Itself(SocketUse),
     /// They are dealt to it. The worker does not end before it may forget the socket.
     Dealing {
         /// The socket is gone, and no more than its last connections come.
         closing: bool,
         _held: ListenerEntry,
     },
+}
+
+impl DealtBy {
+    /// What the worker takes by itself; `None`: it is dealt.
+    fn itself(&self) -> Option<SocketUse> {
+        match self {
+            DealtBy::Itself(brings) => Some(*brings),
+            DealtBy::Dealing { .. } => None,
+        }
+    }
 }
 
 /// A configuration that can be taken into use.
@@ -91,7 +101,7 @@ struct PreparedGeneration {
 /// Where the connections of a socket will come from.
 enum ListenSource {
     /// From the worker's own socket; `None`: it has one.
-    Own(Option<OwnSocket>),
+    Own(SocketUse, Option<OwnSocket>),
     /// From the thread that deals them.
     Dealt,
 }
@@ -238,23 +248,22 @@ pub(crate) async fn prepare(sockets: WorkerSockets, waits: impl FnOnce()) -> Res
     for socket in sockets.connections {
         let source = match socket.fd {
             None => ListenSource::Dealt,
-            Some(_) if local.accepts_from(socket.cookie) => ListenSource::Own(None),
+            Some(_) if local.reads(socket.cookie, SocketUse::Connections) => {
+                ListenSource::Own(SocketUse::Connections, None)
+            }
             Some(fd) => {
                 let listener = Listener::new(fd).map_err(|error| error.to_string())?;
-                ListenSource::Own(Some(OwnSocket::Connections(listener)))
+                ListenSource::Own(SocketUse::Connections, Some(OwnSocket::Connections(listener)))
             }
         };
         prepared.sockets.push((socket.cookie, socket.address, source));
     }
     for socket in sockets.datagrams {
-        let own = match local.accepts_from(socket.cookie) {
+        let own = match local.reads(socket.cookie, socket.brings) {
             true => None,
-            false => {
-                let stream = Stream::of_datagrams(socket.fd).map_err(|error| error.to_string())?;
-                Some(OwnSocket::Datagrams(stream))
-            }
+            false => Some(OwnSocket::of_datagrams(socket.fd, socket.brings).map_err(|it| it.to_string())?),
         };
-        prepared.sockets.push((socket.cookie, socket.address, ListenSource::Own(own)));
+        prepared.sockets.push((socket.cookie, socket.address, ListenSource::Own(socket.brings, own)));
     }
     *local.prepared.borrow_mut() = Some(prepared);
     Ok(())
@@ -467,11 +476,10 @@ impl WorkerLocal {
         }
     }
 
-    /// Whether the worker accepts from the socket `cookie` by itself.
-    fn accepts_from(&self, cookie: u64) -> bool {
-        let own = |listening: &ThreadListening| {
-            listening.cookie == cookie && matches!(listening.by, DealtBy::Itself)
-        };
+    /// Whether the worker takes what the socket `cookie` `brings` by itself already.
+    fn reads(&self, cookie: u64, brings: SocketUse) -> bool {
+        let own =
+            |listening: &ThreadListening| listening.cookie == cookie && listening.by.itself() == Some(brings);
         self.listening.borrow().iter().any(own)
     }
 
@@ -479,15 +487,17 @@ impl WorkerLocal {
     fn listen(&self, generation: &Rc<WorkerGeneration>, sockets: Vec<(u64, usize, ListenSource)>) {
         let serial = self.worker.serial();
         let mut old: Vec<_> = self.listening.take().into_iter().map(Some).collect();
-        let is_dealt = |listening: &ThreadListening| matches!(listening.by, DealtBy::Dealing { .. });
-        let mut places: HashMap<(u64, bool), usize> = HashMap::new();
+        let mut places: HashMap<(u64, Option<SocketUse>), usize> = HashMap::new();
         for (at, listening) in old.iter().enumerate() {
-            listening.iter().for_each(|it| _ = places.entry((it.cookie, is_dealt(it))).or_insert(at));
+            listening.iter().for_each(|it| _ = places.entry((it.cookie, it.by.itself())).or_insert(at));
         }
         let mut listening = Vec::new();
         for (cookie, address, source) in sockets {
-            let dealt = matches!(source, ListenSource::Dealt);
-            if let Some(mut kept) = places.remove(&(cookie, dealt)).and_then(|at| old[at].take()) {
+            let itself = match source {
+                ListenSource::Own(brings, _) => Some(brings),
+                ListenSource::Dealt => None,
+            };
+            if let Some(mut kept) = places.remove(&(cookie, itself)).and_then(|at| old[at].take()) {
                 kept.door.lead(generation, serial, address);
                 kept.set_closing(false);
                 listening.push(kept);
@@ -496,11 +506,11 @@ impl WorkerLocal {
             let door = Rc::new(ListenerDoor::new(generation, serial, address));
             let by = match source {
                 ListenSource::Dealt => DealtBy::Dealing { closing: false, _held: self.worker.hold() },
-                ListenSource::Own(Some(own)) => {
+                ListenSource::Own(brings, Some(own)) => {
                     own.run(&self.worker, &door);
-                    DealtBy::Itself
+                    DealtBy::Itself(brings)
                 }
-                ListenSource::Own(None) => continue,
+                ListenSource::Own(_, None) => continue,
             };
             listening.push(ThreadListening { cookie, door, by });
         }
@@ -517,7 +527,7 @@ impl WorkerLocal {
     fn close(&self, gone: Vec<ThreadListening>) {
         for mut listening in gone {
             match listening.by {
-                DealtBy::Itself => listening.door.close(),
+                DealtBy::Itself(_) => listening.door.close(),
                 DealtBy::Dealing { .. } => {
                     listening.set_closing(true);
                     self.listening.borrow_mut().push(listening);

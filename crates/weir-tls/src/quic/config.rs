@@ -20,6 +20,8 @@ use super::{retry, version};
 pub struct QuicServerConfig {
     pub(super) rustls: Arc<rustls::ServerConfig>,
     prioritize_chacha: bool,
+    /// Connection IDs of the client that are stored.
+    pub(super) connection_ids: u64,
 }
 
 impl QuicServerConfig {
@@ -44,7 +46,17 @@ impl QuicServerConfig {
         rustls.max_early_data_size = if rustls.max_early_data_size > 0 { u32::MAX } else { 0 };
         rustls.send_half_rtt_data = false;
         let prioritize_chacha = config.prioritize_chacha;
-        Ok(Arc::new(QuicServerConfig { rustls: Arc::new(rustls), prioritize_chacha }))
+        Ok(Arc::new(QuicServerConfig {
+            rustls: Arc::new(rustls),
+            prioritize_chacha,
+            connection_ids: u64::MAX,
+        }))
+    }
+
+    /// The same, where `count` connection IDs of the client are stored, between 2 and as many as quinn-proto stores.
+    #[must_use]
+    pub fn with_connection_ids(self: &Arc<QuicServerConfig>, count: u64) -> Arc<QuicServerConfig> {
+        Arc::new(QuicServerConfig { connection_ids: count, ..(**self).clone() })
     }
 
     /// What a handshake with this client uses; a copy only where its order of ciphers counts
@@ -56,11 +68,16 @@ impl QuicServerConfig {
         }
         let mut rustls = (*self.rustls).clone();
         rustls.ignore_client_order = false;
-        Arc::new(QuicServerConfig { rustls: Arc::new(rustls), ..**self })
+        Arc::new(QuicServerConfig { rustls: Arc::new(rustls), ..(**self).clone() })
     }
 }
 
-impl crypto::ServerConfig for QuicServerConfig {
+/// What clients' first packets are read with while it is not known which server they are for: their keys are the same for all. No
+/// connection is accepted with it.
+#[derive(Clone, Copy, Debug)]
+pub struct InitialCrypto;
+
+impl crypto::ServerConfig for InitialCrypto {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
         Ok(version::packet_keys(version::version_of(version)?, id, Side::Server))
     }
@@ -68,6 +85,20 @@ impl crypto::ServerConfig for QuicServerConfig {
     fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
         let version = version::version_of(version).expect("initial_keys() has taken it");
         retry::tag(version, id, packet)
+    }
+
+    fn start_session(self: Arc<Self>, _version: u32, _own: &TransportParameters) -> Box<dyn crypto::Session> {
+        unreachable!("a connection is accepted with a QuicServerConfig")
+    }
+}
+
+impl crypto::ServerConfig for QuicServerConfig {
+    fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
+        InitialCrypto.initial_keys(version, id)
+    }
+
+    fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        InitialCrypto.retry_tag(version, id, packet)
     }
 
     fn start_session(

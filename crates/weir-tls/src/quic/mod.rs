@@ -7,11 +7,12 @@ mod hello_stream;
 mod initial;
 mod initial_frames;
 mod keys;
+mod parameters;
 mod retry;
 mod session;
 mod version;
 
-pub use config::QuicServerConfig;
+pub use config::{InitialCrypto, QuicServerConfig};
 pub use initial::{InitialProgress, InitialReader};
 pub use keys::QuicKeys;
 pub use session::QuicFacts;

@@ -13,6 +13,7 @@ use crate::secrets::HandshakeSecrets;
 use crate::session::{self, HandshakeNotes, SessionFacts};
 
 use super::config::QuicServerConfig;
+use super::parameters;
 use super::version::{self, for_quinn};
 
 /// What quinn-proto runs a connection's handshake with.
@@ -45,13 +46,10 @@ pub struct QuicFacts {
 }
 
 impl QuicSession {
-    pub(super) fn new(
-        config: &QuicServerConfig,
-        version: Version,
-        parameters: &TransportParameters,
-    ) -> QuicSession {
+    pub(super) fn new(config: &QuicServerConfig, version: Version, own: &TransportParameters) -> QuicSession {
         let mut encoded = Vec::new();
-        parameters.write(&mut encoded);
+        own.write(&mut encoded);
+        let encoded = parameters::with_connection_ids(encoded, config.connection_ids);
         let conn = ServerConnection::new(config.rustls.clone(), version, encoded);
         QuicSession {
             conn: conn.expect("QuicServerConfig::new() has looked at all that may fail").into(),

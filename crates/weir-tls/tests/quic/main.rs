@@ -2,5 +2,4 @@
 
 mod handshakes;
 mod initial;
-mod keys;
 mod pair;

@@ -33,7 +33,7 @@ pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &Incomi
     if shown.clone().next().is_none() {
         return;
     }
-    if let Some(stream) = x.transport.h2() {
+    if let Some(stream) = x.transport.stream() {
         return stream.interim(103, shown);
     }
     let Some(wire) = x.transport.h1() else { return };

@@ -13,6 +13,7 @@
 //! | `stream` | `stream`, `stream_lua`, `stream_pass`, `stream_tls`, `stream_udp` |
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
+//! | HTTP/3 | `http3`, `quic_sockets` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `conf_command`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
 //! | Lua: scripts in their phases | `lua_phases`, `lua_handlers`, `lua_known_passes`, `lua_init_worker`, `lua_start_order`, `lua_timers`, `lua_reload`, `lua_cached_reads`, `lua_limits` |
 //! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_c_names`, `lua_kong`, `lua_lmdb`, `lua_luajit`, `lua_compiled_calls`, `lua_profile` |
@@ -51,6 +52,7 @@ mod faults;
 mod filter_slow_clients;
 mod headers_more;
 mod http2;
+mod http3;
 mod known_passes;
 mod known_responses;
 mod log_before_response;
@@ -115,6 +117,7 @@ mod proxy_causes;
 mod proxy_early_responses;
 mod proxy_passing;
 mod proxy_response_heads;
+mod quic_sockets;
 mod redirect_targets;
 mod reload;
 mod reload_workers;

@@ -217,11 +217,7 @@ const ABOUT: &[(&str, &str)] = &[
         "Upstreams: their peers, and how one of them is chosen for a request; see [upstreams.md](../upstreams.md).",
     ),
     ("v2", "HTTP/2 (nginx's `ngx_http_v2_module`)."),
-    (
-        "v3",
-        "HTTP/3 and QUIC are not there yet. Their directives are checked as in nginx and have no effect, with a warning:\n\
-         clients use HTTP/1.1 and HTTP/2 instead.",
-    ),
+    ("v3", "HTTP/3 over QUIC (nginx's `ngx_http_v3_module`), on addresses of `listen ... quic`."),
     ("welcome", "The welcome page of the built-in configuration."),
 ];
 

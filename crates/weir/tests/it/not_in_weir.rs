@@ -307,8 +307,7 @@ Generated from the program's tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --tes
 variables of nginx 1.31 (its manual, with the commercial edition, and its source) and of well-known modules for it that
 Weir does not have, with the reason and what to use instead. Each is a configuration error that says so: a file that uses
 one is refused, never served without it. `load_module` of a known module is a warning only: what counts is whether its
-directives are used. HTTP/3 is not supported yet, but its directives are accepted with a warning
-([modules/v3.md](modules/v3.md)), and TCP serves.
+directives are used.
 
 A star means any text.
 

@@ -418,6 +418,15 @@ fn what_is_wrong_is_said_in_nginxs_words() {
         ("", "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in "),
         ("ssl_certificate a.crt;", "no \"ssl_certificate_key\" is defined for certificate \""),
         (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_protocols TLSv1.2; listen 127.0.0.1:%%PORT%% quic;",
+            "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive in ",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_conf_command MaxProtocol TLSv1.2; \
+             listen 127.0.0.1:%%PORT%% quic;",
+            "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive in ",
+        ),
+        (
             "ssl_certificate no.crt; ssl_certificate_key a.key;",
             "BIO_new_file() failed (SSL: error:80000002:system library::No such file or directory:calling fopen(",
         ),

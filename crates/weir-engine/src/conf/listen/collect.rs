@@ -135,6 +135,8 @@ impl ListenCollector {
         address.proxy_protocol |= listen.proxy_protocol;
         address.ssl |= listen.ssl;
         address.http2 |= listen.http2;
+        // Of its own key: all lines of the address have it, or none.
+        address.quic = listen.quic;
         address.servers.push(server);
     }
 }
@@ -150,6 +152,7 @@ impl ListenEntry {
             proxy_protocol: listen.proxy_protocol,
             ssl: listen.ssl,
             http2: listen.http2,
+            quic: listen.quic,
             wildcard_of: None,
         };
         ListenEntry {

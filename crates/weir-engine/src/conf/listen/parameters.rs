@@ -1,7 +1,7 @@
 //! The other arguments of `listen`.
 
 use weir_conf::{Contexts, Error, LineCx, NamedParameter, Result, parse_number, parse_size, parse_time_s};
-use weir_rt::net::{ListenOptions, TcpKeepalive};
+use weir_rt::net::TcpKeepalive;
 
 use super::ListenLine;
 
@@ -61,7 +61,7 @@ const PARAMETERS: [ListenParameter; 19] = [
         line.warn(format!("the \"listen ... http2\" directive is deprecated, {instead}"));
         Ok(())
     }),
-    of_line("quic", |listen, _, _, _| {
+    of_line(QUIC, |listen, _, _, _| {
         listen.quic = true;
         Ok(())
     }),
@@ -184,10 +184,14 @@ pub(super) fn check_udp(listen: &ListenLine, line: &LineCx<'_>) -> Result {
         ("proxy_protocol", listen.proxy_protocol),
     ];
     incompatible(line, UDP, options.udp, &wrong)?;
-    if options.udp && listen.addrs.iter().any(|addr| addr.ip().is_none()) {
-        return Err(line.refuse(
-            "\"udp\" is not supported for a UNIX-domain socket: its clients have no address to reply to",
-        ));
+    has_addresses(UDP, options.udp, listen, line)
+}
+
+/// Refuses UNIX-domain sockets for datagrams.
+fn has_addresses(of: &str, is_of: bool, listen: &ListenLine, line: &LineCx<'_>) -> Result {
+    if is_of && listen.addrs.iter().any(|addr| addr.ip().is_none()) {
+        let why = "its clients have no address to reply to";
+        return Err(line.refuse(format!("\"{of}\" is not supported for a UNIX-domain socket: {why}")));
     }
     Ok(())
 }
@@ -202,19 +206,21 @@ fn incompatible(line: &LineCx<'_>, of: &str, is_of: bool, wrong: &[(&str, bool)]
 
 /// The parameter of `stream`.
 const UDP: &str = "udp";
+/// The parameter of `http`.
+const QUIC: &str = "quic";
 
 /// What QUIC has no use for, in nginx's words.
 pub(super) fn check_quic(listen: &ListenLine, line: &LineCx<'_>) -> Result {
     let options = &listen.options;
-    let usual = ListenOptions::default();
     let wrong = [
         ("fastopen", options.fastopen.is_some()),
-        ("backlog", options.backlog != usual.backlog),
+        ("backlog", listen.has_backlog),
         ("deferred", options.deferred),
         ("ssl", listen.ssl),
         ("http2", listen.http2),
         ("so_keepalive", options.keepalive.is_some()),
         ("proxy_protocol", listen.proxy_protocol),
     ];
-    incompatible(line, "quic", listen.quic, &wrong)
+    incompatible(line, QUIC, listen.quic, &wrong)?;
+    has_addresses(QUIC, listen.quic, listen, line)
 }

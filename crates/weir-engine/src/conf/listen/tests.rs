@@ -86,7 +86,28 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
             "accept filters \"accept_filter=x\" are not supported on this platform, ignored",
             20,
         ),
-        ("80 quic", "the server listens for HTTP/3 only, which Weir does not speak yet", 10),
+        (
+            "80 quic fastopen=3",
+            "\"listen\" directive \"fastopen\" parameter is incompatible with \"quic\"",
+            10,
+        ),
+        // Also where it is the default, as in nginx.
+        (
+            "80 backlog=511 quic",
+            "\"listen\" directive \"backlog\" parameter is incompatible with \"quic\"",
+            10,
+        ),
+        ("80 deferred quic", "\"listen\" directive \"deferred\" parameter is incompatible with \"quic\"", 10),
+        (
+            "80 quic proxy_protocol",
+            "\"listen\" directive \"proxy_protocol\" parameter is incompatible with \"quic\"",
+            10,
+        ),
+        (
+            "unix:/run/q quic",
+            "\"listen\" directive \"quic\" is not supported for a UNIX-domain socket: its clients have no address to reply to",
+            10,
+        ),
         ("80 quic ssl", "\"listen\" directive \"ssl\" parameter is incompatible with \"quic\"", 10),
         (
             "80 so_keepalive=on quic",
@@ -109,6 +130,53 @@ fn http2_is_taken_with_nginx_s_warning() {
     assert!(conf.is_ok_and(|conf| conf.addresses[0].http2));
     let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
     assert!(warnings.contains(message), "{warnings}");
+}
+
+#[test]
+fn quic_and_http2_in_a_line_are_refused_after_the_warning() {
+    let found = headlines("http { server { listen 80 quic http2; } }", &CORE_MODULES);
+    let expected = "\"http2\" parameter is incompatible with \"quic\"";
+    assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+}
+
+/// TCP and QUIC have an address each: with sockets, default servers and options of their own.
+#[test]
+fn an_address_may_be_one_of_tcp_and_one_of_quic() {
+    let conf = http(
+        "server { listen 443 default_server; listen 443 quic reuseport rcvbuf=1m; server_name a; }
+         server { listen 443; listen 443 quic default_server; listen 127.0.0.1:443 quic; server_name b; }",
+    );
+    assert_eq!(shown(&conf), ["0.0.0.0:443", "0.0.0.0:443", "127.0.0.1:443"]);
+    let [tcp, quic, special] = &conf.addresses[..] else { panic!("three") };
+    assert_eq!((tcp.quic, quic.quic, special.quic), (false, true, true));
+    assert_eq!((tcp.default, quic.default), (0, 1));
+    assert_eq!(
+        (&tcp.servers[..], &quic.servers[..], &special.servers[..]),
+        (&[0, 1][..], &[0, 1][..], &[1][..])
+    );
+    assert!(quic.options.udp && quic.options.reuseport && quic.options.rcvbuf == Some(1 << 20));
+    assert!(!tcp.options.udp && tcp.options.rcvbuf.is_none());
+    assert!(tcp.key() != quic.key() && tcp.protocols() != quic.protocols());
+    assert!(quic.protocols().quic && !quic.protocols().flows && !quic.protocols().ssl);
+    assert_eq!((tcp.wildcard_of, special.wildcard_of), (None, Some(1)));
+}
+
+#[test]
+fn what_lines_of_quic_say_twice_is_refused_as_of_tcp() {
+    for (servers, message) in [
+        ("server { listen 80 quic; listen 80 quic; }", "a duplicate listen 0.0.0.0:80"),
+        (
+            "server { listen 80 quic default_server; } server { listen 80 quic default_server; }",
+            "a duplicate default server for 0.0.0.0:80",
+        ),
+        (
+            "server { listen 80 quic reuseport; } server { listen 80 quic reuseport; }",
+            "duplicate listen options for 0.0.0.0:80",
+        ),
+    ] {
+        let found = headlines(&format!("http {{ {servers} }}"), &CORE_MODULES);
+        assert!(found.iter().any(|error| error.contains(message)), "{servers}: {found:?}");
+    }
 }
 
 #[test]

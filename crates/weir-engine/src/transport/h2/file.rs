@@ -10,10 +10,11 @@ use super::stream::H2Stream;
 use crate::body::BodyBuf;
 use crate::error::EngineError;
 use crate::exchange::Exchange;
+use crate::transport::multiplexed::{LEAST, RequestStream};
 
 impl H2Stream {
     /// Gives a part of a file, and waits until all of it was composed. `end`: nothing follows.
-    pub(super) async fn write_file(
+    pub(super) async fn give_file(
         &self,
         x: &mut Exchange,
         part: BodyBuf,
@@ -61,7 +62,7 @@ impl H2Stream {
         }
         let bytes = read?;
         self.with_mut(|slot| {
-            if !slot.closed {
+            if !slot.core.closed {
                 slot.chain.unpop(BodyBuf::File { file, offset: offset + some, len: len - some });
                 slot.chain.unpop(BodyBuf::shared(bytes.into()));
             }
@@ -82,7 +83,7 @@ pub(super) fn load(h2: &mut H2Connection, slots: &mut [StreamSlot]) -> Option<u6
     if loaded.is_none() {
         h2.hold(key);
         slot.unread = true;
-        slot.wake_writer();
+        slot.core.wake_writer();
     }
     loaded
 }
@@ -107,5 +108,3 @@ fn load_file(slot: &mut StreamSlot, allowed: u64) -> Option<u64> {
 
 /// How much of a file is read at once: as much as a connection has composed and not sent.
 const READ_AT_ONCE: u64 = crate::transport::wire::HIGH;
-/// ... and at least so much, however little the client allows.
-pub(super) const LEAST: u64 = 4 * 1024;

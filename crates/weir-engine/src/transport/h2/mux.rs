@@ -227,8 +227,8 @@ impl H2Mux {
         let bytes = content.len() as u64;
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
-        slot.ended |= end;
-        let unwanted = slot.discarded || slot.detached || slot.closed;
+        slot.core.ended |= end;
+        let unwanted = slot.core.discarded || slot.detached || slot.core.closed;
         if slot.lingers {
             slot.dropped += bytes;
             if end || slot.dropped > LINGERING {
@@ -240,10 +240,10 @@ impl H2Mux {
         }
         if !unwanted && bytes > 0 {
             self.note_content(bytes);
-            let piece = pieces::join(slot.input.back_mut(), content);
-            slot.input.extend(piece);
+            let piece = pieces::join(slot.core.input.back_mut(), content);
+            slot.core.input.extend(piece);
         }
-        slot.wake_reader();
+        slot.core.wake_reader();
         drop(slots);
         if unwanted {
             self.consumed(key, bytes);
@@ -255,9 +255,9 @@ impl H2Mux {
         self.log(&format_args!("client {reason}"));
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
-        slot.broken = true;
+        slot.core.broken = true;
         slot.fault = Some(ErrorCode::Protocol);
-        slot.wake_reader();
+        slot.core.wake_reader();
         if slot.detached {
             drop(slots);
             self.release(key);
@@ -276,9 +276,9 @@ impl H2Mux {
     fn close_stream(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
-        slot.closed = true;
+        slot.core.closed = true;
         slot.chain.clear();
-        slot.wake();
+        slot.core.wake();
         if slot.detached {
             drop(slots);
             self.release(key);
@@ -316,7 +316,7 @@ impl H2Mux {
         let slot = &mut slots[key.index()];
         self.narrow(slot);
         slot.renew();
-        (slot.ended, slot.since) = (request == StreamEnd::Last, self.wire.composed());
+        (slot.core.ended, slot.since) = (request == StreamEnd::Last, self.wire.composed());
         self.idle_from.set(None);
     }
 
@@ -355,7 +355,7 @@ impl H2Mux {
     /// A stream without exchange has `ms` milliseconds for the rest of it.
     fn wait_until(&self, slot: &mut StreamSlot, ms: u64) {
         slot.detached = true;
-        slot.patience = ms;
+        slot.core.patience = ms;
         if slot.until.replace(weir_rt::now_ms() + ms).is_none() {
             self.lingering.set(self.lingering.get() + 1);
         }
@@ -403,7 +403,7 @@ impl H2Mux {
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
             }
-            (slot.drop_input(), slot.fault)
+            (slot.core.drop_input(), slot.fault)
         };
         let mut h2 = self.h2.borrow_mut();
         let mut reset = None;

@@ -30,15 +30,15 @@ impl H2Mux {
             drop(h2);
             if let Some(slot) = slots.get_mut(key.index()) {
                 if let Some(until) = &mut slot.until {
-                    *until = weir_rt::now_ms() + slot.patience;
+                    *until = weir_rt::now_ms() + slot.core.patience;
                 }
                 let over = end || (pending == 0 && slot.fault.is_some());
                 // Of a window that opens byte by byte each would wake a writer that needs more than that: see `feed`.
                 if pending <= HIGH / 2 && !slot.starved {
-                    slot.wake_writer();
+                    slot.core.wake_writer();
                 }
                 if slot.detached && over {
-                    let patience = slot.patience;
+                    let patience = slot.core.patience;
                     drop(slots);
                     self.detach(key, ExchangeOutcome::Complete, patience);
                 }
@@ -57,7 +57,7 @@ impl H2Mux {
             let waits = h2.window(*key) == 0;
             if !waits && let Some(slot) = slots.get_mut(key.index()) {
                 slot.starved = false;
-                slot.wake_writer();
+                slot.core.wake_writer();
             }
             waits
         });
@@ -91,7 +91,7 @@ impl H2Mux {
     /// was reset, or whose connection is gone, goes nowhere.
     #[inline]
     pub(super) fn count(&self, key: StreamKey, slot: &mut StreamSlot, (bytes, content): (u64, u64)) {
-        if slot.closed {
+        if slot.core.closed {
             return;
         }
         slot.written += bytes;
@@ -119,7 +119,7 @@ impl H2Mux {
         self.retract(self.wire.taken(), |other| other == key);
         if let Some(slot) = self.slots.borrow_mut().get_mut(key.index()) {
             slot.since = self.wire.composed();
-            slot.given_up = true;
+            slot.core.given_up = true;
         }
     }
 
@@ -130,7 +130,7 @@ impl H2Mux {
         let server = self.connection.server().plan.core.send_timeout;
         let (h2, slots) = (self.h2.borrow(), self.slots.borrow());
         let keys = h2.keys().into_iter();
-        let patience = keys.filter_map(|key| slots.get(key.index())).map(|slot| slot.patience);
+        let patience = keys.filter_map(|key| slots.get(key.index())).map(|slot| slot.core.patience);
         patience.fold(server, u64::max)
     }
 

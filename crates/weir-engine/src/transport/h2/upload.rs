@@ -92,11 +92,11 @@ impl H2Stream {
     }
 
     /// A piece of the request's content, if one has come.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+    pub(super) fn take_piece(&self) -> Option<Vec<u8>> {
         let room = WIDENED - self.mux.widened.get();
         let (piece, wider) = self.with_mut(|slot| {
-            let piece = slot.input.pop_front()?;
-            let kept_up = slot.input.is_empty() && !slot.ended;
+            let piece = slot.core.input.pop_front()?;
+            let kept_up = slot.core.input.is_empty() && !slot.core.ended;
             let by = if kept_up { slot.ahead.grow(piece.len() as u64, room) } else { None };
             Some((piece, by.map(|by| (slot.ahead.size, by))))
         })?;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::{another, around_date, dated, encode, lasting, lasting_fields, ready};
 use crate::exchange::{Exchange, HeadMemo, MemoHead, ReadyHead};
-use crate::transport::{Transport, keepalive};
+use crate::transport::{ClientStream, Transport, keepalive};
 
 impl Exchange {
     /// Makes `x.response` the head that came of the source of `memo` before, as header filters leave it. `false`: it is not known
@@ -49,7 +49,7 @@ impl Exchange {
 fn place<'m>(x: &Exchange, memo: &'m HeadMemo) -> Option<&'m RefCell<Option<Box<MemoHead>>>> {
     match &x.transport {
         Transport::H1(_) => Some(&memo.composed),
-        Transport::H2(_) => Some(&memo.numbered),
+        Transport::Stream(ClientStream::H2(_)) => Some(&memo.numbered),
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ use super::{HeadFacts, index};
 use crate::exchange::{Exchange, ReadyHead};
 use crate::open_file::OpenFile;
 use crate::plan::Plan;
-use crate::transport::{Transport, keepalive};
+use crate::transport::{ClientStream, Transport, keepalive};
 
 impl Exchange {
     /// Makes `x.response` the head of a 200 with all of `file`, as its header filters will leave it. `false`: it is not known
@@ -24,7 +24,7 @@ impl Exchange {
     pub fn recall_file(&mut self, file: &OpenFile) -> bool {
         let over_http2 = match &self.transport {
             Transport::H1(_) => false,
-            Transport::H2(_) => true,
+            Transport::Stream(ClientStream::H2(_)) => true,
             _ => return false,
         };
         is_plain(self) && recall(self, file, over_http2)

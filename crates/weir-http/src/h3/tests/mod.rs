@@ -10,8 +10,13 @@ use crate::hpack::SectionLimits;
 use crate::message::StreamEnd;
 use crate::qpack::QpackEncoder;
 
-pub(super) const CONFIG: H3Config =
-    H3Config { table: 4096, blocked: 2, limits: SectionLimits::new(4096, 50), connect_protocol: true };
+pub(super) const CONFIG: H3Config = H3Config {
+    table: 4096,
+    longest: 4096,
+    blocked: 2,
+    limits: SectionLimits::new(4096, 50),
+    connect_protocol: true,
+};
 
 /// Identifiers of the client's unidirectional streams.
 pub(super) const CONTROL: u64 = 2;

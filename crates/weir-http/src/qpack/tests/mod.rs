@@ -160,8 +160,8 @@ fn sections_that_are_wrong_are_told_apart() {
         // Below the first one.
         ("0400 83", QpackError::Index),
         ("0400 43 00", QpackError::Index),
-        ("0000 51 81 ff", QpackError::Huffman),
-        ("0000 29 ff 00", QpackError::Huffman),
+        ("0000 51 82 ffff", QpackError::Huffman),
+        ("0000 2a ffff 00", QpackError::Huffman),
         // Six entries fit: twelve counts are distinguished.
         ("0d 00", QpackError::InsertCount),
         ("ff 00 00", QpackError::InsertCount),
@@ -197,8 +197,8 @@ fn instructions_that_are_wrong_are_told_apart() {
         ("ff24 00", QpackError::InsertIndex),
         ("83 00", QpackError::InsertIndex),
         ("03", QpackError::InsertIndex),
-        ("c0 81ff", QpackError::InsertHuffman),
-        ("61ff 00", QpackError::InsertHuffman),
+        ("c0 82ffff", QpackError::InsertHuffman),
+        ("62ffff 00", QpackError::InsertHuffman),
         ("3fffffffffffffffffff01", QpackError::InsertInteger),
         ("ffffffffffffffffffff01", QpackError::InsertInteger),
         ("c0 7fffffffffffffffffff01", QpackError::InsertInteger),

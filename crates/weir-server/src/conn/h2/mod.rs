@@ -7,9 +7,8 @@
 //!
 //! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `pump.rs`: content that leaves;
 //!   * `stream.rs`: a request's end of it;
-//!   * `head.rs`: header sections as requests; * `encode.rs`: responses as header sections.
+//!   * `encode.rs`: responses as header sections.
 
-mod head;
 mod request;
 pub(crate) mod upgrade;
 

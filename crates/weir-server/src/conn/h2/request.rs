@@ -2,17 +2,19 @@
 
 use std::rc::Rc;
 
-use weir_http::h2::{StreamEnd, StreamKey};
+use weir_http::Version;
+use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 
-use super::{exchange, head};
+use super::exchange;
+use crate::conn::section::{self, ReceivedSection};
 use crate::tls::accepted::TlsJudge;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
-use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::{ExchangeOutcome, H2Mux};
+use weir_engine::transport::{ClientStream, Transport};
 use weir_engine::worker::CloseReason;
 use weir_engine::{engine, read};
 
@@ -52,10 +54,10 @@ fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end
         Some(Progress::Wait(wait)) => return later(mux, key, x, StreamTask::Serve(wait)),
         None => {}
     }
-    let (head, fault) = head::read(&mut x, mux, end);
+    let (head, malformed) = read_head(&mut x, mux, end);
     engine::known::recall_section(&mut x);
-    if let Some(code) = fault {
-        mux.slots.borrow_mut()[key.index()].fault = Some(code);
+    if malformed {
+        mux.slots.borrow_mut()[key.index()].fault = Some(ErrorCode::Protocol);
     }
     mux.worker.counters.requests.add(1);
     mux.worker.counters.writing.add(1);
@@ -136,26 +138,29 @@ fn later(mux: &Rc<H2Mux>, key: StreamKey, x: Box<Exchange>, task: StreamTask) {
 fn begin(x: &mut Exchange, mux: &Rc<H2Mux>, key: StreamKey) {
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;
-    x.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
+    x.transport = Transport::Stream(ClientStream::H2(H2Stream { mux: mux.clone(), key }));
     x.shared.detach();
     let first = mux.wire.idle.replace(false);
     weir_engine::trace::begin(x, first.then(weir_rt::turn_stamp));
 }
 
+/// The request from the header section that was read last; also whether it is malformed.
+fn read_head(x: &mut Exchange, mux: &H2Mux, end: StreamEnd) -> (Result<(), HeadFailure>, bool) {
+    let h2 = mux.h2.borrow();
+    let received = ReceivedSection {
+        section: h2.section(),
+        message: *h2.message(),
+        checked: h2.checked().map(|_| ()),
+        len: h2.block_len(),
+        version: Version::V20,
+    };
+    section::read(x, &received, end)
+}
+
 /// Counts the request, and ends the connection after it where it had as many, or lasted as long, as it may.
 fn count(x: &mut Exchange, mux: &H2Mux) {
-    let connection = &mux.connection;
-    x.nth = connection.requests.get() + 1;
-    connection.requests.set(x.nth);
-    let hosts = connection.hosts.borrow();
-    let core = &hosts.default().plan.core;
-    let age = x.start_ms.saturating_sub(connection.started_ms);
-    if x.nth >= core.keepalive_requests || age > core.keepalive_time || core.keepalive_timeout == 0 {
-        mux.go_away(match () {
-            () if core.keepalive_timeout == 0 => CloseReason::KeepaliveOff,
-            () if x.nth >= core.keepalive_requests => CloseReason::KeepaliveRequests,
-            () => CloseReason::KeepaliveTime,
-        });
+    if let Some(reason) = section::count(x, &mux.connection) {
+        mux.go_away(reason);
     }
 }
 

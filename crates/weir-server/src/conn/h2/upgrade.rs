@@ -7,10 +7,10 @@ use weir_http::{KnownField, Version, base64, header};
 
 use super::request;
 use weir_engine::exchange::Exchange;
-use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::H2Mux;
 use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientStream, Transport};
 use weir_http::h2::StreamEnd;
 
 /// Whether the request of `x`, whose head was read, asks for it, and can have it: one without a body, on a connection
@@ -57,7 +57,7 @@ pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<ClientWire>, settings: &[u
                 )
             });
             own.bytes_before = 0;
-            own.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
+            own.transport = Transport::Stream(ClientStream::H2(H2Stream { mux: mux.clone(), key }));
             mux.begin(key, StreamEnd::Last);
             spare = request::answer(&mux, key, own);
         }

@@ -41,9 +41,10 @@ pub(super) fn choose(addresses: &[ListenAddress], request: &PlanRequest) -> Resu
     };
     let chosen = &addresses[index];
     let is_sure = request.listen.is_some() || host.is_some_and(|host| chosen.addr.ip() == Some(host));
-    let others = fitting.iter().skip(1).filter(|_| !is_sure);
+    // Over QUIC come the same requests as over TLS.
+    let others = fitting.iter().skip(1).filter(|index| !is_sure && !addresses[**index].quic);
     let others = others.map(|index| addresses[*index].addr.to_string()).collect();
-    Ok(ChosenAddress { index, name: chosen.addr.to_string(), ssl: chosen.ssl, others })
+    Ok(ChosenAddress { index, name: chosen.addr.to_string(), ssl: chosen.ssl || chosen.quic, others })
 }
 
 fn indices(addresses: &[ListenAddress], fits: impl Fn(&ListenAddress) -> bool) -> Vec<usize> {
@@ -52,11 +53,11 @@ fn indices(addresses: &[ListenAddress], fits: impl Fn(&ListenAddress) -> bool) -
 }
 
 /// Lower is better.
-fn rank(address: &ListenAddress, host: Option<IpAddr>, tls: bool) -> (bool, bool, bool, bool) {
+fn rank(address: &ListenAddress, host: Option<IpAddr>, tls: bool) -> (bool, bool, bool, bool, bool) {
     let is_host = host.is_some() && address.addr.ip() == host;
     let family = host.unwrap_or(IpAddr::from([0; 4])).is_ipv4();
     let other_family = address.addr.ip().is_none_or(|ip| ip.is_ipv4() != family);
-    (!is_host, address.ssl != tls, !address.addr.is_wildcard(), other_family)
+    (address.quic, !is_host, address.ssl != tls, !address.addr.is_wildcard(), other_family)
 }
 
 /// Whether `text` means the address: as it is shown, or a port alone.

@@ -2,9 +2,8 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use weir_http::h2::{ErrorCode, StreamEnd};
 use weir_http::hpack::{DecodedSection, NameKind};
-use weir_http::message::{MalformedMessage, SectionMessage};
+use weir_http::message::{MalformedMessage, SectionMessage, StreamEnd};
 use weir_http::{Field, KnownField, Method, Span, Version, base64};
 use weir_trace::{ConnectionStep, Site};
 
@@ -12,53 +11,72 @@ use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::request_head::{HeadFailure, check};
-use weir_engine::transport::h2::mux::H2Mux;
+use weir_engine::transport::ClientConnection;
+use weir_engine::worker::CloseReason;
 
-/// Makes the request of `x` from the header section that was read last. Also the code with which
-/// the stream of a malformed one ends after its response.
+/// A header section of HTTP/2 or HTTP/3, decoded.
+pub(super) struct ReceivedSection<'s> {
+    pub(super) section: &'s DecodedSection,
+    /// What its pseudo-header fields say.
+    pub(super) message: SectionMessage,
+    /// What is wrong with it.
+    pub(super) checked: Result<(), MalformedMessage>,
+    /// Bytes that it had.
+    pub(super) len: usize,
+    pub(super) version: Version,
+}
+
+/// Makes the request of `x` from `received`; `end`: whether content follows. Also whether it is malformed, so that its stream ends
+/// as such after the response.
 pub(super) fn read(
     x: &mut Exchange,
-    mux: &H2Mux,
+    received: &ReceivedSection<'_>,
     end: StreamEnd,
-) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
-    let h2 = mux.h2.borrow();
-    let (section, message) = (h2.section(), *h2.message());
-    let repeated = take_over(x, section, &message, end);
-    x.request.head.len = h2.block_len();
-    let wrong = h2.checked().err();
-    let too_large = section.too_large;
-    drop(h2);
+) -> (Result<(), HeadFailure>, bool) {
+    let repeated = take_over(x, received, end);
+    x.request.head.len = received.len;
     x.trace().mark(Site::step(ConnectionStep::Parse));
-    if let Some(malformed) = wrong {
-        return (Err(refuse(x, &malformed)), Some(ErrorCode::Protocol));
+    if let Err(malformed) = received.checked {
+        return (Err(refuse(x, &malformed)), true);
     }
-    if too_large {
+    if received.section.too_large {
         x.log(LogLevel::Info, &"client sent too large request header");
-        return (Err(HeadFailure::Refuse(494)), None);
+        return (Err(HeadFailure::Refuse(494)), false);
     }
     if let Some(known) = repeated {
         let name = known.lower();
         x.log(LogLevel::Info, &format_args!("client sent duplicate header line: \"{name}\""));
-        return (Err(refused(x)), None);
+        return (Err(refused(x)), false);
     }
-    let checked =
-        host(x, message.authority).and_then(|()| check::<TlsJudge>(x)).and_then(|()| served_here(x));
+    let authority = received.message.authority;
+    let checked = host(x, authority).and_then(|()| check::<TlsJudge>(x)).and_then(|()| served_here(x));
     x.trace().mark(Site::step(ConnectionStep::VirtualServer));
-    (checked, None)
+    (checked, false)
+}
+
+/// Counts the request of `x`; why the connection ends after it, where it had as many, or lasted as long, as it may.
+pub(super) fn count(x: &mut Exchange, connection: &ClientConnection) -> Option<CloseReason> {
+    x.nth = connection.requests.get() + 1;
+    connection.requests.set(x.nth);
+    let hosts = connection.hosts.borrow();
+    let core = &hosts.default().plan.core;
+    let age = x.start_ms.saturating_sub(connection.started_ms);
+    match () {
+        () if core.keepalive_timeout == 0 => Some(CloseReason::KeepaliveOff),
+        () if x.nth >= core.keepalive_requests => Some(CloseReason::KeepaliveRequests),
+        () if age > core.keepalive_time => Some(CloseReason::KeepaliveTime),
+        () => None,
+    }
 }
 
 /// The request line that HTTP/1 would have, the fields, and what they say. The text of the section is first in the
 /// arena, so that its spans hold there. Returns the name of a field that may come once and came twice.
-fn take_over(
-    x: &mut Exchange,
-    section: &DecodedSection,
-    message: &SectionMessage,
-    end: StreamEnd,
-) -> Option<KnownField> {
+fn take_over(x: &mut Exchange, received: &ReceivedSection<'_>, end: StreamEnd) -> Option<KnownField> {
+    let ReceivedSection { section, message, version, .. } = received;
     let head = &mut x.request.head;
     head.clear();
     x.arena.push(&section.text);
-    head.version = Version::V20;
+    head.version = *version;
     let copied = |x: &mut weir_engine::text::Arena, span: Option<Span>| {
         span.map_or_else(Span::default, |span| x.copy(span))
     };
@@ -67,7 +85,7 @@ fn take_over(
     x.arena.push(b" ");
     head.target = copied(&mut x.arena, message.path.or(message.authority));
     x.arena.push(b" ");
-    head.protocol = x.arena.push(b"HTTP/2.0");
+    head.protocol = x.arena.push(version.as_str().as_bytes());
     head.line = x.arena.since(start);
     head.method = Method::parse(x.arena.get(head.method_span));
     let websocket = message.protocol.is_some_and(|protocol| protocol.of(&section.text) == b"websocket");
@@ -151,12 +169,17 @@ fn join_cookies(x: &mut Exchange) {
     }
 }
 
-/// A server without HTTP/2 is not asked by it, though another of its address is (RFC 9110 section 15.5.20).
+/// A server without the version is not asked by it, though another of its address is (RFC 9110 section 15.5.20).
 fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
-    if x.server.http2.on || x.connection.hosts.borrow().protocols[2] {
+    let (has, name) = match x.request.head.version {
+        Version::V30 => (x.server.http3.on, "HTTP/3"),
+        _ => (x.server.http2.on || x.connection.hosts.borrow().protocols.http2, "HTTP/2"),
+    };
+    if has {
         return Ok(());
     }
-    x.log(LogLevel::Info, &"client attempted to request a server for which HTTP/2 is disabled");
+    let message = format_args!("client attempted to request a server for which {name} is disabled");
+    x.log(LogLevel::Info, &message);
     Err(HeadFailure::Refuse(421))
 }
 

@@ -1,0 +1,86 @@
+//! What quinn-proto is configured with.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use weir_tls::quic::{InitialCrypto, QuicKeys, QuicServerConfig};
+
+use super::routes::{RouteNumber, RoutedIds};
+use super::tokens;
+use crate::conn::accept::ListenerDoor;
+use weir_engine::plan::server::VirtualServer;
+use weir_engine::settings::http3::Http3Settings;
+
+/// The settings of the default server of the address that `door` leads to.
+pub(super) fn of_address(door: &ListenerDoor) -> Option<Http3Settings> {
+    let (generation, _, address) = door.leads_to();
+    Some(generation.hosts().get(address)?.default().http3.clone())
+}
+
+/// The keys of `settings`, or those of this process.
+fn keys(settings: Option<&Http3Settings>) -> QuicKeys {
+    static OWN: OnceLock<QuicKeys> = OnceLock::new();
+    let own = || QuicKeys::random().expect("the system has random bytes: TLS has used some before");
+    let given = settings.and_then(|settings| settings.host_key.clone());
+    given.unwrap_or_else(|| OWN.get_or_init(own).clone())
+}
+
+/// Of an endpoint.
+pub(super) fn of_endpoint(settings: Option<&Http3Settings>, number: RouteNumber) -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::new(keys(settings).reset_key());
+    config.cid_generator(move || Box::new(RoutedIds::new(number)));
+    Arc::new(config)
+}
+
+/// Of connections whose server is not known yet: what Initial packets are protected with is the same for all.
+pub(super) fn before_hello(settings: Option<&Http3Settings>) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::new(Arc::new(InitialCrypto), keys(settings).token_key());
+    config.validation_token_config(tokens::given_out(settings.is_some_and(|settings| settings.retry)));
+    config
+        .max_incoming(MOST_INCOMING)
+        .incoming_buffer_size(INCOMING)
+        .incoming_buffer_size_total(ALL_INCOMING);
+    Arc::new(config)
+}
+
+/// Of a connection to `server`.
+pub(super) fn of_connection(server: &VirtualServer, crypto: Arc<QuicServerConfig>) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::new(crypto, keys(Some(&server.http3)).token_key());
+    config.validation_token_config(tokens::given_out(server.http3.retry));
+    config.transport_config(Arc::new(transport(server)));
+    Arc::new(config)
+}
+
+fn transport(server: &VirtualServer) -> TransportConfig {
+    let settings = &server.http3;
+    let number = |value: u64| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
+    let streams = number(settings.max_concurrent_streams.into());
+    let buffer = settings.stream_buffer_size;
+    let idle = server.plan.core.keepalive_timeout.max(server.settings.client_header_timeout);
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(streams)
+        .max_concurrent_uni_streams(number(UNIDIRECTIONAL))
+        .stream_receive_window(number(buffer))
+        .receive_window(number(buffer.saturating_mul(settings.max_concurrent_streams.into())))
+        .send_window(buffer.saturating_mul(SEND_BUFFERS).max(LEAST_SEND_WINDOW))
+        .max_idle_timeout(IdleTimeout::try_from(Duration::from_millis(idle)).ok())
+        .datagram_receive_buffer_size(None)
+        .mtu_discovery_config(None)
+        .enable_segmentation_offload(true);
+    transport
+}
+
+/// Unidirectional streams that a client may have: control, encoder, decoder.
+const UNIDIRECTIONAL: u64 = 3;
+/// What a connection has sent and its client has not acknowledged: so many times `http3_stream_buffer_size`.
+const SEND_BUFFERS: u64 = 16;
+/// ... and at least so many bytes.
+const LEAST_SEND_WINDOW: u64 = 1 << 20;
+/// Clients whose handshake has not begun, at most.
+const MOST_INCOMING: usize = 4096;
+/// Bytes that one of them may send before that.
+const INCOMING: u64 = 64 * 1024;
+/// ... and all of them together.
+const ALL_INCOMING: u64 = 16 << 20;

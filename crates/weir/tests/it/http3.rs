@@ -1,0 +1,261 @@
+//! HTTP/3, asked by aioquic: a client in Python of its own make.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use weir_http::json::JsonValue;
+use weir_test::{Driver, Server, ServerSignal, TestServerBuilder, both_drivers, require_program, skip};
+
+use super::support::tls::{authority, own};
+
+/// Python with aioquic; `None`: the test is skipped.
+fn client() -> Option<std::path::PathBuf> {
+    let python = require_program("python3")?;
+    let has = Command::new(&python).args(["-c", "import aioquic"]).stderr(Stdio::null()).status();
+    if !has.expect("python runs").success() {
+        skip("aioquic, a Python package, is not installed");
+        return None;
+    }
+    Some(python)
+}
+
+/// What the client says of each response; `plan` is JSON as tests/data/http3_client.py has it.
+#[track_caller]
+fn ask(python: &Path, plan: &str) -> Vec<JsonValue> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/http3_client.py");
+    let mut command = Command::new(python);
+    command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("python runs");
+    child.stdin.take().expect("piped").write_all(plan.as_bytes()).expect("it reads its plan");
+    let output = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| JsonValue::parse(line).expect("a line of JSON")).collect()
+}
+
+fn status(response: &JsonValue) -> Option<u64> {
+    response.field("status").and_then(JsonValue::number)
+}
+
+#[track_caller]
+fn body(response: &JsonValue) -> &str {
+    response.field("body").and_then(JsonValue::text).unwrap_or_else(|| panic!("a body: {response:?}"))
+}
+
+fn header<'r>(response: &'r JsonValue, name: &str) -> Option<&'r str> {
+    response.path(&["headers", name]).and_then(JsonValue::text)
+}
+
+fn is(response: &JsonValue, what: &str) -> bool {
+    response.field(what).and_then(JsonValue::bool) == Some(true)
+}
+
+/// The configuration of a server with a certificate; `%%PORT_0%%` is the port of QUIC.
+fn conf(main: &str, server: &str) -> String {
+    format!(
+        "{main} http {{ ssl_certificate a.crt; ssl_certificate_key a.key; root files; access_log access.log;
+            server {{ listen 127.0.0.1:%%PORT_0%% quic; {server} }} }}"
+    )
+}
+
+fn builder(main: &str, server: &str) -> TestServerBuilder {
+    let pair = own("localhost");
+    Server::builder(&conf(main, server)).file("a.crt", &pair.certificate).file("a.key", &pair.key)
+}
+
+fn serve(driver: Driver, main: &str, server: &str) -> Server {
+    builder(main, server).driver(driver).start()
+}
+
+both_drivers! {
+    fn requests_are_served_with_fields_variables_and_bodies(driver) {
+        let Some(python) = client() else { return };
+        let server = serve(
+            driver,
+            "",
+            r#"location / { add_header X-Seen "$http3 $server_protocol $scheme $request_method $host $arg_a" always;
+                return 200 "$request_uri|$http_x_own|$ssl_protocol|$ssl_server_name"; }
+              location /echo { client_max_body_size 0; proxy_pass http://127.0.0.1:%%PORT_1%%; }
+              location /none { return 204; }
+            } server { listen 127.0.0.1:%%PORT_1%%; location / { client_max_body_size 0; client_body_buffer_size 2m;
+                echo_read_request_body; echo_request_body; }"#,
+        );
+        let port = server.port(0);
+        let plan = format!(
+            r#"{{"port": {port}, "name": "localhost", "steps": [
+                [{{"path": "/x?a=5", "headers": [["x-own", "mine"]]}}, {{"path": "/none"}}, {{"path": "/"}}],
+                [{{"method": "POST", "path": "/echo", "body": "0123456789", "repeat": 100000}},
+                 {{"method": "POST", "path": "/echo", "body": "small"}}]]}}"#
+        );
+        let all = ask(&python, &plan);
+        assert_eq!(all.len(), 5);
+        assert_eq!(body(&all[0]), "/x?a=5|mine|TLSv1.3|localhost");
+        assert_eq!(header(&all[0], "x-seen"), Some("h3 HTTP/3.0 https GET localhost 5"));
+        assert_eq!(all.iter().map(status).collect::<Vec<_>>(), [Some(200), Some(204), Some(200), Some(200), Some(200)]);
+        assert_eq!(all[3].field("length").and_then(JsonValue::number), Some(1_000_000));
+        assert_eq!(body(&all[4]), "small");
+        assert!(all.iter().all(|one| is(one, "ended")));
+        let lines = server.access_log_lines(7);
+        assert!(lines.iter().any(|line| line.contains("\"GET /x?a=5 HTTP/3.0\" 200")), "{lines:?}");
+    }
+
+    fn many_streams_and_large_files_are_whole(driver) {
+        let Some(python) = client() else { return };
+        for workers in [1, 8] {
+            let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+            let small = &content[..10_000];
+            let server = builder(&format!("worker_processes {workers};"), "location / { }")
+                .file("files/large", &content)
+                .file("files/small", small)
+                .driver(driver)
+                .start();
+            let many = [r#"{"path": "/small"}"#; 100].join(", ");
+            let plan = format!(
+                r#"{{"port": {}, "steps": [[{many}], [{{"path": "/large"}}, {{"path": "/small"}}, {{"path": "/large"}}], [{many}]]}}"#,
+                server.port(0)
+            );
+            let all = ask(&python, &plan);
+            assert_eq!(all.len(), 203);
+            let sum = |of: &str| {
+                let wanted: Vec<_> = all.iter().filter(|one| one.field("length").and_then(JsonValue::number)
+                    == Some(if of == "large" { 3_000_000 } else { 10_000 })).collect();
+                let sums: std::collections::BTreeSet<_> = wanted.iter().map(|one| format!("{:?}", one.field("sum"))).collect();
+                (wanted.len(), sums.len())
+            };
+            assert_eq!((sum("large"), sum("small")), ((2, 1), (201, 1)));
+        }
+    }
+
+    /// What came before a reload goes on, and what comes after it is the new configuration's, on the same connection.
+    fn a_reload_loses_nothing(driver) {
+        let Some(python) = client() else { return };
+        let mut server = serve(driver, "worker_processes 2;", "location / { return 200 old; }");
+        let port = server.port(0);
+        let one = format!(r#"{{"port": {port}, "steps": [[{{"path": "/"}}]]}}"#);
+        assert_eq!(body(&ask(&python, &one)[0]), "old");
+        let asked = std::thread::scope(|scope| {
+            let steps = [r#"[{"path": "/"}]"#; 20].join(", ");
+            let plan = format!(r#"{{"port": {port}, "pause": 0.1, "steps": [{steps}]}}"#);
+            let python = &python;
+            let asking = scope.spawn(move || ask(python, &plan));
+            let _served = server.access_log_lines(4);
+            server.reload(&conf("worker_processes 2;", "location / { return 200 new; }"));
+            asking.join().expect("it asks")
+        });
+        let bodies: Vec<_> = asked.iter().map(|one| (status(one), body(one).to_owned())).collect();
+        assert_eq!(bodies.len(), 20);
+        assert!(bodies.iter().all(|(status, _)| *status == Some(200)), "{bodies:?}");
+        assert_eq!(body(&ask(&python, &one)[0]), "new");
+    }
+
+    fn a_server_that_quits_says_goodbye_and_ends(driver) {
+        let Some(python) = client() else { return };
+        let mut server = serve(driver, "", "location / { return 200 well; }");
+        let plan = format!(r#"{{"port": {}, "linger": 20, "steps": [[{{"path": "/"}}]]}}"#, server.port(0));
+        std::thread::scope(|scope| {
+            let python = &python;
+            let asking = scope.spawn(move || ask(python, &plan));
+            let _served = server.access_log_lines(1);
+            server.signal(ServerSignal::Quit);
+            assert!(server.wait_exit().status.success());
+            let lines = asking.join().expect("it asks");
+            assert_eq!(lines[1].field("closed").and_then(JsonValue::number), Some(0x100), "{lines:?}");
+        });
+    }
+
+    fn a_client_without_a_certificate_is_refused_where_one_is_required(driver) {
+        let Some(python) = client() else { return };
+        let ca = authority("ca");
+        let mine = ca.issue("client");
+        let server = builder("", "ssl_client_certificate ca.crt; ssl_verify_client on; location / { return 200 $ssl_client_verify; }")
+            .file("ca.crt", &ca.certificate)
+            .file("mine.crt", &mine.certificate)
+            .file("mine.key", &mine.key)
+            .driver(driver)
+            .start();
+        let (port, dir) = (server.port(0), server.dir().path().display().to_string());
+        let without = ask(&python, &format!(r#"{{"port": {port}, "steps": [[{{}}]]}}"#));
+        assert_eq!(status(&without[0]), Some(400));
+        let certificate = format!(r#"["{dir}/mine.crt", "{dir}/mine.key"]"#);
+        let with = ask(&python, &format!(r#"{{"port": {port}, "certificate": {certificate}, "steps": [[{{}}]]}}"#));
+        assert_eq!((status(&with[0]), body(&with[0])), (Some(200), "SUCCESS"));
+    }
+
+    fn sessions_are_resumed_and_retry_asks_once_more(driver) {
+        let Some(python) = client() else { return };
+        for retry in ["", "quic_retry on;"] {
+            let server = serve(driver, "", &format!("{retry} location / {{ return 200 $ssl_session_reused; }}"));
+            let plan = format!(r#"{{"port": {}, "sessions": 2, "steps": [[{{}}]]}}"#, server.port(0));
+            let all = ask(&python, &plan);
+            assert_eq!((body(&all[0]), body(&all[1])), (".", "r"), "{retry}");
+        }
+    }
+
+    fn clients_that_give_up_leave_nothing_behind(driver) {
+        let Some(python) = client() else { return };
+        let server = builder("", "location / { } location /slow { limit_rate 1k; }")
+            .file("files/large", vec![b'x'; 2_000_000])
+            .file("files/slow", vec![b'x'; 2_000_000])
+            .driver(driver)
+            .start();
+        let plan = format!(
+            r#"{{"port": {}, "steps": [
+                [{{"path": "/large", "stop": true}}, {{"path": "/slow", "stop": true}}, {{"path": "/large", "reset": true}},
+                 {{"method": "POST", "path": "/large", "body": "x", "end": false, "reset": true}}],
+                [{{"path": "/large"}}]]}}"#,
+            server.port(0)
+        );
+        let all = ask(&python, &plan);
+        assert_eq!((status(&all[4]), all[4].field("length").and_then(JsonValue::number)), (Some(200), Some(2_000_000)));
+        // One that was reset before anything of it was read is none.
+        let _given_up = server.access_log_lines(3);
+    }
+
+    /// Each of them costs a stream until this side has ended its direction, too: then nothing more could be asked.
+    fn a_connection_outlives_more_cancelled_requests_than_may_be_open(driver) {
+        let Some(python) = client() else { return };
+        let server = builder("", "http3_max_concurrent_streams 8; location / { } location /slow { limit_rate 1k; }")
+            .file("files/small", b"small")
+            .file("files/slow", vec![b'x'; 100_000])
+            .driver(driver)
+            .start();
+        let part = r#"{"method": "POST", "path": "/small", "body": "x", "end": false, "reset": true}"#;
+        let cancelled = [r#"{"path": "/slow", "stop": true}"#, r#"{"path": "/slow", "reset": true}"#, part].map(|one| format!("[{one}]"));
+        let steps = cancelled.iter().cycle().take(40).cloned().collect::<Vec<_>>().join(", ");
+        let plan = format!(r#"{{"port": {}, "pause": 0.02, "patience": 20, "steps": [{steps}, [{{"path": "/small"}}]]}}"#, server.port(0));
+        let all = ask(&python, &plan);
+        assert_eq!(all.last().map(|last| (status(last), body(last))), Some((Some(200), "small")));
+    }
+
+    /// ... and does not wait for the end of what it can't have.
+    fn a_malformed_request_is_refused_and_its_stream_reset(driver) {
+        let Some(python) = client() else { return };
+        let server = serve(driver, "", "location / { return 200 well; }");
+        let plan = format!(
+            r#"{{"port": {}, "patience": 20, "steps": [
+                [{{"headers": [["connection", "close"]]}}, {{"method": "POST", "headers": [["content-length", "7"]], "body": "x"}}], [{{}}]]}}"#,
+            server.port(0)
+        );
+        let all = ask(&python, &plan);
+        let reset = |one: &JsonValue| one.field("reset").and_then(JsonValue::number);
+        assert_eq!((status(&all[0]), reset(&all[0])), (Some(400), Some(0x10e)), "{:?}", all[0]);
+        // What it has sent wrongly comes after its response.
+        assert_eq!(reset(&all[1]), Some(0x10e), "{:?}", all[1]);
+        assert_eq!(body(&all[2]), "well");
+        assert_eq!(server.access_log_lines(3).len(), 3);
+    }
+
+    /// A request that outlives its connection ends as it is: the next connection may have its place by then.
+    fn a_request_that_outlives_its_connection_disturbs_none_after_it(driver) {
+        let Some(python) = client() else { return };
+        let server = serve(driver, "", "location / { return 200 well; } location /long { content_by_lua_block { ngx.sleep(1.5) ngx.say(1) } }");
+        let port = server.port(0);
+        let gone = ask(&python, &format!(r#"{{"port": {port}, "steps": [[{{"path": "/long", "stop": true}}]]}}"#));
+        assert_eq!(gone.len(), 1);
+        let steps = [r#"[{"path": "/"}]"#; 12].join(", ");
+        let all = ask(&python, &format!(r#"{{"port": {port}, "pause": 0.2, "patience": 10, "steps": [{steps}]}}"#));
+        assert_eq!(all.iter().filter(|one| status(one) == Some(200)).count(), 12);
+    }
+}
