@@ -404,7 +404,12 @@ mod tests {
 
     #[test]
     fn a_reset_is_told_from_a_close() {
-        let mut client = serve(|stream| weir_sys::socket::set_linger_zero(&stream).expect("a TCP socket"));
+        // Not before the client is connected: a reset that comes first fails that.
+        let mut client = serve(|mut stream| {
+            stream.read_exact(&mut [0]).expect("the client's byte");
+            weir_sys::socket::set_linger_zero(&stream).expect("a TCP socket");
+        });
+        client.send("x");
         assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Reset));
         serve(drop).expect_close();
     }
