@@ -15,7 +15,7 @@ use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, Sta
 
 use crate::location_series::SeriesRow;
 use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
-use dealing::{DEALING, DealtCounts, FLOWS, FlowCounts, QUIC, QuicCounts};
+use dealing::{DEALING, DealtCounts, FLOWS, QUIC, WorkerCount};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,6 +287,21 @@ fn threads(out: &mut MetricsWriter) {
     out.counter("weir_worker_faults_major", "Page faults that read from disk.", thread(|t| t.faults_major));
 }
 
+/// What each worker counts of one kind.
+fn counted<C>(
+    out: &mut MetricsWriter,
+    all: &[WorkerThread],
+    counts: &[WorkerCount<C>],
+    kind: fn(&WorkerThread) -> &C,
+) {
+    for WorkerCount { name, help, of } in counts {
+        let rows = all
+            .iter()
+            .map(|worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(kind(worker)).get()));
+        out.counter(name, help, rows);
+    }
+}
+
 /// Connections between workers.
 fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
     for DealtCounts { name, help, is_gauge, of } in DEALING {
@@ -298,18 +313,8 @@ fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
             false => out.counter(name, help, rows),
         }
     }
-    for FlowCounts { name, help, of } in FLOWS {
-        let rows = all.iter().map(|worker| {
-            (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.flows).get())
-        });
-        out.counter(name, help, rows);
-    }
-    for QuicCounts { name, help, of } in QUIC {
-        let rows = all.iter().map(|worker| {
-            (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.quic).get())
-        });
-        out.counter(name, help, rows);
-    }
+    counted(out, all, FLOWS, |worker| &worker.counters.flows);
+    counted(out, all, QUIC, |worker| &worker.counters.quic);
     let turns =
         |worker: &WorkerThread| (format!("worker=\"{}\"", worker.recorder.worker()), worker.stats.turn_ns());
     out.seconds_gauge(

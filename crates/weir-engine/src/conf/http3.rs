@@ -25,7 +25,7 @@ impl Module for Http3 {
     const VARIABLES: &'static [Variable] = &[Variable::new("http3", http3)];
 
     fn inherit(conf: &mut Http3Conf, parent: &Http3Conf) {
-        inherit!(conf, parent, on, hq, max_concurrent_streams, stream_buffer_size, gso, host_key, retry);
+        inherit!(conf, parent, on, max_concurrent_streams, stream_buffer_size, gso, host_key, retry);
         inherit!(conf, parent, active_connection_id_limit);
     }
 }

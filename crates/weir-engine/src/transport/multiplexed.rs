@@ -15,6 +15,15 @@ use crate::body::{BodyBuf, BodyChain};
 use crate::error::EngineError;
 use crate::exchange::Exchange;
 
+/// How an exchange has left its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeOutcome {
+    /// The response is whole as far as the exchange goes.
+    Complete,
+    /// It is cut off, or absent.
+    Broken,
+}
+
 /// What is known of a stream, whatever its protocol.
 #[derive(Default)]
 pub(crate) struct StreamCore {

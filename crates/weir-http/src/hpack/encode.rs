@@ -5,7 +5,7 @@
 //! evicts nothing, and what every response says (server, type, the date of this second) costs one byte from the third
 //! response on.
 
-use super::huffman;
+use super::prefixed::{self, integer};
 use super::table::{DynamicTable, FIXED, fixed_name, row};
 use crate::coder::{FieldIndexing, SectionCoder};
 use crate::header::KnownField;
@@ -73,9 +73,9 @@ impl HpackEncoder {
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some((smallest, last)) = self.resized.take() {
             if smallest < last {
-                integer(out, 0x20, 5, smallest);
+                integer(out, 0x20, 5, smallest as u64);
             }
-            integer(out, 0x20, 5, last);
+            integer(out, 0x20, 5, last as u64);
         }
     }
 
@@ -146,18 +146,18 @@ impl HpackEncoder {
     ) {
         let (mark, prefix) = match indexing {
             FieldIndexing::Allowed => match self.find(name, value) {
-                TableMatch::At(index) => return integer(out, 0x80, 7, index),
+                TableMatch::At(index) => return integer(out, 0x80, 7, index as u64),
                 TableMatch::Again => (0x40, 6),
                 TableMatch::New => (0, 4),
             },
             FieldIndexing::Not => (0, 4),
             FieldIndexing::Never => (0x10, 4),
         };
-        integer(out, mark, prefix, usize::from(name_index));
+        integer(out, mark, prefix, u64::from(name_index));
         if name_index == 0 {
-            string(out, name);
+            prefixed::text(out, 0, 7, name);
         }
-        string(out, value);
+        prefixed::text(out, 0, 7, value);
     }
 
     /// Where the table has the field; it is put in when it came before.
@@ -247,34 +247,6 @@ fn tail(text: &[u8]) -> u64 {
     match text.last_chunk::<8>() {
         Some(word) => u64::from_le_bytes(*word),
         None => text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
-}
-
-/// Writes an integer after the bits of `mark`, `prefix` bits of it in the first byte (RFC 7541 section 5.1).
-#[inline]
-fn integer(out: &mut Vec<u8>, mark: u8, prefix: u32, value: usize) {
-    let full = (1_usize << prefix) - 1;
-    if value < full {
-        return out.push(mark | value as u8);
-    }
-    out.push(mark | full as u8);
-    let mut rest = value - full;
-    while rest >= 0x80 {
-        out.push(0x80 | (rest & 0x7f) as u8);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-/// Writes a string, by Huffman's code where that is shorter.
-fn string(out: &mut Vec<u8>, text: &[u8]) {
-    let coded = huffman::encoded_len(text);
-    if coded < text.len() {
-        integer(out, 0x80, 7, coded);
-        huffman::encode(text, out);
-    } else {
-        integer(out, 0, 7, text.len());
-        out.extend_from_slice(text);
     }
 }
 

@@ -10,6 +10,7 @@ mod decode;
 pub(crate) mod encode;
 pub(crate) mod huffman;
 pub(crate) mod name;
+pub(crate) mod prefixed;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,10 @@
 use super::fixed::fixed;
 use super::instruction::{EncoderInstruction, PartialInstruction};
 use super::table::InsertTable;
-use super::wire::{self, WireFault, WireReader, WireText};
+use super::wire::{WireFault, WireReader, WireText};
 use super::{ENTRY, QpackError};
 use crate::hpack::name::{FieldName, is_clean};
+use crate::hpack::prefixed;
 use crate::hpack::table::TableField;
 use crate::hpack::{DecodedSection, HpackError, SectionLimits};
 
@@ -198,7 +199,7 @@ impl QpackDecoder {
     pub fn again(&mut self, stream: u64) {
         self.copied = self.copied.saturating_sub(PAID_COPIES);
         if self.required > 0 {
-            wire::integer(&mut self.output, 0x80, 7, stream);
+            prefixed::integer(&mut self.output, 0x80, 7, stream);
             self.acknowledged = self.acknowledged.max(self.required);
         }
     }
@@ -285,7 +286,7 @@ impl QpackDecoder {
     /// Nothing is read of `stream` any more: its sections, of which there may be some, use the table no longer.
     pub fn cancel(&mut self, stream: u64) {
         if self.limit > 0 {
-            wire::integer(&mut self.output, 0x40, 6, stream);
+            prefixed::integer(&mut self.output, 0x40, 6, stream);
         }
     }
 
@@ -294,7 +295,7 @@ impl QpackDecoder {
     pub fn output(&mut self) -> &mut Vec<u8> {
         let new = self.table.inserted() - self.acknowledged;
         if new > 0 {
-            wire::integer(&mut self.output, 0, 6, new);
+            prefixed::integer(&mut self.output, 0, 6, new);
             self.acknowledged = self.table.inserted();
         }
         &mut self.output

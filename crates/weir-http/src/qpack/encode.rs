@@ -10,11 +10,12 @@ use std::collections::VecDeque;
 use super::fixed::{FixedMatch, STATUS, fixed_status};
 use super::instruction::{DecoderInstruction, PartialInstruction};
 use super::table::InsertTable;
-use super::wire::{self, WireFault, WireReader};
+use super::wire::{WireFault, WireReader};
 use super::{ENTRY, QpackError};
 use crate::coder::{FieldIndexing, SectionCoder};
 use crate::header::KnownField;
 use crate::hpack::encode::hash;
+use crate::hpack::prefixed;
 use crate::hpack::table::row;
 
 /// The writing side of a connection's header compression.
@@ -87,7 +88,7 @@ impl QpackEncoder {
             return;
         }
         let capacity = limit.min(TABLE);
-        wire::integer(&mut self.output, 0x20, 5, capacity);
+        prefixed::integer(&mut self.output, 0x20, 5, capacity);
         self.table.set_capacity(capacity as usize);
         self.seen = vec![[SeenField::default(); WAYS]; SEEN / WAYS];
     }
@@ -156,8 +157,8 @@ impl QpackEncoder {
             return;
         }
         self.scratch.clear();
-        wire::integer(&mut self.scratch, 0, 8, required % (2 * self.most_entries) + 1);
-        wire::integer(&mut self.scratch, 0, 7, base - required);
+        prefixed::integer(&mut self.scratch, 0, 8, required % (2 * self.most_entries) + 1);
+        prefixed::integer(&mut self.scratch, 0, 7, base - required);
         out.splice(start..start + 2, self.scratch.iter().copied());
         self.sent.push_back(SentSection { stream, required, oldest });
     }
@@ -165,7 +166,7 @@ impl QpackEncoder {
     /// Appends the pseudo-header field `:status`: a byte or two for the statuses of the static table.
     pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
         if let Some(index) = fixed_status(status) {
-            return wire::integer(out, 0xc0, 6, u64::from(index));
+            return prefixed::integer(out, 0xc0, 6, u64::from(index));
         }
         let digit = |number: u16| b'0' + (number % 10) as u8;
         let text = [digit(status / 100), digit(status / 10), digit(status)];
@@ -197,7 +198,7 @@ impl QpackEncoder {
         out: &mut Vec<u8>,
     ) {
         if let FixedMatch::Field(index) = fixed {
-            return wire::integer(out, 0xc0, 6, u64::from(index));
+            return prefixed::integer(out, 0xc0, 6, u64::from(index));
         }
         if self.section.refers
             && indexing == FieldIndexing::Allowed
@@ -206,16 +207,16 @@ impl QpackEncoder {
             let section = &mut self.section;
             section.required = section.required.max(number + 1);
             section.oldest = section.oldest.min(number);
-            return wire::integer(out, 0x80, 6, section.base - 1 - number);
+            return prefixed::integer(out, 0x80, 6, section.base - 1 - number);
         }
         let never = indexing == FieldIndexing::Never;
         match fixed {
             FixedMatch::Name(index) => {
-                wire::integer(out, if never { 0x70 } else { 0x50 }, 4, u64::from(index));
+                prefixed::integer(out, if never { 0x70 } else { 0x50 }, 4, u64::from(index));
             }
-            _ => wire::text(out, if never { 0x30 } else { 0x20 }, 3, name),
+            _ => prefixed::text(out, if never { 0x30 } else { 0x20 }, 3, name),
         }
-        wire::text(out, 0, 7, value);
+        prefixed::text(out, 0, 7, value);
     }
 
     /// The entry of the field to refer to. One that came before is inserted, for sections to come.
@@ -239,14 +240,14 @@ impl QpackEncoder {
                 return (number < self.received).then_some(number);
             }
             Some(number) => self.insert(name, value, |table, out| {
-                wire::integer(out, 0, 5, table.inserted() - 1 - number);
+                prefixed::integer(out, 0, 5, table.inserted() - 1 - number);
             }),
             None => self.insert(name, value, |_, out| {
                 match fixed {
-                    FixedMatch::Name(index) => wire::integer(out, 0xc0, 6, u64::from(index)),
-                    _ => wire::text(out, 0x40, 5, name),
+                    FixedMatch::Name(index) => prefixed::integer(out, 0xc0, 6, u64::from(index)),
+                    _ => prefixed::text(out, 0x40, 5, name),
                 }
-                wire::text(out, 0, 7, value);
+                prefixed::text(out, 0, 7, value);
             }),
         };
         if inserted && let Some(seen) = self.seen.get_mut(place).and_then(|ways| ways.get_mut(way)) {

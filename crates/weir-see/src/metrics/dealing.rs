@@ -10,56 +10,49 @@ pub(super) struct DealtCounts {
     pub(super) of: fn(&DealingCounters) -> &WorkerCounter,
 }
 
-/// What is counted of a worker's flows of UDP.
-pub(super) struct FlowCounts {
+/// One of the counters of kind `C` that each worker has.
+pub(super) struct WorkerCount<C: 'static> {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    pub(super) of: fn(&FlowCounters) -> &WorkerCounter,
+    pub(super) of: fn(&C) -> &WorkerCounter,
 }
 
-/// What is counted of a worker's datagrams of QUIC.
-pub(super) struct QuicCounts {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) of: fn(&QuicCounters) -> &WorkerCounter,
-}
-
-pub(super) const QUIC: &[QuicCounts] = &[
-    QuicCounts {
+pub(super) const QUIC: &[WorkerCount<QuicCounters>] = &[
+    WorkerCount {
         name: "weir_quic_clients_refused",
         help: "Clients of QUIC for which there was no room.",
         of: |quic| &quic.refused,
     },
-    QuicCounts {
+    WorkerCount {
         name: "weir_quic_clients_retried",
         help: "Clients of QUIC that were asked to show that they are where they say.",
         of: |quic| &quic.retried,
     },
-    QuicCounts {
+    WorkerCount {
         name: "weir_quic_datagrams_handed_over",
         help: "Datagrams of QUIC that came to the socket of another worker than their connection's.",
         of: |quic| &quic.handed_over,
     },
-    QuicCounts {
+    WorkerCount {
         name: "weir_quic_datagrams_dropped",
         help: "Datagrams of QUIC that the system did not take.",
         of: |quic| &quic.dropped,
     },
 ];
 
-pub(super) const FLOWS: &[FlowCounts] = &[
-    FlowCounts { name: "weir_udp_flows", help: "Flows of UDP that began.", of: |flows| &flows.opened },
-    FlowCounts {
+pub(super) const FLOWS: &[WorkerCount<FlowCounters>] = &[
+    WorkerCount { name: "weir_udp_flows", help: "Flows of UDP that began.", of: |flows| &flows.opened },
+    WorkerCount {
         name: "weir_udp_flows_evicted",
         help: "Flows of UDP that were ended to make room for others.",
         of: |flows| &flows.evicted,
     },
-    FlowCounts {
+    WorkerCount {
         name: "weir_udp_datagrams_refused",
         help: "Datagrams of new clients for which there was no room.",
         of: |flows| &flows.refused,
     },
-    FlowCounts {
+    WorkerCount {
         name: "weir_udp_datagrams_dropped",
         help: "Datagrams of flows that were not passed on, for want of room.",
         of: |flows| &flows.dropped,

@@ -15,6 +15,7 @@ mod proxy;
 pub(crate) mod quic;
 mod section;
 pub(crate) mod session;
+mod stream_task;
 
 use weir_engine::transport::ClientConnection;
 

@@ -30,7 +30,7 @@ pub(super) enum LongKind {
 const MOST_ID: usize = 20;
 
 impl LongPacket {
-    /// Reads the header of a datagram's first packet; `None`: there is none with a long header and a length.
+    /// Reads the header of a datagram's first packet; `None`: it has no long header with a length.
     pub(super) fn read(datagram: &[u8]) -> Option<LongPacket> {
         let mut r = PacketReader { all: datagram, at: 0 };
         let first = r.take(1).map(|at| datagram[at.start])?;

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamEnd, StreamKey};
 use weir_http::{h2, hpack};
@@ -14,17 +14,10 @@ use crate::exchange::Exchange;
 use crate::log::LogLevel;
 use crate::pieces;
 use crate::transport::ClientConnection;
+use crate::transport::multiplexed::ExchangeOutcome;
+use crate::transport::task_call::TaskCall;
 use crate::transport::wire::{ClientWire, HIGH};
 use crate::worker::{CloseProtocol, CloseReason, StreamCloseSide, Worker};
-
-/// How an exchange has left its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangeOutcome {
-    /// The response is whole as far as the exchange goes.
-    Complete,
-    /// It is cut off, or absent.
-    Broken,
-}
 
 /// A connection as its streams see it.
 pub struct H2Mux {
@@ -41,12 +34,8 @@ pub struct H2Mux {
     pub(super) blocks: RefCell<SentBlocks>,
     /// Whose the last bytes of the output are.
     pub(super) ledger: RefCell<FrameLedger>,
-    /// The connection's task, while it waits.
-    task: RefCell<Option<Waker>>,
-    /// A stream has done something that the task has to act on.
-    woken: Cell<bool>,
-    /// The task is at work.
-    serving: Cell<bool>,
+    /// The connection's task.
+    call: TaskCall,
     /// Nothing more comes or goes.
     closed: Cell<bool>,
     /// Bytes are left that were not looked at: others had to have a turn.
@@ -102,9 +91,7 @@ impl H2Mux {
             slots: RefCell::default(),
             blocks: RefCell::default(),
             ledger: RefCell::default(),
-            task: RefCell::default(),
-            woken: Cell::new(false),
-            serving: Cell::new(false),
+            call: TaskCall::default(),
             closed: Cell::new(false),
             more: Cell::new(false),
             lingering: Cell::new(0),
@@ -127,7 +114,7 @@ impl H2Mux {
 
     /// Begins a turn: what came is taken, request by request ([`H2Mux::next_head`]), until the turn ends.
     pub fn begin_turn(&self) {
-        self.serving.set(true);
+        self.call.serves(true);
         self.look();
         self.more.set(false);
         self.unlinger();
@@ -172,7 +159,7 @@ impl H2Mux {
             self.go_away(CloseReason::Reload);
         }
         self.look();
-        self.serving.set(false);
+        self.call.serves(false);
     }
 
     /// The next event, with a copy of its content.
@@ -471,27 +458,12 @@ impl H2Mux {
 
     /// Whether a stream has woken the connection's task; else it will.
     pub fn is_woken(&self, cx: &Context<'_>) -> bool {
-        if self.woken.take() {
-            return true;
-        }
-        let mut task = self.task.borrow_mut();
-        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            *task = Some(cx.waker().clone());
-        }
-        false
+        self.call.is_woken(cx)
     }
 
     /// Has the connection's task look at what a stream has done.
     pub fn wake(&self) {
-        if self.serving.get() {
-            // It is the caller itself, and looks before it waits.
-            return;
-        }
-        if !self.woken.replace(true)
-            && let Some(task) = self.task.borrow_mut().take()
-        {
-            task.wake();
-        }
+        self.call.wake();
     }
 
     /// The connection is over: streams that are running are notified.
@@ -510,8 +482,7 @@ impl H2Mux {
     /// Waits until all streams are over.
     pub async fn ended(&self) {
         std::future::poll_fn(|cx| {
-            self.woken.set(false);
-            *self.task.borrow_mut() = Some(cx.waker().clone());
+            self.call.waits(cx);
             if self.streams() == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;

@@ -4,9 +4,10 @@ use weir_http::h2;
 use weir_http::h2::{DataGrant, StreamKey};
 
 use super::file::load;
-use super::mux::{ExchangeOutcome, H2Mux};
+use super::mux::H2Mux;
 use super::slot::StreamSlot;
 use crate::body::{BodyBuf, BodyChain};
+use crate::transport::multiplexed::ExchangeOutcome;
 use crate::transport::wire::HIGH;
 
 impl H2Mux {

@@ -12,5 +12,4 @@ mod stream;
 pub use mux::{H3Mux, H3Pause};
 pub use open::QuicEntry;
 pub use pump::{SinkOutcome, StreamSink};
-pub use slot::ExchangeEnd;
 pub use stream::H3Stream;

@@ -2,15 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use weir_http::h3::{H3Config, H3Connection, H3ErrorCode, H3Event, H3Failure};
 use weir_http::hpack::SectionLimits;
 use weir_http::message::StreamEnd;
 
-use super::slot::{ExchangeEnd, H3Slot};
+use super::slot::H3Slot;
 use crate::log::LogLevel;
 use crate::pieces;
+use crate::transport::multiplexed::ExchangeOutcome;
+use crate::transport::task_call::TaskCall;
 use crate::transport::{ClientConnection, ProtocolState};
 use crate::worker::memory::COUNTED;
 use crate::worker::{CloseProtocol, CloseReason, Worker};
@@ -32,12 +34,8 @@ pub struct H3Mux {
     pub(super) resets: RefCell<Vec<(u64, H3ErrorCode)>>,
     /// How many streams have a request.
     pub(super) open: Cell<usize>,
-    /// The connection's task, while it waits.
-    task: RefCell<Option<Waker>>,
-    /// A stream has done something that the task has to act on.
-    woken: Cell<bool>,
-    /// The task is at work.
-    serving: Cell<bool>,
+    /// The connection's task.
+    call: TaskCall,
     /// Nothing more comes or goes.
     closed: Cell<bool>,
     /// Content of a stream that may come ahead of its reader (`http3_stream_buffer_size`).
@@ -83,9 +81,7 @@ impl H3Mux {
             hungry: RefCell::default(),
             resets: RefCell::default(),
             open: Cell::new(0),
-            task: RefCell::default(),
-            woken: Cell::new(false),
-            serving: Cell::new(false),
+            call: TaskCall::default(),
             closed: Cell::new(false),
             ahead: server.http3.stream_buffer_size,
         });
@@ -198,16 +194,14 @@ impl H3Mux {
 
     /// The client has given stream `id` up, or wants no more of the response. `false`: it has no request yet.
     pub fn reset(&self, id: u64) -> bool {
-        self.with_id(id, |slot| {
+        let Some(at) = self.place_of(id) else { return false };
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.core.closed = true;
             slot.drop_output();
             slot.core.wake();
-        });
-        let place = self.place_of(id);
-        if let Some(at) = place {
-            self.has_output(at);
         }
-        place.is_some()
+        self.has_output(at);
+        true
     }
 
     /// There is room for more of stream `id`.
@@ -251,7 +245,7 @@ impl H3Mux {
 
     /// The exchange of a stream is over: the rest of its response is sent, as long as the client takes some of it in
     /// each `send_timeout` milliseconds, then it is forgotten.
-    pub fn detach(&self, at: usize, end: ExchangeEnd, send_timeout: u64) {
+    pub fn detach(&self, at: usize, end: ExchangeOutcome, send_timeout: u64) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.over = Some(end);
             slot.until = Some((weir_rt::now_ms() + send_timeout, send_timeout));
@@ -267,7 +261,7 @@ impl H3Mux {
             let Some((until, _)) = slot.until.filter(|_| slot.id.is_some()) else { continue };
             if until <= now {
                 slot.drop_output();
-                slot.over = Some(ExchangeEnd::Broken);
+                slot.over = Some(ExchangeOutcome::Broken);
                 due.push(at);
             } else {
                 next = Some(next.unwrap_or(u64::MAX).min(until - now));
@@ -309,42 +303,26 @@ impl H3Mux {
         self.worker.is_stopping() || self.connection.takes_no_more()
     }
 
-    /// The task is at work from here on, and what streams do wakes nobody; or it is not.
+    /// The task is at work from here on, and looks at what streams did before it waits; or it is not.
     pub fn serves(&self, on: bool) {
-        self.serving.set(on);
+        self.call.serves(on);
     }
 
     /// Whether a stream has woken the connection's task; else it will.
     pub fn is_woken(&self, cx: &Context<'_>) -> bool {
-        if self.woken.take() {
-            return true;
-        }
-        let mut task = self.task.borrow_mut();
-        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            *task = Some(cx.waker().clone());
-        }
-        false
+        self.call.is_woken(cx)
     }
 
     /// Has the connection's task look at what a stream has done.
     pub fn wake(&self) {
-        if self.serving.get() {
-            // It is the caller itself, and looks before it waits.
-            return;
-        }
-        if !self.woken.replace(true)
-            && let Some(task) = self.task.borrow_mut().take()
-        {
-            task.wake();
-        }
+        self.call.wake();
     }
 
     /// Waits until all requests are over.
     pub async fn ended(&self) {
         std::future::poll_fn(|cx| {
             self.forget_ended();
-            self.woken.set(false);
-            *self.task.borrow_mut() = Some(cx.waker().clone());
+            self.call.waits(cx);
             if self.streams() == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;

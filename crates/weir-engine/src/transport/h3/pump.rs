@@ -1,7 +1,7 @@
 //! What streams have to send, on its way into QUIC.
 
 use super::mux::H3Mux;
-use super::slot::ExchangeEnd;
+use crate::transport::multiplexed::ExchangeOutcome;
 use weir_http::h3::H3ErrorCode;
 
 /// What has become of bytes that QUIC was given.
@@ -97,10 +97,10 @@ impl H3Mux {
         };
         let Some(over) = slot.over else { return };
         let unsent = slot.pending > 0 && !slot.core.closed;
-        if over == ExchangeEnd::Complete && unsent {
+        if over == ExchangeOutcome::Complete && unsent {
             return;
         }
-        let whole = slot.finished && over == ExchangeEnd::Complete && !slot.core.closed;
+        let whole = slot.finished && over == ExchangeOutcome::Complete && !slot.core.closed;
         let code = match (slot.fault, slot.core.closed) {
             (Some(fault), _) => fault,
             (None, true) => H3ErrorCode::RequestCancelled,

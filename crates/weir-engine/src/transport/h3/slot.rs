@@ -3,17 +3,8 @@
 use weir_http::h3::H3ErrorCode;
 
 use crate::body::{BodyBuf, BodyChain};
-use crate::transport::multiplexed::StreamCore;
+use crate::transport::multiplexed::{ExchangeOutcome, StreamCore};
 use crate::transport::wire::is_copied;
-
-/// How an exchange has left its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangeEnd {
-    /// The response is whole as far as the exchange goes.
-    Complete,
-    /// It is cut off, or absent.
-    Broken,
-}
 
 /// A request stream.
 #[derive(Default)]
@@ -41,7 +32,7 @@ pub(super) struct H3Slot {
     /// With which code the stream is reset after the response, since its request was malformed.
     pub(super) fault: Option<H3ErrorCode>,
     /// How its exchange has ended.
-    pub(super) over: Option<ExchangeEnd>,
+    pub(super) over: Option<ExchangeOutcome>,
     /// Until then (milliseconds of the worker's clock) the client has time to take the rest of the response, and so long from
     /// each piece that it takes.
     pub(super) until: Option<(u64, u64)>,

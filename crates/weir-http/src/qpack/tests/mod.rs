@@ -5,6 +5,7 @@ mod model;
 
 use super::*;
 use crate::header::KnownField;
+use crate::hpack::prefixed;
 use crate::hpack::{DecodedSection, SectionLimits};
 
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -252,7 +253,7 @@ fn counts_go_round_many_times() {
     for number in 0..1000_u64 {
         assert_eq!(decoder.inserted(), number);
         let mut block = Vec::new();
-        wire::integer(&mut block, 0, 8, (number + 1) % 6 + 1);
+        prefixed::integer(&mut block, 0, 8, (number + 1) % 6 + 1);
         block.extend_from_slice(&[0, 0x80]);
         assert_eq!(read(&mut decoder, 4, &block), Ok(None), "{number}");
         decoder.receive(&bytes("c1 0161")).expect("an entry");

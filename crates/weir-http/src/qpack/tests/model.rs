@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::hpack::prefixed;
 use crate::qpack::fixed::{FIXED, fixed};
 
 /// An encoder's table as the RFC describes it, and what it has written.
@@ -41,7 +42,7 @@ impl Model {
     fn resize(&mut self, capacity: u64, needed: usize) {
         if self.evict(capacity, needed) {
             self.capacity = capacity;
-            wire::integer(&mut self.stream, 0x20, 5, capacity);
+            prefixed::integer(&mut self.stream, 0x20, 5, capacity);
         }
     }
 
@@ -68,18 +69,18 @@ impl Model {
             return;
         }
         match (how % 4, age) {
-            (0, Some(age)) => wire::integer(&mut self.stream, 0, 5, age as u64),
+            (0, Some(age)) => prefixed::integer(&mut self.stream, 0, 5, age as u64),
             (1, Some(age)) => {
-                wire::integer(&mut self.stream, 0x80, 6, age as u64);
-                wire::text(&mut self.stream, 0, 7, &value);
+                prefixed::integer(&mut self.stream, 0x80, 6, age as u64);
+                prefixed::text(&mut self.stream, 0, 7, &value);
             }
             (2, _) => {
-                wire::integer(&mut self.stream, 0xc0, 6, u64::from(pick) % FIXED as u64);
-                wire::text(&mut self.stream, 0, 7, &value);
+                prefixed::integer(&mut self.stream, 0xc0, 6, u64::from(pick) % FIXED as u64);
+                prefixed::text(&mut self.stream, 0, 7, &value);
             }
             _ => {
-                wire::text(&mut self.stream, 0x40, 5, &name);
-                wire::text(&mut self.stream, 0, 7, &value);
+                prefixed::text(&mut self.stream, 0x40, 5, &name);
+                prefixed::text(&mut self.stream, 0, 7, &value);
             }
         }
         self.entries.push((name, value));
@@ -101,14 +102,14 @@ impl Model {
             let never = if how & 0x80 == 0 { 0 } else { 1 };
             let below = base.checked_sub(number + 1);
             match (how % 4, below) {
-                (0, Some(below)) => wire::integer(&mut lines, 0x80, 6, below as u64),
-                (0, None) => wire::integer(&mut lines, 0x10, 4, (number - base) as u64),
-                (_, Some(below)) => wire::integer(&mut lines, 0x40 | never << 5, 4, below as u64),
-                (_, None) => wire::integer(&mut lines, never << 3, 3, (number - base) as u64),
+                (0, Some(below)) => prefixed::integer(&mut lines, 0x80, 6, below as u64),
+                (0, None) => prefixed::integer(&mut lines, 0x10, 4, (number - base) as u64),
+                (_, Some(below)) => prefixed::integer(&mut lines, 0x40 | never << 5, 4, below as u64),
+                (_, None) => prefixed::integer(&mut lines, never << 3, 3, (number - base) as u64),
             }
             let value = if how % 4 == 0 { whole } else { value };
             if how % 4 == 1 {
-                wire::text(&mut lines, 0, 7, value);
+                prefixed::text(&mut lines, 0, 7, value);
             }
             fields.push((name.clone(), value.clone()));
         }
@@ -121,17 +122,17 @@ impl Model {
         let (name, whole) = row.text.split_at(row.label);
         match how % 3 {
             0 => {
-                wire::integer(lines, 0xc0, 6, index);
+                prefixed::integer(lines, 0xc0, 6, index);
                 (name.to_vec(), whole.to_vec())
             }
             1 => {
-                wire::integer(lines, 0x50, 4, index);
-                wire::text(lines, 0, 7, value);
+                prefixed::integer(lines, 0x50, 4, index);
+                prefixed::text(lines, 0, 7, value);
                 (name.to_vec(), value.to_vec())
             }
             _ => {
-                wire::text(lines, 0x20, 3, name);
-                wire::text(lines, 0, 7, value);
+                prefixed::text(lines, 0x20, 3, name);
+                prefixed::text(lines, 0, 7, value);
                 (name.to_vec(), value.to_vec())
             }
         }
@@ -141,11 +142,11 @@ impl Model {
         let mut block = Vec::new();
         match required as u64 {
             0 => block.push(0),
-            required => wire::integer(&mut block, 0, 8, required % (2 * (self.limit / 32)) + 1),
+            required => prefixed::integer(&mut block, 0, 8, required % (2 * (self.limit / 32)) + 1),
         }
         match base.checked_sub(required) {
-            Some(above) => wire::integer(&mut block, 0, 7, above as u64),
-            None => wire::integer(&mut block, 0x80, 7, (required - base - 1) as u64),
+            Some(above) => prefixed::integer(&mut block, 0, 7, above as u64),
+            None => prefixed::integer(&mut block, 0x80, 7, (required - base - 1) as u64),
         }
         block.extend_from_slice(lines);
         block

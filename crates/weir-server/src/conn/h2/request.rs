@@ -7,14 +7,15 @@ use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 
 use super::exchange;
 use crate::conn::section::{self, ReceivedSection};
+use crate::conn::stream_task::StreamTask;
 use crate::tls::accepted::TlsJudge;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::h2::H2Stream;
-use weir_engine::transport::h2::mux::{ExchangeOutcome, H2Mux};
-use weir_engine::transport::{ClientStream, Transport};
+use weir_engine::transport::h2::mux::H2Mux;
+use weir_engine::transport::{ClientStream, ExchangeOutcome, Transport};
 use weir_engine::worker::CloseReason;
 use weir_engine::{engine, read};
 
@@ -164,19 +165,9 @@ fn count(x: &mut Exchange, mux: &H2Mux) {
     }
 }
 
-/// The rest of a request that has to wait.
-enum StreamTask {
-    Serve(ServeWait),
-    Refuse(HeadFailure),
-}
-
 async fn run(mut running: RunningStream, task: StreamTask) {
-    let Some(x) = &mut running.x else { return };
-    match task {
-        StreamTask::Serve(wait) => engine::finish_serve(x, wait).await,
-        StreamTask::Refuse(HeadFailure::Refuse(status)) => engine::refuse(x, status).await,
-        StreamTask::Refuse(HeadFailure::Silent(status)) => engine::close(x, status).await,
-        StreamTask::Refuse(HeadFailure::Nothing) => {}
+    if let Some(x) = &mut running.x {
+        task.finish(x).await;
     }
 }
 

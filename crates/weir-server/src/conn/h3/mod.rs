@@ -4,13 +4,13 @@
 //! which leaves what it has to send with the connection ([`H3Mux`]) and wakes it.
 
 mod request;
-mod sink;
+pub(super) mod sink;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quinn_proto::{Connection, ConnectionError, Dir, ReadError, StreamEvent, StreamId, VarInt};
+use quinn_proto::{Connection, ConnectionError, Dir, ReadError, StreamEvent, StreamId};
 use weir_http::h3::{H3ErrorCode, H3Failure, UniInterest};
 use weir_http::message::StreamEnd;
 
@@ -154,7 +154,7 @@ impl H3Session {
         }
         self.opened(protocol);
         while let Some(id) = self.mux.take_hungry() {
-            self.readable.push_back(StreamId::from(VarInt::from_u64(id).unwrap_or_default()));
+            self.readable.push_back(sink::stream(id));
         }
         for _ in 0..self.readable.len() {
             let Some(id) = self.readable.pop_front() else { break };
@@ -256,8 +256,7 @@ impl H3Session {
         let interest = self.mux.h3.borrow_mut().receive_uni(id.into(), bytes, end)?;
         self.is_of_uni = false;
         if interest == UniInterest::Unwanted {
-            let code = VarInt::from_u64(H3ErrorCode::StreamCreation.number()).unwrap_or(VarInt::MAX);
-            let _ = protocol.recv_stream(id).stop(code);
+            QuicSink(protocol).stop(id.into(), H3ErrorCode::StreamCreation);
         }
         loop {
             let Some(number) = self.mux.h3.borrow_mut().unblocked() else { return Ok(()) };

@@ -7,12 +7,12 @@ use weir_http::message::StreamEnd;
 
 use super::H3Session;
 use crate::conn::section::{self, ReceivedSection};
+use crate::conn::stream_task::StreamTask;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
-use weir_engine::request_head::HeadFailure;
-use weir_engine::transport::h3::{ExchangeEnd, H3Mux, H3Stream};
-use weir_engine::transport::{ClientStream, Transport};
+use weir_engine::transport::h3::{H3Mux, H3Stream};
+use weir_engine::transport::{ClientStream, ExchangeOutcome, Transport};
 use weir_engine::worker::CloseReason;
 use weir_engine::{engine, read};
 use weir_http::Version;
@@ -130,19 +130,9 @@ fn later(mux: &Rc<H3Mux>, at: usize, x: Box<Exchange>, task: StreamTask) {
     weir_rt::spawn(run(running, task));
 }
 
-/// The rest of a request that has to wait.
-enum StreamTask {
-    Serve(ServeWait),
-    Refuse(HeadFailure),
-}
-
 async fn run(mut running: RunningRequest, task: StreamTask) {
-    let Some(x) = &mut running.x else { return };
-    match task {
-        StreamTask::Serve(wait) => engine::finish_serve(x, wait).await,
-        StreamTask::Refuse(HeadFailure::Refuse(status)) => engine::refuse(x, status).await,
-        StreamTask::Refuse(HeadFailure::Silent(status)) => engine::close(x, status).await,
-        StreamTask::Refuse(HeadFailure::Nothing) => {}
+    if let Some(x) = &mut running.x {
+        task.finish(x).await;
     }
 }
 
@@ -166,6 +156,6 @@ impl Drop for RunningRequest {
 
 fn over(mux: &H3Mux, at: usize, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
-    let end = if x.is_complete() { ExchangeEnd::Complete } else { ExchangeEnd::Broken };
-    mux.detach(at, end, x.plan.core.send_timeout);
+    let outcome = if x.is_complete() { ExchangeOutcome::Complete } else { ExchangeOutcome::Broken };
+    mux.detach(at, outcome, x.plan.core.send_timeout);
 }

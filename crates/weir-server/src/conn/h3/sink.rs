@@ -7,11 +7,13 @@ use weir_http::h3::H3ErrorCode;
 /// The streams of a connection.
 pub(super) struct QuicSink<'c>(pub(super) &'c mut Connection);
 
-fn stream(id: u64) -> StreamId {
+/// The stream of that number.
+pub(super) fn stream(id: u64) -> StreamId {
     StreamId::from(VarInt::from_u64(id).unwrap_or_default())
 }
 
-fn number(code: H3ErrorCode) -> VarInt {
+/// The code as QUIC has it.
+pub(in crate::conn) fn number(code: H3ErrorCode) -> VarInt {
     VarInt::from_u64(code.number()).unwrap_or(VarInt::MAX)
 }
 

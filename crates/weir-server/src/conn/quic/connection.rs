@@ -14,7 +14,7 @@ use weir_tls::quic::QuicFacts;
 use super::endpoint::{DatagramCut, QuicEndpoint, QuicInbox};
 use super::incoming::ComingClient;
 use super::settings;
-use crate::conn::h3::H3Session;
+use crate::conn::h3::{H3Session, sink};
 use crate::tls::quic::{self as tls, QuicHandshake};
 use weir_engine::request_log;
 use weir_engine::transport::ClientConnection;
@@ -268,8 +268,7 @@ impl QuicConnection {
         if let Some(session) = &self.session {
             session.mux.end();
         }
-        let code = VarInt::from_u64(code.number()).unwrap_or(VarInt::MAX);
-        self.protocol.close(now, code, Bytes::from_static(reason.as_bytes()));
+        self.protocol.close(now, sink::number(code), Bytes::from_static(reason.as_bytes()));
     }
 
     fn settle_with_endpoint(&mut self) {

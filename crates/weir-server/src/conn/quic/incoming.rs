@@ -13,7 +13,7 @@ use super::endpoint::QuicEndpoint;
 /// A client that wants a connection. Dropping it forgets the client, as if nothing had come.
 pub(super) struct HeldIncoming {
     endpoint: Rc<QuicEndpoint>,
-    /// `None` once it is somebody else's.
+    /// `None` once it was taken.
     incoming: Option<Incoming>,
 }
 
@@ -44,7 +44,7 @@ impl HeldIncoming {
         self.incoming.take()
     }
 
-    /// Tells the client that there is no connection for it.
+    /// Refuses the client a connection.
     pub(super) fn refuse(mut self) {
         if let Some(incoming) = self.incoming.take() {
             let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Tokens that clients were given for their next connection: each is taken once (RFC 9000 section 8.1.4).
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use quinn_proto::{TokenLog, TokenReuseError, ValidationTokenConfig};
@@ -15,8 +15,8 @@ pub(super) fn given_out(retry: bool) -> ValidationTokenConfig {
 
 /// Those that the process has taken.
 fn used() -> Arc<UsedTokens> {
-    static USED: Mutex<Option<Arc<UsedTokens>>> = Mutex::new(None);
-    USED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().clone()
+    static USED: OnceLock<Arc<UsedTokens>> = OnceLock::new();
+    USED.get_or_init(Arc::default).clone()
 }
 
 /// The tokens that were used in the time in which they are valid.
