@@ -339,6 +339,15 @@ pub fn nodelay(fd: RawFd, on: bool) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, on.into())
 }
 
+/// How many bytes a socket takes beyond those that the network lets go (TCP_NOTSENT_LOWAT); it is writable again with half of
+/// them.
+///
+/// # Errors
+/// The errno of setsockopt(2): `EOPNOTSUPP` on a unix socket.
+pub fn unsent_most(fd: RawFd, bytes: u32) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, clamp(bytes))
+}
+
 /// `so_keepalive`, `proxy_socket_keepalive`.
 ///
 /// # Errors

@@ -75,11 +75,14 @@ impl StreamCore {
         }
     }
 
-    /// More of the response may be composed.
-    pub(super) fn wake_writer(&mut self) {
-        if let Some(writer) = self.writer.take() {
+    /// More of the response may be composed; whether its task waited for that.
+    pub(super) fn wake_writer(&mut self) -> bool {
+        let writer = self.writer.take();
+        let waits = writer.is_some();
+        if let Some(writer) = writer {
             writer.wake();
         }
+        waits
     }
 
     /// Drops the request's content that was not read; how many bytes.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::dependency::StreamDependency;
 use super::flow::{RecvWindow, SendWindow};
 use super::frame;
 use super::guard::AbuseGuard;
@@ -61,6 +62,10 @@ pub struct H2Connection {
     pub(super) read: ReadBlock,
     pub(super) store: StreamStore,
     pub(super) queue: SendQueue,
+    /// The peer orders its streams by urgencies: dependencies mean nothing.
+    pub(super) has_urgencies: bool,
+    /// What the last HEADERS frame says of its stream's dependency.
+    pub(super) dependency: Option<StreamDependency>,
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
     pub(super) guard: AbuseGuard,
@@ -126,7 +131,6 @@ impl H2Connection {
             window: config.stream_window,
             max_frame: config.max_frame,
             connect_protocol: config.connect_protocol,
-            no_tree: true,
             ..H2Settings::default()
         };
         H2Connection::new(H2Role::Server, config, settings, out)
@@ -163,6 +167,8 @@ impl H2Connection {
             read: ReadBlock::default(),
             store: StreamStore::default(),
             queue: SendQueue::default(),
+            has_urgencies: false,
+            dependency: None,
             send: SendWindow::new(usual.window),
             recv,
             guard: AbuseGuard::default(),
@@ -330,6 +336,9 @@ impl H2Connection {
         }
         self.unqueue(key);
         if let Some(stream) = self.store.remove(key) {
+            if let Some(tree) = &mut self.queue.tree {
+                tree.close(stream.id);
+            }
             remember(&mut self.ended, stream.id, ENDED);
         }
         if let Some(content) = self.data.as_mut().filter(|data| data.key == Some(key)).map(DataFrame::orphan)
@@ -344,7 +353,7 @@ impl H2Connection {
         if let Some(stream) = self.store.get_mut(key)
             && std::mem::take(&mut stream.queued)
         {
-            self.queue.remove(stream.priority, key.0);
+            self.queue.remove(stream.priority, stream.id, key.0);
         }
     }
 }

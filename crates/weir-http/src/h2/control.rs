@@ -1,6 +1,7 @@
 //! Frames about the connection, and about streams as such.
 
 use super::conn::{H2Connection, H2Role};
+use super::dependency::StreamDependency;
 use super::frame::{self, ACK, FrameHead, kind};
 use super::guard::H2Abuse;
 use super::heads::depends_on;
@@ -11,7 +12,7 @@ use super::{ErrorCode, H2Failure};
 use crate::priority::Priority;
 
 impl H2Connection {
-    /// The priority tree of RFC 7540, which RFC 9113 has no more: it is checked, and means nothing.
+    /// A PRIORITY frame of RFC 7540, which RFC 9113 has no more; older clients order their streams by it.
     pub(super) fn tree(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream == 0 {
             return Err(protocol("sent PRIORITY frame with incorrect identifier"));
@@ -21,7 +22,10 @@ impl H2Connection {
         }
         self.guard.spend(H2Abuse::Priorities)?;
         let wrong = match payload.first_chunk::<5>() {
-            Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => return Ok(None),
+            Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => {
+                self.depend(head.stream, StreamDependency::read(tree));
+                return Ok(None);
+            }
             Some(_) if payload.len() == 5 => protocol("sent PRIORITY frame with incorrect dependency"),
             _ => size("sent PRIORITY frame with incorrect length"),
         };
@@ -79,6 +83,9 @@ impl H2Connection {
         let before = self.remote.window;
         self.remote.read(payload)?;
         self.settled = true;
+        if self.remote.no_tree {
+            self.use_urgencies();
+        }
         self.encoder.set_limit(self.remote.header_table);
         let change = i64::from(self.remote.window) - i64::from(before);
         if change != 0 {
@@ -185,6 +192,7 @@ impl H2Connection {
             return Err(protocol("sent PRIORITY_UPDATE frame with incorrect identifier"));
         }
         self.guard.spend(H2Abuse::Priorities)?;
+        self.use_urgencies();
         let priority = Priority::parse(value);
         if let Some(key) = self.store.find(id) {
             self.prioritize(key, priority);

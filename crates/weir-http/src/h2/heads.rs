@@ -1,6 +1,7 @@
 //! Header blocks that are received: requests, responses, trailers.
 
 use super::conn::{ConnectionEnding, H2Connection, H2Role, RESET, remember};
+use super::dependency::StreamDependency;
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, PRIORITY_FLAG, kind, unpadded};
 use super::guard::H2Abuse;
 use super::recv::{FrameOutcome, H2Event, protocol, size};
@@ -99,6 +100,7 @@ impl H2Connection {
         let Some(mut block) = unpadded(head, payload) else {
             return Err(protocol("sent padded HEADERS frame with incorrect length"));
         };
+        self.dependency = None;
         if head.has(PRIORITY_FLAG) {
             let Some((tree, rest)) = block.split_first_chunk::<5>() else {
                 return Err(size("sent HEADERS frame with incorrect length"));
@@ -106,6 +108,7 @@ impl H2Connection {
             if depends_on(tree) == head.stream {
                 return Err(protocol("sent HEADERS frame with incorrect dependency"));
             }
+            self.dependency = Some(StreamDependency::read(tree));
             block = rest;
         }
         let end = StreamEnd::last_if(head.has(END_STREAM));
@@ -218,6 +221,7 @@ impl H2Connection {
         stream.expected = self.message.content_length;
         if let Some(priority) = self.message.priority {
             stream.priority = priority;
+            self.use_urgencies();
         }
         if let Some(at) = self.early.iter().position(|(early, _)| *early == id)
             && let Some((_, priority)) = self.early.remove(at)
@@ -233,6 +237,7 @@ impl H2Connection {
             self.read.request = false;
         }
         let key = self.store.insert(stream);
+        self.join_tree(id);
         Ok(Some(H2Event::Head { key, end: end == StreamEnd::Last }))
     }
 

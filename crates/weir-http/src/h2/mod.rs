@@ -13,6 +13,7 @@
 
 mod conn;
 mod control;
+mod dependency;
 mod flow;
 mod frame;
 mod guard;
@@ -25,6 +26,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::fmt;
 

@@ -1,10 +1,12 @@
-//! Extensible priorities (RFC 9218): what a stream's is, and which stream sends next.
+//! Which stream sends next, by extensible priorities (RFC 9218) or by dependencies (RFC 7540).
 //!
 //! Eight urgencies, 0 first. Within one, streams that are not incremental are served one after the other in the order
-//! of their identifiers, since half of one is of no use; incremental ones share the rest by turns, frame by frame.
+//! of their identifiers, since half of one is of no use; incremental ones share the rest by turns, frame by frame. A client
+//! that sends dependencies, and nothing of urgencies, gets a [tree](DependencyTree).
 
 use std::collections::VecDeque;
 
+use super::dependency::DependencyTree;
 use crate::priority::Priority;
 
 /// Streams that have something to send and may.
@@ -13,6 +15,8 @@ pub(super) struct SendQueue {
     levels: [UrgencyLevel; 8],
     /// One bit for each level that is not empty.
     ready: u8,
+    /// Instead of the levels, for clients of RFC 7540.
+    pub(super) tree: Option<Box<DependencyTree>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -29,11 +33,15 @@ impl SendQueue {
         let level = |level: &UrgencyLevel| {
             level.ordered.capacity() * size_of::<(u32, u32)>() + level.turns.capacity() * size_of::<u32>()
         };
-        self.levels.iter().map(level).sum()
+        let tree = self.tree.as_ref().map_or(0, |tree| size_of::<DependencyTree>() + tree.held_bytes());
+        self.levels.iter().map(level).sum::<usize>() + tree
     }
 
     /// Puts in the stream `id` at `place`, which is not in.
     pub(super) fn push(&mut self, priority: Priority, id: u32, place: u32) {
+        if let Some(tree) = &mut self.tree {
+            return tree.push(id, place);
+        }
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };
         self.ready |= 1 << priority.urgency;
         if priority.incremental {
@@ -52,14 +60,17 @@ impl SendQueue {
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {
         if self.ready == 0 {
-            return None;
+            return self.tree.as_ref().and_then(|tree| tree.first());
         }
         let level = self.levels.get(self.ready.trailing_zeros() as usize)?;
         level.ordered.front().map(|(_, place)| *place).or_else(|| level.turns.front().copied())
     }
 
-    /// The first stream sent a frame and has more: those that share go on to the next.
-    pub(super) fn turn(&mut self) {
+    /// The first stream sent a frame of so many bytes and has more: those that share go on to the next.
+    pub(super) fn turn(&mut self, bytes: u64) {
+        if let Some(tree) = &mut self.tree {
+            return tree.sent(bytes, true);
+        }
         if let Some(level) = self.levels.get_mut(self.ready.trailing_zeros() as usize)
             && level.ordered.is_empty()
         {
@@ -67,8 +78,11 @@ impl SendQueue {
         }
     }
 
-    /// The first stream has nothing more to send, or may not.
-    pub(super) fn pop(&mut self) {
+    /// The first stream sent so many bytes and has nothing more to send, or may not.
+    pub(super) fn pop(&mut self, bytes: u64) {
+        if let Some(tree) = &mut self.tree {
+            return tree.sent(bytes, false);
+        }
         let urgency = self.ready.trailing_zeros();
         let Some(level) = self.levels.get_mut(urgency as usize) else { return };
         if level.ordered.pop_front().is_none() {
@@ -79,8 +93,11 @@ impl SendQueue {
         }
     }
 
-    /// Takes out the stream at `place`, which was put in with `priority`.
-    pub(super) fn remove(&mut self, priority: Priority, place: u32) {
+    /// Takes out the stream `id` at `place`, which was put in with `priority`.
+    pub(super) fn remove(&mut self, priority: Priority, id: u32, place: u32) {
+        if let Some(tree) = &mut self.tree {
+            return tree.remove(id);
+        }
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };
         level.ordered.retain(|(_, other)| *other != place);
         level.turns.retain(|other| *other != place);
@@ -106,12 +123,12 @@ mod tests {
         let mut order = Vec::new();
         for keep in [true, false, true, false, false, true, true, true, false, false] {
             order.push(queue.first().expect("somebody"));
-            if keep { queue.turn() } else { queue.pop() }
+            if keep { queue.turn(1) } else { queue.pop(1) }
         }
         assert_eq!(order, [14, 14, 12, 12, 13, 10, 11, 10, 11, 10]);
         assert_eq!(queue.first(), None);
         queue.push(of(6, false), 11, 15);
-        queue.remove(of(6, false), 15);
+        queue.remove(of(6, false), 11, 15);
         assert_eq!((queue.first(), queue.ready), (None, 0));
     }
 }

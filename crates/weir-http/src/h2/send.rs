@@ -179,7 +179,7 @@ impl H2Connection {
             let key = StreamKey(self.queue.first()?);
             let whole = self.send.room();
             let Some(stream) = self.store.get_mut(key) else {
-                self.queue.pop();
+                self.queue.pop(0);
                 continue;
             };
             let limit = u64::from(self.remote.max_frame.min(stream.chunk)).min(whole).min(most);
@@ -192,7 +192,7 @@ impl H2Connection {
                     return None;
                 }
                 stream.queued = false;
-                self.queue.pop();
+                self.queue.pop(0);
                 continue;
             }
             stream.pending -= len;
@@ -206,9 +206,9 @@ impl H2Connection {
             let head = FrameHead { length: len as u32, kind: kind::DATA, flags, stream: stream.id };
             if stream.pending == 0 || stream.send.room() == 0 {
                 stream.queued = false;
-                self.queue.pop();
+                self.queue.pop(len);
             } else {
-                self.queue.turn();
+                self.queue.turn(len);
             }
             self.send.take(len);
             self.guard.sent(len, cut);
@@ -231,7 +231,7 @@ impl H2Connection {
         let Some(stream) = self.store.get_mut(key) else { return };
         stream.held = true;
         if std::mem::take(&mut stream.queued) {
-            self.queue.remove(stream.priority, key.0);
+            self.queue.remove(stream.priority, stream.id, key.0);
         }
     }
 
@@ -266,15 +266,28 @@ impl H2Connection {
             .is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
     }
 
+    /// Whether a stream that has nothing to send now would come before those that have.
+    pub fn is_before_others(&self, key: StreamKey) -> bool {
+        let first = self.queue.first().and_then(|place| self.store.get(StreamKey(place)));
+        let (Some(first), Some(stream)) = (first, self.store.get(key)) else { return false };
+        let (own, other) = (stream.priority, first.priority);
+        let earlier = match own.urgency == other.urgency {
+            true => !own.incremental && (other.incremental || stream.id < first.id),
+            false => own.urgency < other.urgency,
+        };
+        // By weights: what others are served meanwhile would be more than their share.
+        earlier || self.queue.tree.is_some()
+    }
+
     /// Gives a stream another priority (RFC 9218); also in the middle of its response.
     pub(crate) fn prioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.priority != priority) else {
             return;
         };
         let queued = std::mem::take(&mut stream.queued);
-        let before = std::mem::replace(&mut stream.priority, priority);
+        let (before, id) = (std::mem::replace(&mut stream.priority, priority), stream.id);
         if queued {
-            self.queue.remove(before, key.0);
+            self.queue.remove(before, id, key.0);
             self.enqueue(key);
         }
     }

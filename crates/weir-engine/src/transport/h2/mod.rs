@@ -5,6 +5,7 @@ mod encode;
 mod file;
 mod held;
 mod ledger;
+mod line;
 pub mod mux;
 mod pump;
 mod slot;

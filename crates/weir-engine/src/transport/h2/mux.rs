@@ -58,6 +58,10 @@ pub struct H2Mux {
     pub(super) read_window: u32,
     /// Bytes that streams' windows have beyond that.
     pub(super) widened: Cell<u64>,
+    /// The socket was full once: little is composed ahead of it.
+    pub(super) narrow: Cell<bool>,
+    /// See [`H2Mux::gives_way`].
+    pub(super) gives_way: Cell<bool>,
     /// See [`H2Mux::has_uploads`].
     pub(super) uploads: Cell<bool>,
 }
@@ -104,6 +108,8 @@ impl H2Mux {
             starved: RefCell::default(),
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
             widened: Cell::new(0),
+            narrow: Cell::new(false),
+            gives_way: Cell::new(false),
             uploads: Cell::new(false),
         });
         let known: Weak<H2Mux> = Rc::downgrade(&mux);

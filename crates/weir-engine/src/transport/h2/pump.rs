@@ -13,7 +13,8 @@ use crate::transport::wire::HIGH;
 impl H2Mux {
     /// Composes as much of the streams' content as may be sent now.
     pub(super) fn pump(&self) {
-        while self.wire.pending() <= HIGH {
+        let room = self.room();
+        while self.wire.pending() <= room {
             let mut h2 = self.h2.borrow_mut();
             let mut grant = None;
             let mut slots = self.slots.borrow_mut();
@@ -36,7 +37,13 @@ impl H2Mux {
                 let over = end || (pending == 0 && slot.fault.is_some());
                 // Of a window that opens byte by byte each would wake a writer that needs more than that: see `feed`.
                 if pending <= HIGH / 2 && !slot.starved {
-                    slot.core.wake_writer();
+                    slot.woken |= slot.core.wake_writer();
+                }
+                let is_dry = pending == 0 && !over && std::mem::take(&mut slot.woken);
+                if is_dry && self.h2.borrow().is_before_others(key) {
+                    // What it has next comes before all others, and its task knows that it may go on.
+                    self.gives_way.set(true);
+                    break;
                 }
                 if slot.detached && over {
                     let patience = slot.core.patience;

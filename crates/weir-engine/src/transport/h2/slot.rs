@@ -32,6 +32,8 @@ pub struct StreamSlot {
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
     /// the response, or to send the rest of the request, which is dropped.
     pub(super) until: Option<u64>,
+    /// Its task was woken for more of the response, and has not given any yet.
+    pub(super) woken: bool,
     /// It is among the [`H2Mux::starved`].
     pub(super) starved: bool,
     /// It is the request that is not over.
@@ -45,7 +47,7 @@ impl StreamSlot {
     pub(super) fn renew(&mut self) {
         let StreamSlot { core, chain, written, content, detached, fault, .. } = self;
         (self.until, self.lingers, self.dropped, self.starved) = (None, false, 0, false);
-        (self.has_file, self.unread) = (false, false);
+        (self.has_file, self.unread, self.woken) = (false, false, false);
         core.renew();
         // Mostly it is empty, and emptying takes more than looking.
         if !chain.is_empty() {

@@ -111,7 +111,6 @@ fn both_sides_say_how_they_are_configured() {
         window: 70_000,
         max_frame: 20_000,
         connect_protocol: true,
-        no_tree: true,
         ..H2Settings::default()
     };
     assert_eq!(said(&out), server);

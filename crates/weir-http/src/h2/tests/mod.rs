@@ -2,4 +2,5 @@
 
 mod clients;
 mod frames;
+mod order;
 mod pair;

@@ -25,7 +25,7 @@ use weir_engine::transport::ClientConnection;
 use weir_engine::transport::closing;
 use weir_engine::transport::h2::H2Mux;
 use weir_engine::transport::keepalive;
-use weir_engine::transport::wire::{ClientWire, HIGH};
+use weir_engine::transport::wire::ClientWire;
 use weir_engine::trim;
 use weir_engine::worker::{CloseReason, Worker};
 
@@ -51,12 +51,16 @@ async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
     let _held = request::HeldRequests(mux);
     loop {
         request::turn(mux, &mut spare);
+        if mux.gives_way() {
+            weir_rt::yield_now().await;
+            continue;
+        }
         wire.flush();
         if mux.is_over() {
             break;
         }
         // What was composed may be gone already: then nothing else would wake this task for the rest.
-        if mux.has_more() && wire.stream.unsent() <= HIGH {
+        if mux.has_more() && !mux.is_full() {
             // Others have their turn, too.
             weir_rt::yield_now().await;
             continue;
@@ -96,7 +100,7 @@ enum TurnReason {
 /// Waits for bytes, for streams, or, where much is unsent, for the client to take some of it.
 async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
     let wire = mux.wire.clone();
-    let full = wire.stream.unsent() > HIGH;
+    let full = mux.is_full();
     let idle = mux.arm(full);
     if idle {
         mux.worker.counters.waiting.add(1);
@@ -105,20 +109,21 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
         if mux.is_woken(cx) {
             return Poll::Ready(TurnReason::Work);
         }
-        if full {
-            // Nothing is read from a client that does not take its responses.
-            return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
-                Ok(()) => TurnReason::Work,
-                Err(SendError::TimedOut) => TurnReason::Gone(RecvOutcome::TimedOut),
-                Err(SendError::Closed(errno) | SendError::File(errno)) => {
-                    TurnReason::Gone(RecvOutcome::Err(errno))
-                }
-                Err(SendError::Truncated) => TurnReason::Gone(RecvOutcome::Eof),
-            });
+        if full
+            && let Poll::Ready(drained) =
+                wire.stream.poll_drained(cx, mux.drained_mark(), Some(&wire.timer)).map(drained)
+        {
+            return Poll::Ready(drained);
         }
+        if full && !mux.reads_when_full() {
+            // Nothing is read from a client that does not take its responses.
+            return Poll::Pending;
+        }
+        // A full socket's timer is for what it takes.
+        let timer = Some(&wire.timer).filter(|_| !full);
         let received = match mux.has_uploads() {
-            true => wire.stream.poll_recv_long(cx, Some(&wire.timer), LONG_RECEIVE),
-            false => wire.stream.poll_recv(cx, Some(&wire.timer)),
+            true => wire.stream.poll_recv_long(cx, timer, LONG_RECEIVE),
+            false => wire.stream.poll_recv(cx, timer),
         };
         received.map(|received| match received {
             RecvOutcome::Data(buf) => TurnReason::Received(buf),
@@ -132,6 +137,16 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
         wire.idle.set(false);
     }
     wake
+}
+
+/// What a socket that was full has come to.
+fn drained(drained: Result<(), SendError>) -> TurnReason {
+    match drained {
+        Ok(()) => TurnReason::Work,
+        Err(SendError::TimedOut) => TurnReason::Gone(RecvOutcome::TimedOut),
+        Err(SendError::Closed(errno) | SendError::File(errno)) => TurnReason::Gone(RecvOutcome::Err(errno)),
+        Err(SendError::Truncated) => TurnReason::Gone(RecvOutcome::Eof),
+    }
 }
 
 /// The timer expired: a stream has lingered, the head of a request does not come, the connection was idle for long enough,

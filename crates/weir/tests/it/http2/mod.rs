@@ -10,6 +10,7 @@ mod grpc;
 mod hostile;
 mod late;
 mod lua;
+mod order;
 mod peer;
 mod real;
 mod reload;

@@ -29,6 +29,11 @@ fn lines(server: &Server) -> usize {
     std::fs::read_to_string(server.dir().path().join("sent.log")).map_or(0, |text| text.lines().count())
 }
 
+/// The streams 1 and 3 are to share the connection.
+fn shared(link: &mut Link) {
+    [b"\0\0\0\x01i", b"\0\0\0\x03i"].iter().for_each(|update| link.send(&frame(16, 0, 0, *update)));
+}
+
 both_drivers! {
     /// The client stops reading, the server gives up and closes; what the kernel had taken until then still comes.
     fn the_log_says_what_came_of_a_connection_that_broke(driver) {
@@ -93,6 +98,7 @@ both_drivers! {
         let server = serve(driver, "1h", "location /short { alias files/big; send_timeout 300ms; }
             location /long { alias files/big; }");
         let mut link = Link::open(&server, WIDE);
+        shared(&mut link);
         link.ask(1, "/short?id=1");
         link.ask(3, "/long?id=2");
         link.until(|link| link.body(1) >= 10_000 && link.body(3) >= 10_000);
@@ -145,6 +151,7 @@ both_drivers! {
                 ngx.log(ngx.WARN, 'dripped to its end')
             } }");
         let mut link = Link::open(&server, WIDE);
+        shared(&mut link);
         link.ask(1, "/file?id=1");
         link.ask(3, "/drip?id=2");
         link.until(|link| link.body(1) >= 10_000 && link.body(3) >= 1);
