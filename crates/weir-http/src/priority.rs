@@ -21,7 +21,13 @@ impl Priority {
     /// Reads a Priority field or the value of a PRIORITY_UPDATE frame; what is missing or wrong is as usual (RFC 9218
     /// section 4). The members that count are an integer and a boolean, so the dictionary is split at its commas.
     pub fn parse(value: &[u8]) -> Priority {
-        let mut priority = Priority::default();
+        Priority::default().with(value)
+    }
+
+    /// This priority with what a Priority field of the response says otherwise (RFC 9218 section 8).
+    #[must_use]
+    pub fn with(self, value: &[u8]) -> Priority {
+        let mut priority = self;
         for member in tokens(value) {
             // Parameters of a member mean nothing.
             let member = member.split(|byte| *byte == b';').next().map(trim).unwrap_or_default();
@@ -54,6 +60,12 @@ mod tests {
             ("u=2,u=4", of(4, false)),
         ] {
             assert_eq!(Priority::parse(value.as_bytes()), priority, "{value}");
+        }
+        let client = of(5, true);
+        for (value, priority) in
+            [("", client), ("u=0", of(0, true)), ("i=?0", of(5, false)), ("u=9, x", client)]
+        {
+            assert_eq!(client.with(value.as_bytes()), priority, "{value}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use weir_http::KnownField;
 use weir_http::coder::{FieldIndexing, SectionCoder};
+use weir_http::priority::Priority;
 
 use crate::exchange::{Exchange, HeaderName};
 use crate::settings::location::ServerTokens;
@@ -60,6 +61,13 @@ pub(super) fn compose<C: SectionCoder>(x: &Exchange, coder: &mut C, out: &mut Ve
         }
     }
     *x.worker.scratch.borrow_mut() = scratch;
+}
+
+/// The priority of a stream whose response is that of `x`: a server that is asked on the client's behalf knows better what its
+/// response is to the page (RFC 9218 section 8). `None`: it says nothing.
+pub(super) fn priority(x: &Exchange, of_client: impl FnOnce() -> Priority) -> Option<Priority> {
+    let value = x.response.header(KnownField::Priority)?;
+    Some(of_client().with(x.text(value)))
 }
 
 /// Writes the head of an interim response.

@@ -280,7 +280,7 @@ impl H2Connection {
     }
 
     /// Gives a stream another priority (RFC 9218); also in the middle of its response.
-    pub(crate) fn prioritize(&mut self, key: StreamKey, priority: Priority) {
+    pub fn prioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.priority != priority) else {
             return;
         };

@@ -11,6 +11,13 @@ impl H3Connection {
         self.streams.get(id).map(|stream| stream.priority).unwrap_or_default()
     }
 
+    /// Gives a stream another priority, also in the middle of its response.
+    pub fn prioritize(&mut self, id: u64, priority: Priority) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.priority = priority;
+        }
+    }
+
     /// A PRIORITY_UPDATE frame about a request (RFC 9218 section 7.2).
     pub(super) fn priority_update(&mut self, payload: &[u8]) -> Result<(), H3Failure> {
         let cut = H3Failure::new(H3ErrorCode::Frame, "sent PRIORITY_UPDATE frame with incorrect length");

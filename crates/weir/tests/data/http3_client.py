@@ -10,7 +10,8 @@ The requests of a step are sent at once, each on a stream of its own; the next s
      "trailers": [...], "reset": false, "stop": false}
 
 A response: {"step": 0, "at": 0, "status": 200, "headers": {...}, "length": 3, "body": "…" or null, "sum": "sha256", "ended": true,
-"reset": code or null}. Bodies beyond 4 KB come as their length and sum alone.
+"reset": code or null}. Bodies beyond 4 KB come as their length and sum alone; `behind` is what all other responses had when this
+one ended.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class Response:
         self.status, self.headers, self.trailers = None, {}, None
         self.length, self.sum, self.body = 0, hashlib.sha256(), b""
         self.interim, self.ended, self.reset, self.took = [], False, None, None
-        self.done = asyncio.get_running_loop().create_future()
+        self.done, self.behind = asyncio.get_running_loop().create_future(), None
 
     def take(self, event):
         if isinstance(event, HeadersReceived):
@@ -71,6 +72,8 @@ class Client(QuicConnectionProtocol):
             response = self.responses.get(getattr(http, "stream_id", None))
             if response is not None:
                 response.take(http)
+                if response.ended and response.behind is None:
+                    response.behind = sum(it.length for it in self.responses.values() if it is not response)
         if isinstance(event, StreamReset) and event.stream_id in self.responses:
             response = self.responses[event.stream_id]
             response.reset = event.error_code
@@ -144,6 +147,7 @@ def write(step, at, it, client, took):
     line = {"step": step, "at": at, "status": it.status, "headers": it.headers, "trailers": it.trailers, "interim": it.interim}
     line |= {"length": it.length, "body": body, "sum": it.sum.hexdigest(), "ended": it.ended, "reset": it.reset}
     line |= {"closed": closed, "resumed": client._quic.tls.session_resumed, "took": took}
+    line |= {"behind": it.behind}
     line |= {"early": client._quic.tls.early_data_accepted}
     print(json.dumps(line), flush=True)
 

@@ -101,6 +101,26 @@ both_drivers! {
         assert!(lines.iter().any(|line| line.contains("\"GET /x?a=5 HTTP/3.0\" 200")), "{lines:?}");
     }
 
+    /// Streams are served by their urgencies (RFC 9218), and a request that comes late is not behind what others have.
+    fn urgent_files_come_first(driver) {
+        let Some(python) = client() else { return };
+        let content: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let server = builder("", "location / { }").file("files/f", &content).driver(driver).start();
+        let file = |priority: &str| format!(r#"{{"path": "/f", "headers": [["priority", "{priority}"]]}}"#);
+        let steps = [["u=7", "u=0"], ["u=3", "u=2, i"], ["u=3, i", "u=3"], ["", "u=5"], ["i", "i"]];
+        let steps: Vec<_> = steps.iter().map(|pair| format!("[{}, {}]", file(pair[0]), file(pair[1]))).collect();
+        let all = ask(&python, &format!(r#"{{"port": {}, "steps": [{}]}}"#, server.port(0), steps.join(", ")));
+        assert!(all.iter().all(|one| is(one, "ended")), "{all:?}");
+        // Bytes that the other had, beside what earlier steps have left.
+        let behind = |at: usize| {
+            let number = all[at].field("behind").and_then(JsonValue::number).expect("it has ended");
+            number - 2_000_000 * (at as u64 / 2) * 2
+        };
+        let (first, shared) = ([1, 3, 5, 6].map(behind), behind(8).min(behind(9)));
+        assert!(first.iter().all(|bytes| *bytes < 300_000), "{first:?}");
+        assert!(shared > 1_000_000, "{shared}");
+    }
+
     fn many_streams_and_large_files_are_whole(driver) {
         let Some(python) = client() else { return };
         for workers in [1, 8] {

@@ -51,7 +51,12 @@ impl H2Stream {
         let trailers = response.expect_trailers || !response.trailers.is_empty();
         let empty = response.header_only || (response.content_length == Some(0) && !trailers);
         let end = empty && x.response.status >= 200 && !self.is_faulty();
-        self.mux.h2.borrow_mut().set_chunk(self.key, x.plan.core.http2_chunk_size);
+        let mut h2 = self.mux.h2.borrow_mut();
+        h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
+        if let Some(priority) = section::priority(x, || h2.priority(self.key)) {
+            h2.prioritize(self.key, priority);
+        }
+        drop(h2);
         let mut blocks = self.mux.blocks.borrow_mut();
         self.section(StreamEnd::last_if(end), |coder, out| encode::head(x, &mut blocks, coder, out))
     }

@@ -3,6 +3,7 @@
 use super::mux::H3Mux;
 use crate::transport::multiplexed::ExchangeOutcome;
 use weir_http::h3::H3ErrorCode;
+use weir_http::priority::Priority;
 
 /// What has become of bytes that QUIC was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub enum SinkOutcome {
 pub trait StreamSink {
     /// Takes bytes of stream `id`.
     fn write(&mut self, id: u64, bytes: &[u8]) -> SinkOutcome;
+
+    /// From here on what was written of stream `id` leaves before that of streams of a lower rank, and by turns with that of the
+    /// same one.
+    fn rank(&mut self, id: u64, rank: i32);
 
     /// Nothing follows on stream `id`.
     fn finish(&mut self, id: u64);
@@ -36,6 +41,7 @@ impl H3Mux {
             sink.stop(id, code);
         }
         let mut ready = std::mem::take(&mut *self.ready.borrow_mut());
+        self.order(&mut ready, sink);
         for at in ready.drain(..) {
             if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
                 slot.queued = false;
@@ -47,6 +53,24 @@ impl H3Mux {
         let mut later = self.ready.borrow_mut();
         if later.is_empty() {
             *later = ready;
+        }
+    }
+
+    /// Puts streams in the order of their priorities: what one takes of the room that there is, the next has no more.
+    fn order(&self, ready: &mut [usize], sink: &mut impl StreamSink) {
+        let (h3, mut slots) = (self.h3.borrow(), self.slots.borrow_mut());
+        for at in ready.iter() {
+            if let Some(slot) = slots.get_mut(*at)
+                && let Some(id) = slot.id
+            {
+                let rank = rank(h3.priority(id), id);
+                if slot.rank.replace(rank) != Some(rank) {
+                    sink.rank(id, rank);
+                }
+            }
+        }
+        if ready.len() > 1 {
+            ready.sort_by_key(|at| std::cmp::Reverse(slots.get(*at).and_then(|slot| slot.rank)));
         }
     }
 
@@ -118,5 +142,41 @@ impl H3Mux {
         drop(slots);
         self.h3.borrow_mut().forget(id);
         self.open.set(self.open.get() - 1);
+    }
+}
+
+/// A stream's priority as one number, the most urgent the highest. Those that are not incremental come one after the other in the
+/// order of their numbers, before those that share (RFC 9218 section 10).
+fn rank(priority: Priority, id: u64) -> i32 {
+    let urgency = 7 - i32::from(priority.urgency.min(7));
+    let place = match priority.incremental {
+        true => 0,
+        false => PLACES - i32::try_from(id / 4).unwrap_or(PLACES).min(PLACES - 1),
+    };
+    urgency * (PLACES + 1) + place
+}
+
+/// So many streams have an order among those of the same urgency.
+const PLACES: i32 = 1 << 27;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_in_the_order_of_urgency_then_of_asking_then_shared() {
+        let of = |urgency, incremental, id| rank(Priority { urgency, incremental }, id);
+        let order = [
+            of(0, false, 8),
+            of(0, false, 12),
+            of(0, true, 0),
+            of(1, false, 0),
+            of(7, false, 0),
+            of(7, true, 4),
+        ];
+        assert!(order.is_sorted_by(|a, b| a > b), "{order:?}");
+        assert_eq!(of(3, true, 0), of(3, true, 400));
+        let last = of(3, false, (1 << 62) - 4);
+        assert!(last > of(3, true, 0) && of(0, false, 0) > 0);
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct H3Slot {
     /// Until then (milliseconds of the worker's clock) the client has time to take the rest of the response, and so long from
     /// each piece that it takes.
     pub(super) until: Option<(u64, u64)>,
+    /// What QUIC was told of its priority.
+    pub(super) rank: Option<i32>,
     /// It is among those that have something to send.
     pub(super) queued: bool,
 }
@@ -49,7 +51,7 @@ impl H3Slot {
         let H3Slot { core: _, chain: _, tail: _, .. } = self;
         (self.id, self.pending, self.held, self.written, self.content) = (Some(id), 0, 0, 0, 0);
         (self.ends, self.finished, self.unread, self.queued) = (false, false, false, false);
-        (self.fault, self.over, self.until) = (None, None, None);
+        (self.fault, self.over, self.until, self.rank) = (None, None, None, None);
     }
 
     /// Frees the place. Its memory is used again.

@@ -44,6 +44,11 @@ impl H3Stream {
         let response = &x.response;
         let trailers = response.expect_trailers || !response.trailers.is_empty();
         let empty = response.header_only || (response.content_length == Some(0) && !trailers);
+        let id = self.with(|slot| slot.id.unwrap_or_default());
+        let of_client = || self.mux.h3.borrow().priority(id);
+        if let Some(priority) = section::priority(x, of_client) {
+            self.mux.h3.borrow_mut().prioritize(id, priority);
+        }
         let composed = self.section(|coder, out| section::compose(x, coder, out));
         if empty && x.response.status >= 200 {
             self.finish();

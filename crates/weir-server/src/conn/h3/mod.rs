@@ -170,7 +170,9 @@ impl H3Session {
     }
 
     fn send(&mut self, protocol: &mut Connection) {
-        self.mux.pump(&mut QuicSink(protocol));
+        let mut sink = QuicSink(protocol);
+        sink.follow_line();
+        self.mux.pump(&mut sink);
         let mut h3 = self.mux.h3.borrow_mut();
         self.decoder.unsent.append(h3.decoder_output());
         self.encoder.unsent.append(h3.encoder_output());

@@ -7,6 +7,20 @@ use weir_http::h3::H3ErrorCode;
 /// The streams of a connection.
 pub(super) struct QuicSink<'c>(pub(super) &'c mut Connection);
 
+impl QuicSink<'_> {
+    /// Has the connection buffer little beyond what the network takes: an urgent stream is not behind what others have in the
+    /// buffer.
+    pub(super) fn follow_line(&mut self) {
+        let window = self.0.congestion_state().window();
+        self.0.set_send_window((window + window / 4 + AHEAD).min(MOST));
+    }
+}
+
+/// Bytes that a connection buffers ahead of its line, beyond a quarter of what may be in flight.
+const AHEAD: u64 = 32 * 1024;
+/// Bytes that are sent and not acknowledged, or buffered, at most: as the kernel has it for TCP.
+const MOST: u64 = 4 << 20;
+
 /// The stream of that number.
 pub(super) fn stream(id: u64) -> StreamId {
     StreamId::from(VarInt::from_u64(id).unwrap_or_default())
@@ -24,6 +38,11 @@ impl StreamSink for QuicSink<'_> {
             Err(WriteError::Blocked) => SinkOutcome::Taken(0),
             Err(WriteError::Stopped(_) | WriteError::ClosedStream) => SinkOutcome::Gone,
         }
+    }
+
+    fn rank(&mut self, id: u64, rank: i32) {
+        // One that the client has stopped is not sent.
+        let _ = self.0.send_stream(stream(id)).set_priority(rank);
     }
 
     fn finish(&mut self, id: u64) {

@@ -64,7 +64,6 @@ fn transport(server: &VirtualServer) -> TransportConfig {
         .max_concurrent_uni_streams(number(UNIDIRECTIONAL))
         .stream_receive_window(number(buffer))
         .receive_window(number(buffer.saturating_mul(settings.max_concurrent_streams.into())))
-        .send_window(buffer.saturating_mul(SEND_BUFFERS).max(LEAST_SEND_WINDOW))
         .max_idle_timeout(IdleTimeout::try_from(Duration::from_millis(idle)).ok())
         .datagram_receive_buffer_size(None)
         .mtu_discovery_config(None)
@@ -74,10 +73,6 @@ fn transport(server: &VirtualServer) -> TransportConfig {
 
 /// Unidirectional streams that a client may have: control, encoder, decoder.
 const UNIDIRECTIONAL: u64 = 3;
-/// What a connection has sent and its client has not acknowledged: so many times `http3_stream_buffer_size`.
-const SEND_BUFFERS: u64 = 16;
-/// ... and at least so many bytes.
-const LEAST_SEND_WINDOW: u64 = 1 << 20;
 /// Clients whose handshake has not begun, at most.
 const MOST_INCOMING: usize = 4096;
 /// Bytes that one of them may send before that.

@@ -22,9 +22,11 @@ fn started(driver: Driver) -> Server {
 /// Streams for the file with these priorities, and windows for all of them at once, after `frames`.
 fn opened(server: &Server, priorities: &[&str], frames: &[u8]) -> (Client, Vec<StreamKey>) {
     let mut client = Client::with_window(server.addr(0), 0);
-    let fields = |value| if value == "" { vec![] } else { vec![("priority", value)] };
-    let keys: Vec<StreamKey> =
-        priorities.iter().map(|value| client.open("GET", "/file", &fields(*value), None)).collect();
+    let keys = priorities.iter().map(|value| {
+        let field = [("priority", *value)];
+        client.open("GET", "/file", if value.is_empty() { &[] } else { &field }, None)
+    });
+    let keys: Vec<StreamKey> = keys.collect();
     client.until("all heads", |client| client.answers.values().all(|answer| answer.status == 200));
     let mut out = frames.to_vec();
     for key in &keys {
@@ -65,6 +67,27 @@ both_drivers! {
         let (mut client, keys) = opened(&server, &["", "", ""], &[]);
         assert_eq!(behind(&mut client, keys[0]), [0, 0]);
         assert_eq!(behind(&mut client, keys[1])[1], 0);
+    }
+
+    /// RFC 9218 section 8: what a server says of its response goes before what the client has said.
+    fn a_response_says_how_urgent_it_is(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT_0%%; http2 on; root %%DIR%%;
+                location = /passed { proxy_pass http://127.0.0.1:%%PORT_1%%/small; }
+                location = /own { alias %%DIR%%/small; add_header Priority u=0; } }
+              server { listen 127.0.0.1:%%PORT_1%%; root %%DIR%%; add_header Priority u=0; } }",
+        ).driver(driver).file("file", pattern(SIZE)).file("small", pattern(20_000)).start();
+        for path in ["/passed", "/own"] {
+            let mut client = Client::with_window(server.addr(0), 0);
+            let other = client.open("GET", "/file", &[], None);
+            let urgent = client.open("GET", path, &[("priority", "u=7")], None);
+            client.until("heads", |client| client.answers.values().all(|answer| answer.status == 200));
+            assert_eq!(client.answers[&urgent].field("priority"), Some("u=0"));
+            let mut out = Vec::new();
+            [other, urgent].iter().for_each(|key| client.conn.widen(*key, SIZE as u32, &mut out));
+            client.raw(&out);
+            assert_eq!(behind(&mut client, urgent), [0], "{path}");
+        }
     }
 
     fn incremental_ones_share(driver) {
