@@ -53,6 +53,8 @@ struct MessageLists {
     queue: Vec<InboxMessage>,
     /// The emptied list of the batch before, kept for its capacity.
     spare: Vec<InboxMessage>,
+    /// The worker has ended: nothing is taken any more.
+    closed: bool,
 }
 
 /// Messages kept room for between bursts.
@@ -130,8 +132,19 @@ impl Inbox {
         self.event.as_raw_fd()
     }
 
+    /// Takes nothing from now on: what is sent is dropped by the thread that sends it, which may expect that, and not
+    /// by a thread that happens to be the last to know this inbox. What was sent before is to be drained after this.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+    }
+
     fn send(&self, message: InboxMessage) {
         let mut lists = self.lock();
+        if lists.closed {
+            // Not under the lock: dropping a closure may run anything, even a push to this inbox.
+            drop(lists);
+            return drop(message);
+        }
         lists.queue.push(message);
         self.pending.store(true, Ordering::SeqCst);
         drop(lists);
@@ -344,6 +357,21 @@ mod tests {
             }
         }
         producers.into_iter().for_each(|p| p.join().expect("no panic"));
+    }
+
+    /// Whoever sends to a worker that has ended gets the closure back, dropped, at once and in its own thread.
+    #[test]
+    fn a_closed_inbox_drops_what_is_sent_in_the_senders_hands() {
+        let inbox = Inbox::new().expect("eventfd");
+        let held = Arc::new(());
+        let (early, late) = (held.clone(), held.clone());
+        inbox.push(Box::new(move || drop(early)));
+        inbox.close();
+        assert_eq!(Arc::strong_count(&held), 3, "what came before is to be drained");
+        inbox.push(Box::new(move || drop(late)));
+        assert_eq!(Arc::strong_count(&held), 2);
+        assert_eq!(inbox.drain().count(), 1);
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]

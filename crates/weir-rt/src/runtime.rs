@@ -193,6 +193,7 @@ impl Drop for Runtime {
         let core = &*self.core;
         core.state.sched.clear();
         drop(core.round_end.with(std::mem::take));
+        core.state.inbox.close();
         drop(core.state.inbox.drain());
         core.io.with(|io| io.shut(&core.state));
         core.state.sched.clear();

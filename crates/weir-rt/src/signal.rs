@@ -168,6 +168,26 @@ pub(crate) fn block_all() -> io::Result<OldMask> {
     mask(libc::SIG_BLOCK, &set).map(OldMask)
 }
 
+/// Calls `f` while the calling thread takes no signals that others send. Threads that `f` starts take none as long as they
+/// live: a program with a runtime inside gets its signals where it would without one, and SIGPIPE may keep its default.
+pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    struct Restored(Option<OldMask>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(OldMask::restore);
+        }
+    }
+    let _restored = Restored(Some(block_all().expect("SIG_BLOCK is valid")));
+    f()
+}
+
+/// Whether the calling thread blocks `signal`.
+pub(crate) fn is_blocked(signal: c_int) -> bool {
+    let none = set_of(&[]).and_then(|none| mask(libc::SIG_BLOCK, &none));
+    // SAFETY: an initialised set, which the kernel has filled.
+    none.is_ok_and(|blocked| unsafe { libc::sigismember(&blocked, signal) } == 1)
+}
+
 fn set_of(signals: &[c_int]) -> io::Result<libc::sigset_t> {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set it is given.

@@ -185,8 +185,12 @@ pub(crate) fn duplicate(file: &FileHandle) -> io::Result<FileHandle> {
 }
 
 /// Writes to a closed connection are errors here, not signals: sendfile(2) has no MSG_NOSIGNAL. Rust programs start
-/// with SIGPIPE ignored; this is for those that host the runtime as a library.
+/// with SIGPIPE ignored; this is for those that host the runtime as a library. In a thread that blocks the signal it does
+/// no harm, and the process keeps what it does with it.
 pub(crate) fn ignore_sigpipe() {
+    if crate::signal::is_blocked(libc::SIGPIPE) {
+        return;
+    }
     // SAFETY: only asks for the disposition, and replaces nothing but the default.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use weir_engine::{Configuration, log, services};
 #[derive(Default)]
 pub struct HealthChecker {
     in_force: InForce,
+    /// The thread was given something to do.
+    begun: AtomicBool,
 }
 
 /// The configuration whose upstreams are checked, for the tasks; none after the end. Changed by the thread of the tasks
@@ -36,6 +38,11 @@ impl HealthChecker {
 
     /// From here on the upstreams of `configuration` are checked, and no others.
     pub fn check(&self, configuration: &Arc<Configuration>) {
+        // No thread is started for a configuration without upstreams: a program with a server inside would find it left.
+        if Upstreams::all_of(configuration).next().is_none() && !self.begun.load(Relaxed) {
+            return;
+        }
+        self.begun.store(true, Relaxed);
         let (in_force, now) = (self.in_force.clone(), Arc::downgrade(configuration));
         self.on_thread(move || begin(&in_force, now));
     }
