@@ -14,6 +14,7 @@
 //!
 //! `docs/guides/embedding.md` describes the rest.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod check;
 pub mod comparison;
@@ -24,5 +25,5 @@ pub mod reference;
 pub mod show;
 mod welcome;
 
-pub use embed::{Error, Handler, HandlerEnding, Request, Response, Server, ServerBuilder};
+pub use embed::{Error, Handler, HandlerEnding, Request, Response, Server, ServerBuilder, body_bytes};
 pub use weir_rt::{DriverChoice, SockAddr};

@@ -185,6 +185,52 @@ both_drivers! {
     }
 }
 
+/// Hosts by their names, on the address of the first; each has its own locations, and files.
+#[test]
+fn hosts_have_their_own_locations() {
+    let directory = TempDir::new();
+    directory.write("a.txt", "file");
+    let says = |text: &'static str| move |_: &Request<'_>, response: &mut Response| _ = response.body(text);
+    let server = Server::builder()
+        .location("/word", says("first"))
+        .host("one.example *.one.example")
+        .location("/word", says("one"))
+        .location("= /only", says("only"))
+        .host("two.example")
+        .root(directory.path())
+        .start()
+        .expect("starts");
+    assert_eq!(server.addresses().len(), 1);
+    let get = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let response = Client::connect(address(&server)).request(request);
+        (response.status, response.text())
+    };
+    let ok = |text: &str| (200, text.to_owned());
+    assert_eq!(get("any.example", "/word"), ok("first"));
+    assert_eq!(get("one.example", "/word"), ok("one"));
+    assert_eq!(get("a.one.example", "/only"), ok("only"));
+    assert_eq!(get("two.example", "/a.txt"), ok("file"));
+    assert_eq!((get("any.example", "/only").0, get("two.example", "/word").0), (404, 404));
+    assert_eq!(get("one.example", "/a.txt").0, 404);
+}
+
+/// The program's signals come to its own threads: workers block them, and SIGPIPE, which Rust ignores, is as before.
+#[test]
+fn threads_take_no_signals() {
+    // More workers than other tests have, some of which are watched by signals.
+    let last = std::thread::available_parallelism().map_or(1, |count| count.get()) + 9;
+    let server = Server::builder().workers(last + 1).start().expect("starts");
+    let name = format!("weir worker {last}");
+    let task = wait_for("the last worker", || threads(&name).pop());
+    let status = fs::read_to_string(format!("/proc/self/task/{task}/status")).expect("it runs");
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).expect("a mask");
+    let blocked = u64::from_str_radix(blocked, 16).expect("hexadecimal");
+    // Bit 0 is signal 1: HUP, INT, USR1, PIPE, TERM, CHLD.
+    assert_eq!(blocked & 0x1_5203, 0x1_5203, "{blocked:x}");
+    server.stop();
+}
+
 /// Files of a directory, and the end of all threads.
 #[test]
 fn a_directory_is_served_and_no_thread_is_left() {

@@ -1,7 +1,5 @@
 //! The description of a server inside of another program: a configuration, or calls that make one.
 
-use std::fmt::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use weir_engine::{Configuration, ModuleDef};
 use weir_rt::DriverChoice;
 use weir_server::ServerOptions;
 
+use super::described::DescribedServer;
 use super::handler::{EmbedModule, Handler, HandlerEnding, NamedHandlers, PlainHandler, WaitingHandler};
 use super::message::{Request, Response};
 use super::{Error, Server};
@@ -25,9 +24,7 @@ use crate::modules::OWN;
 pub struct ServerBuilder {
     conf: Option<ConfText>,
     prefix: Option<PathBuf>,
-    listens: Vec<String>,
-    root: Option<PathBuf>,
-    locations: Vec<String>,
+    described: DescribedServer,
     handlers: NamedHandlers,
     workers: Option<usize>,
     driver: Option<DriverChoice>,
@@ -64,42 +61,78 @@ impl ServerBuilder {
     /// Listens on an address, with the parameters of `listen`; 127.0.0.1:0, without an address.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> ServerBuilder {
-        self.listens.push(address.into());
+        self.described.listen(address.into());
         self
     }
 
-    /// Serves the files below `folder` where no location is. Without it those are not found.
+    /// How many bytes the body of a request may have (`client_max_body_size`), of all hosts; 0 for no limit, otherwise it is 1 MB.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: u64) -> ServerBuilder {
+        self.described.limit_bodies(bytes);
+        self
+    }
+
+    /// What is described from here on is of the host with these names, which spaces separate: the addresses, the root and the
+    /// locations of a virtual server (`server_name`). What was described before the first call is of the server that takes
+    /// requests for any other host. A host without [`ServerBuilder::listen`] is served where the first is.
+    ///
+    /// ```
+    /// let server = weir::Server::builder()
+    ///     .location("/", |_, response| _ = response.body("anything else"))
+    ///     .host("example.com *.example.com")
+    ///     .location("/", |_, response| _ = response.body("example"))
+    ///     .start()?;
+    /// # Ok::<(), weir::Error>(())
+    /// ```
+    #[must_use]
+    pub fn host(mut self, names: impl Into<String>) -> ServerBuilder {
+        self.described.host(names.into());
+        self
+    }
+
+    /// Serves the files below `directory` where no location is. Without it those are not found.
     #[must_use]
     pub fn root(mut self, directory: impl Into<PathBuf>) -> ServerBuilder {
-        self.root = Some(directory.into());
+        self.described.root(directory.into());
         self
     }
 
     /// Serves requests for `path`, as written in a `location` line (`/api/`, `= /exact`, `~ \.cgi$`), by a function
     /// that never waits: it runs on the worker's thread, which does nothing else meanwhile.
     #[must_use]
-    pub fn location<F, E>(self, path: impl Into<String>, handler: F) -> ServerBuilder
+    pub fn location<F, E>(mut self, path: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: Fn(&Request<'_>, &mut Response) -> E + Send + Sync + 'static,
         E: HandlerEnding + 'static,
     {
-        let path = path.into();
-        self.place(&path).handler(path, handler)
+        let name = self.described.location(&path.into());
+        self.handler(name, handler)
     }
 
     /// As [`ServerBuilder::location`], by a function that may wait: for the body, a timer, a thread (`weir_rt::blocking`).
     #[must_use]
-    pub fn location_async<F, E>(self, path: impl Into<String>, handler: F) -> ServerBuilder
+    pub fn location_async<F, E>(mut self, path: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: AsyncFn(&mut Request<'_>, &mut Response) -> E + Send + Sync + 'static,
         E: HandlerEnding + 'static,
     {
-        let path = path.into();
-        self.place(&path).handler_async(path, handler)
+        let name = self.described.location(&path.into());
+        self.handler_async(name, handler)
+    }
+
+    /// As [`ServerBuilder::location`], by a content handler as [`ServerBuilder::handler_with`] takes it.
+    #[must_use]
+    pub fn location_with(
+        mut self,
+        path: impl Into<String>,
+        make: impl Fn() -> Box<dyn Handler> + Send + Sync + 'static,
+    ) -> ServerBuilder {
+        let name = self.described.location(&path.into());
+        self.handler_with(name, make)
     }
 
     /// The function that `handler NAME;` names in the configuration. Functions given to [`ServerBuilder::location`]
-    /// have the path as their name.
+    /// have the path as their name, after the names of their [`ServerBuilder::host`] if it has any.
     #[must_use]
     pub fn handler<F, E>(self, name: impl Into<String>, handler: F) -> ServerBuilder
     where
@@ -188,60 +221,15 @@ impl ServerBuilder {
         Server::start(ConfLoader { name, prefix, handlers: self.handlers }, &text, options)
     }
 
-    fn place(mut self, path: &str) -> ServerBuilder {
-        self.locations.push(path.to_owned());
-        self
-    }
-
     /// The configuration that the calls describe; empty when there is one already.
     fn text(&self) -> Result<String, Error> {
-        let described = !self.listens.is_empty() || self.root.is_some() || !self.locations.is_empty();
-        if self.conf.is_some() {
-            let text = "a server with a configuration has its addresses and locations there";
-            return if described { Err(Error(text.to_owned())) } else { Ok(String::new()) };
-        }
-        // Mode 0700: one for each user.
-        let user = std::fs::metadata("/proc/self")?.uid();
-        let temporary = directory(&std::env::temp_dir().join(format!("weir-bodies-{user}")))?;
-        let mut text = format!("events {{ }}\nhttp {{\n{TYPES}access_log off;\n");
-        text += &format!("client_body_temp_path {temporary};\nserver {{\n");
-        let default = ["127.0.0.1:0".to_owned()];
-        let listens = if self.listens.is_empty() { &default[..] } else { &self.listens };
-        for listen in listens {
-            // Parameters may follow: the address is not quoted, and must not end the line.
-            if listen.contains(['{', '}', ';', '#', '\n']) {
-                return Err(Error(format!("\"{listen}\" is no address to listen on")));
+        match (&self.conf, self.described.is_empty()) {
+            (None, _) => self.described.text(),
+            (Some(_), true) => Ok(String::new()),
+            (Some(_), false) => {
+                Err(Error("a server with a configuration has its addresses and locations there".to_owned()))
             }
-            text += &format!("listen {listen};\n");
         }
-        if let Some(root) = &self.root {
-            text += &format!("root {};\n", directory(&std::path::absolute(root)?)?);
-        } else if !self.locations.iter().any(|path| path == "/") {
-            text += "location / { return 404; }\n";
-        }
-        for path in &self.locations {
-            let matcher = match path.split_once(' ') {
-                Some((modifier @ ("=" | "^~" | "~" | "~*"), rest)) => {
-                    format!("{modifier} {}", quoted(rest.trim_start()))
-                }
-                _ => quoted(path),
-            };
-            let _infallible = writeln!(text, "location {matcher} {{ handler {}; }}", quoted(path));
-        }
-        Ok(text + "}\n}\n")
-    }
-}
-
-/// A word of the configuration whose value is `text`.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// A directory as a word of the configuration. A dollar sign can't be written there: it begins a variable.
-fn directory(path: &Path) -> Result<String, Error> {
-    match path.to_str() {
-        Some(text) if !text.contains('$') => Ok(quoted(text)),
-        _ => Err(Error(format!("\"{}\" can't be written in a configuration", path.display()))),
     }
 }
 
@@ -297,8 +285,3 @@ const WITH_HANDLER: [ModuleDef; 1 + OWN.len()] = {
     }
     all
 };
-
-/// The types of what a small server has; everything else is `text/plain`, as in nginx.
-const TYPES: &str = "types { text/html html htm; text/css css; text/plain txt md; application/javascript js mjs; \
-application/json json map; application/wasm wasm; application/pdf pdf; image/png png; image/jpeg jpg jpeg; \
-image/gif gif; image/webp webp; image/avif avif; image/svg+xml svg; image/x-icon ico; font/woff2 woff2; video/mp4 mp4; }\n";

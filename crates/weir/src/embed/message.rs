@@ -64,17 +64,7 @@ impl<'x> Request<'x> {
     /// with its status.
     pub async fn body(&mut self) -> Result<Vec<u8>, EngineError> {
         self.x.read_body().await?;
-        let Some(file) = self.x.body.file() else { return Ok(self.x.body.memory().to_vec()) };
-        let (handle, length) = (file.handle.clone(), file.len);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-        let mut read = 0;
-        while read < bytes.len() {
-            match handle.pread(&mut bytes[read..], read as u64).map_err(unreadable)? {
-                0 => return Err(unreadable(io::ErrorKind::UnexpectedEof.into())),
-                more => read += more,
-            }
-        }
-        Ok(bytes)
+        body_bytes(self.x)
     }
 
     /// Everything else: variables, logging, the connection, the response's head.
@@ -85,6 +75,25 @@ impl<'x> Request<'x> {
     fn text(&self, span: weir_http::Span) -> Cow<'_, str> {
         String::from_utf8_lossy(self.x.arena.get(span))
     }
+}
+
+/// All of a request's body that was read ([`Exchange::read_body`]), in one piece, wherever it is: what a handler of
+/// [`ServerBuilder::handler_with`](crate::ServerBuilder::handler_with) needs that has no [`Request`].
+///
+/// # Errors
+/// The file of a long body can't be read.
+pub fn body_bytes(x: &Exchange) -> Result<Vec<u8>, EngineError> {
+    let Some(file) = x.body.file() else { return Ok(x.body.memory().to_vec()) };
+    let (handle, length) = (file.handle.clone(), file.len);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    let mut read = 0;
+    while read < bytes.len() {
+        match handle.pread(&mut bytes[read..], read as u64).map_err(unreadable)? {
+            0 => return Err(unreadable(io::ErrorKind::UnexpectedEof.into())),
+            more => read += more,
+        }
+    }
+    Ok(bytes)
 }
 
 /// The file of a long body went bad: the server's fault.

@@ -5,6 +5,7 @@
 //! there is an `error_log`. Several servers in one process do not know of each other. See `docs/guides/embedding.md`.
 
 mod builder;
+mod described;
 mod handler;
 mod message;
 
@@ -18,7 +19,7 @@ use weir_see::ServerSource;
 
 pub use builder::ServerBuilder;
 pub use handler::{Handler, HandlerEnding};
-pub use message::{Request, Response};
+pub use message::{Request, Response, body_bytes};
 pub use weir_server::StartError as Error;
 
 use builder::ConfLoader;
@@ -28,6 +29,8 @@ pub struct Server {
     running: weir_server::Server,
     metrics: MetricsExporter,
     loader: ConfLoader,
+    /// See [`ServerBuilder::watched`].
+    watched: bool,
 }
 
 impl Server {
@@ -37,12 +40,15 @@ impl Server {
     }
 
     fn start(loader: ConfLoader, text: &str, options: weir_server::ServerOptions) -> Result<Server, Error> {
-        let configuration = Arc::new(loader.load(text)?);
-        let running = weir_server::Server::start(configuration, options)?;
-        let source = ServerSource::new(&running);
-        let metrics = MetricsExporter::new(move || weir_see::metrics_text(&source));
-        metrics.update(&running.configuration());
-        Ok(Server { running, metrics, loader })
+        let watched = options.watched;
+        quietly(watched, || {
+            let configuration = Arc::new(loader.load(text)?);
+            let running = weir_server::Server::start(configuration, options)?;
+            let source = ServerSource::new(&running);
+            let metrics = MetricsExporter::new(move || weir_see::metrics_text(&source));
+            metrics.update(&running.configuration());
+            Ok(Server { running, metrics, loader, watched })
+        })
     }
 
     /// The addresses that are listened on. A port 0 of the configuration has become a real one.
@@ -56,9 +62,11 @@ impl Server {
     /// # Errors
     /// What is wrong with the text, or an address can't be bound; then nothing has changed.
     pub fn reload(&self, text: &str) -> Result<(), Error> {
-        self.running.reload(Arc::new(self.loader.load(text)?))?;
-        self.metrics.update(&self.running.configuration());
-        Ok(())
+        quietly(self.watched, || {
+            self.running.reload(Arc::new(self.loader.load(text)?))?;
+            self.metrics.update(&self.running.configuration());
+            Ok(())
+        })
     }
 
     /// Accepts no more connections and lets running requests end. Returns at once; [`Server::join`] waits for the end.
@@ -89,4 +97,9 @@ impl Server {
     pub fn engine(&self) -> &weir_server::Server {
         &self.running
     }
+}
+
+/// Calls what may start threads. They take no signals, which are the program's, unless they are `watched` by signals.
+fn quietly<R>(watched: bool, start: impl FnOnce() -> R) -> R {
+    if watched { start() } else { weir_rt::signal::without_signals(start) }
 }
