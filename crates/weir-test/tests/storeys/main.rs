@@ -105,6 +105,7 @@ const CRATES: &[&str] = &[
     "weir-see",
     "weir-test",
     "weir",
+    "weir-c",
     "weir-sim",
     "weir-world",
 ];

@@ -1,0 +1,3 @@
+module weir.example/hello
+
+go 1.21
