@@ -12,6 +12,7 @@ mod child;
 mod environment;
 pub mod inherit;
 mod poll;
+mod shell;
 mod spawn;
 mod title;
 pub mod watch;
@@ -20,6 +21,7 @@ pub use channel::{ChannelMessage, ProcessChannel};
 pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
 pub use environment::{removed_for_shell, removed_variable, removed_variables, set_environment};
 pub use poll::readable;
+pub(crate) use shell::keep_signals;
 pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
 pub use title::ProcessTitle;
 

@@ -35,6 +35,9 @@ impl Signals {
     pub fn new(signals: &[c_int]) -> io::Result<Signals> {
         let set = set_of(signals)?;
         mask(libc::SIG_BLOCK, &set)?;
+        if signals.contains(&SIGQUIT) || signals.contains(&SIGINT) {
+            crate::process::keep_signals();
+        }
         // SAFETY: `set` is an initialised set; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {

@@ -341,4 +341,30 @@ both_drivers! {
         assert_eq!(lines.next(), Some(format!("x, {quoted}, by a script 3").as_str()));
         assert_eq!(lines.next(), Some("exit 4true 5"));
     }
+
+    /// While the C library's system(3) waits, the process ignores SIGINT and SIGQUIT, and one that waits to be read is lost: a
+    /// server would not quit. By `os.execute`, and as a module in C calls it.
+    fn a_shell_that_is_waited_for_takes_no_signal_away(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%; location / { content_by_lua_block {
+                local ffi = require 'ffi'
+                ffi.cdef 'int system(const char *command);'
+                local look = [[grep -E 'Sig(Ign|Blk)' /proc/$PPID/status > %%DIR%%/parent; grep SigBlk /proc/self/status > %%DIR%%/own; exit 3]]
+                local by = { lua = function() return select(3, os.execute(look)) end, c = function() return ffi.C.system(look) / 256 end }
+                ngx.say(by[ngx.var.arg_by]())
+            } } } }",
+        ).driver(driver).start();
+        for by in ["lua", "c"] {
+            assert_eq!(server.get(&format!("/?by={by}")).text(), "3\n");
+            let bits = |file: &str, name: &str| {
+                let text = std::fs::read_to_string(server.dir().path().join(file)).expect("the shell wrote it");
+                let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a set");
+                u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("hexadecimal")
+            };
+            // SIGINT and SIGQUIT.
+            let of_terminal = 1_u64 << (2 - 1) | 1 << (3 - 1);
+            assert_eq!(bits("parent", "SigIgn") & of_terminal, 0, "{by}");
+            assert_eq!(bits("own", "SigBlk"), 0, "{by}: the program can be interrupted");
+        }
+    }
 }
