@@ -18,10 +18,10 @@ pub(crate) fn repository() -> PathBuf {
     home().join("../..").canonicalize().expect("it is there")
 }
 
-/// Where the libraries were built to.
+/// Where the libraries were built to: beside this test, as what it depends on.
 pub(crate) fn built() -> PathBuf {
     let test = std::env::current_exe().expect("it runs");
-    let directory = test.parent().and_then(Path::parent).expect("below the target directory").to_path_buf();
+    let directory = test.parent().expect("below the target directory").to_path_buf();
     let library = directory.join("libweir_c.so");
     assert!(library.exists(), "{} is missing: cargo build -p weir-c", library.display());
     directory
