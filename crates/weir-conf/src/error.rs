@@ -157,6 +157,11 @@ impl Errors {
         self.0.push(error);
     }
 
+    /// The value of `result`; an error is added to the others.
+    pub(crate) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(error)).ok()
+    }
+
     /// Whether there are so many that reading on would not help.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST

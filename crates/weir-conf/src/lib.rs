@@ -68,3 +68,4 @@ pub use value::{
     BufferSizes, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms,
     parse_time_s, split_port,
 };
+pub use yaml::{h2o_keys, is_h2o_language};

@@ -16,7 +16,8 @@ use crate::{
     MemoryFiles, RawBlock, Span, Word,
 };
 
-/// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
+/// Reads the file `main` (relative to `prefix`) and all it includes. One whose first significant line is a key of
+/// YAML is in H2O's language.
 ///
 /// `raw_block` says by a directive's name whether the text in its braces is Lua. `globals` is the text of the option
 /// `-g`, whose lines come first.
@@ -100,9 +101,10 @@ fn read(
         let file = loader.tree.source.add_parameter("command line".into(), text.into());
         loader.text(file.expect("it is the first"), &mut lines);
     }
-    match yaml::is_yaml(&main) && extent != LoadExtent::OneFile {
-        true => loader.yaml(&main, &mut lines),
-        false => loader.file(&main, None, &mut lines),
+    match loader.open_file(&main) {
+        Ok(file) if loader.is_yaml(&main, file) => loader.yaml(file, &mut lines),
+        Ok(file) => loader.text(file, &mut lines),
+        Err(error) => loader.errors.push(error),
     }
     let TreeLoader { mut tree, mut errors, .. } = loader;
     tree.lines = lines;
@@ -140,15 +142,31 @@ impl TreeLoader<'_> {
         }
     }
 
+    /// Whether a file is in H2O's language; one that is looked at alone is not read as that.
+    fn is_yaml(&self, path: &Path, file: FileId) -> bool {
+        let text = self.tree.source.file(file).map(|file| &file.text);
+        self.extent != LoadExtent::OneFile && text.is_some_and(|text| yaml::is_h2o_language(path, text))
+    }
+
     /// Reads a file in H2O's language.
-    fn yaml(&mut self, path: &Path, lines: &mut Vec<DirectiveLine>) {
-        match self.open_file(path) {
-            Ok(id) => {
-                let text = self.tree.source.file(id).map(|file| Arc::clone(&file.text)).unwrap_or_default();
-                lines.extend(yaml::lines(&text, id, &mut self.errors));
-            }
-            Err(error) => self.errors.push(error),
-        }
+    fn yaml(&mut self, file: FileId, lines: &mut Vec<DirectiveLine>) {
+        let text = self.source_text(file);
+        let has_ipv6 = self.files.read(Path::new(IPV6_ADDRESSES)).is_ok_and(|text| !text.is_empty());
+        let prefix = self.tree.paths.prefix.clone();
+        // H2O's paths have one origin, the directory that it is started in.
+        self.tree.paths.conf_prefix.clone_from(&prefix);
+        let mut errors = std::mem::take(&mut self.errors);
+        let mut open = |path: &Path| {
+            let file = self.open_file(&prefix.join(path))?;
+            Ok((file, self.source_text(file)))
+        };
+        let source = yaml::YamlSource { text: &text, file, has_ipv6, open: &mut open };
+        lines.extend(yaml::lines(source, &mut errors));
+        self.errors = errors;
+    }
+
+    fn source_text(&self, file: FileId) -> Arc<[u8]> {
+        self.tree.source.file(file).map(|file| Arc::clone(&file.text)).unwrap_or_default()
     }
 
     /// The id of a file to be read now.
@@ -392,3 +410,6 @@ const DEEPEST_INCLUDE: usize = 32;
 
 /// Files read, repeated ones counted: what files that include each other twice come to.
 const MOST_FILES: usize = 20_000;
+
+/// Lists the addresses of IPv6 that the machine has; absent or empty without IPv6.
+const IPV6_ADDRESSES: &str = "/proc/net/if_inet6";

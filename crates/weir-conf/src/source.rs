@@ -139,6 +139,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// The number of the file among those of the configuration.
+    pub(crate) fn file_number(self) -> usize {
+        usize::from(self.file.0)
+    }
+
     /// Bytes `start..end` of `file`. Files are at most 64 MiB, so the offsets fit.
     pub(crate) fn new(file: FileId, start: usize, end: usize) -> Self {
         Self { file, start: start as u32, end: end as u32 }

@@ -47,6 +47,7 @@ pub mod temp;
 #[doc(hidden)]
 pub mod testing;
 pub mod text;
+mod text_page;
 pub mod trace;
 pub mod transport;
 pub mod trim;

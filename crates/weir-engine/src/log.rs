@@ -16,6 +16,7 @@ mod kept_lines;
 mod last_lines;
 mod level;
 mod line;
+mod program;
 mod recovered_lines;
 mod remote;
 mod spec;

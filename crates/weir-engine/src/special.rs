@@ -11,6 +11,7 @@ use crate::phase::Verdict;
 use crate::redirect::InternalRedirect;
 use crate::settings::location::{ErrorPage, ServerTokens};
 use crate::text::Text;
+use crate::text_page::text_page;
 use crate::transport::{Transport, keepalive};
 
 /// Turns a status into its response: an `error_page`'s redirect, or the page itself.
@@ -92,6 +93,9 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
         x.response.status = 200;
         return html(x, refresh(x.text(&location)));
     }
+    if x.plan.core.text_error_pages {
+        return text(x, code);
+    }
     match body(x, code) {
         Some(bytes) => html(x, bytes),
         None => {
@@ -106,6 +110,25 @@ fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
     x.response.charset = None;
     x.response.content_length = Some(page.len() as u64);
     x.respond(ResponseBody::Whole(BodyBuf::shared(page)))
+}
+
+/// `text_error_pages`: the page in H2O's form.
+fn text(x: &mut Exchange, code: u16) -> Verdict {
+    let location = x.response.location.as_ref().map(|location| x.text(location).to_vec());
+    let Some(page) = text_page(code, location.as_deref()) else {
+        x.response.content_type = None;
+        return x.respond(ResponseBody::Empty);
+    };
+    if let Some(reason) = page.reason {
+        let status = if matches!(code, 494..=497) { 400 } else { code };
+        x.response.reason = Some(Text::Span(x.arena.push(format!("{status} {reason}").as_bytes())));
+    }
+    // The page is the same for all.
+    x.response.vary_encoding = false;
+    x.response.content_type = Some(Text::Static(page.content_type.as_bytes()));
+    x.response.charset = None;
+    x.response.content_length = Some(page.body.len() as u64);
+    x.respond(ResponseBody::Whole(BodyBuf::Bytes(page.body)))
 }
 
 /// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part after `#` otherwise.

@@ -37,6 +37,10 @@ pub struct ListenOptions {
     pub nodelay: bool,
     /// `udp`: the socket is of datagrams, and takes none of the options of TCP.
     pub udp: bool,
+    /// `mode=`: permissions of a unix socket; everybody may connect by default.
+    pub mode: u32,
+    /// `owner=`, `group=`: ids of those of a unix socket; `None`: who starts the server.
+    pub owner: (Option<u32>, Option<u32>),
 }
 
 impl Default for ListenOptions {
@@ -52,6 +56,8 @@ impl Default for ListenOptions {
             keepalive: None,
             nodelay: true,
             udp: false,
+            mode: 0o666,
+            owner: (None, None),
         }
     }
 }
@@ -105,8 +111,13 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     if let SockAddr::Unix(unix) = addr
         && let Some(path) = unix.path()
     {
-        let all = std::fs::Permissions::from_mode(0o666);
-        std::fs::set_permissions(path, all).inspect_err(|_| withdraw(addr))?;
+        let permit = || {
+            if options.owner != (None, None) {
+                std::os::unix::fs::chown(path, options.owner.0, options.owner.1)?;
+            }
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(options.mode))
+        };
+        permit().inspect_err(|_| withdraw(addr))?;
     }
     Ok(socket)
 }

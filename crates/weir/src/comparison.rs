@@ -51,10 +51,15 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 29] = [
+const EXTRA: [&str; 37] = [
     "admin",
     "auth_require",
+    "edit_header",
+    "edit_request_header",
     "fastcgi_cache_purge",
+    "fastcgi_spawn",
+    "file_lookup_first",
+    "http2_upgrade",
     "invalid_header_values",
     "internal_redirect",
     "least_time",
@@ -77,6 +82,9 @@ const EXTRA: [&str; 29] = [
     "ssl",
     "ssl_key_pool",
     "state",
+    "status_json",
+    "text_error_pages",
+    "throttle_response",
     "trace",
     "trace_header",
     "uwsgi_cache_purge",

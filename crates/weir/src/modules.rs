@@ -7,11 +7,11 @@ use weir_engine::{Module, ModuleDef};
 use weir_lua::{Lmdb, Lua, LuaKong};
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
-    CompressStatic, Dav, Echo, EmptyGif, FastCgi, Flv, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index,
-    LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel, ProfileKey, Proxy, RandomIndex,
-    Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink, SetMisc, Slice, SplitClients, Ssi,
-    Static, StreamCore, StreamPass, StreamProxy, StreamReturn, StubStatus, Sub, Subs, TraceHeader, TryFiles,
-    Tunnel, UserId, Uwsgi, Zstd,
+    CompressStatic, Dav, Echo, EditHeaders, EmptyGif, FastCgi, FastCgiSpawn, Flv, Geo, Grpc, Gunzip, Gzip,
+    Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel,
+    ProfileKey, Proxy, RandomIndex, Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink,
+    SetMisc, Slice, SplitClients, Ssi, Static, StatusJson, StreamCore, StreamPass, StreamProxy, StreamReturn,
+    StubStatus, Sub, Subs, ThrottleResponse, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::{Ssl, SslPreread};
 use weir_upstream::UpstreamModule;
@@ -138,6 +138,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Rewrite>(),
     // After rewrite: what it sets for requests comes at the end of that phase.
     ModuleDef::of::<HeadersMore>(),
+    ModuleDef::of::<EditHeaders>(),
+    ModuleDef::of::<ThrottleResponse>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Access>(),
@@ -150,6 +152,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Proxy>(),
     ModuleDef::of::<Grpc>(),
     ModuleDef::of::<FastCgi>(),
+    ModuleDef::of::<FastCgiSpawn>(),
     ModuleDef::of::<Scgi>(),
     ModuleDef::of::<Uwsgi>(),
     ModuleDef::of::<Memcached>(),
@@ -159,6 +162,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Mp4>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),
+    ModuleDef::of::<StatusJson>(),
     ModuleDef::of::<WelcomeModule>(),
     ModuleDef::of::<Dav>(),
     ModuleDef::of::<RandomIndex>(),

@@ -21,7 +21,16 @@ impl Module for Http2 {
     const VARIABLES: &'static [Variable] = &[Variable::new("http2", http2)];
 
     fn inherit(conf: &mut Http2Conf, parent: &Http2Conf) {
-        inherit!(conf, parent, on, max_concurrent_streams, body_preread_size, recv_buffer_size, chunk_size);
+        inherit!(
+            conf,
+            parent,
+            on,
+            upgrade,
+            max_concurrent_streams,
+            body_preread_size,
+            recv_buffer_size,
+            chunk_size
+        );
     }
 }
 
@@ -30,6 +39,8 @@ impl Module for Http2 {
 pub struct Http2Conf {
     /// `http2`: whether HTTP/2 is enabled.
     pub on: Option<bool>,
+    /// `http2_upgrade`: whether `Upgrade: h2c` is accepted.
+    pub upgrade: Option<bool>,
     /// `http2_max_concurrent_streams`: a number of streams.
     pub max_concurrent_streams: Option<u64>,
     /// `http2_body_preread_size`, in bytes.
@@ -50,6 +61,7 @@ impl Http2Conf {
         };
         Http2Settings {
             on: self.on.unwrap_or(false),
+            upgrade: self.upgrade.unwrap_or(true),
             max_concurrent_streams: bytes(self.max_concurrent_streams, 128),
             body_preread_size: bytes(self.body_preread_size, 65_536),
             recv_buffer_size: bytes(self.recv_buffer_size, 256 * 1024),
@@ -149,6 +161,10 @@ const TABLE: &[Http2Row] = &[
              on others by prior knowledge or `Upgrade: h2c`.",
         )
         .example("server {\n    listen 443 ssl;\n    http2 on;\n}"),
+    Http2Row::new("http2_upgrade", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.upgrade))
+        .syntax("http2_upgrade on | off")
+        .default("on")
+        .doc("Whether requests of HTTP/1.1 with `Upgrade: h2c` change to HTTP/2 where `http2` is on."),
     Http2Row::new("http2_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
         line.number(&mut c.max_concurrent_streams, 0..)
     })

@@ -171,9 +171,10 @@ fn pool_size(line: &LineCx<'_>, slot: &mut Option<u64>) -> Result {
 /// `server_product name[/version]`
 fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     let text = line.arg(0);
-    // It is in a field's value and in HTML: visible characters that mean nothing in either.
-    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'&' | b'"');
-    if text.is_empty() || text.starts_with('/') || !text.bytes().all(plain) {
+    // It is in a field's value and in HTML: printed characters that mean nothing in either, spaces between words among them.
+    let plain = |b: u8| (b.is_ascii_graphic() || b == b' ') && !matches!(b, b'<' | b'>' | b'&' | b'"');
+    if text.trim().len() != text.len() || text.is_empty() || text.starts_with('/') || !text.bytes().all(plain)
+    {
         return Err(line.invalid_value(0));
     }
     line.once(&mut conf.product, ServerProduct::new(text))
@@ -215,9 +216,9 @@ const TABLE: &[ServerCoreRow] = &[
         .doc(
             "Address on which the server accepts requests; without a `listen` it is `*:80`, \
              or `*:8000` without root privileges. Parameters: `default_server`, `ssl`, \
-             `http2`, `quic` (HTTP/3, beside a line with `ssl`), `proxy_protocol`, and of the socket `backlog`, `rcvbuf`, `sndbuf`, \
+             `http2`, `quic` (HTTP/3, beside a line with `ssl`), `proxy_protocol`. Of the socket: `backlog`, `rcvbuf`, `sndbuf`, \
              `fastopen`, `deferred`, `bind`, `ipv6only`, `reuseport`, `so_keepalive`, \
-             `setfib`. In `stream` also `udp`: datagrams.",
+             `setfib`; of a unix socket `mode`, `owner`, `group`. In `stream` also `udp`: datagrams.",
         )
         .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten [::]:443 quic;\nlisten unix:/run/weir.sock;"),
     ServerCoreRow::new("server_name", SERVER.or(STREAM_SERVER), MORE, server_name)

@@ -16,6 +16,7 @@ use crate::privileged::set_during;
 
 use super::buffer::LogBuffering;
 use super::kept_lines::KeptFile;
+use super::program::ProgramPipe;
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
 use super::{LogLevel, LogTarget, given, line, writer};
@@ -152,6 +153,7 @@ pub(super) struct SharedLogFile {
 #[derive(Clone)]
 enum LogOutput {
     File(Arc<FileHandle>),
+    Program(Arc<ProgramPipe>),
     Syslog(Arc<SyslogSocket>),
     Remote(Arc<SenderHandle>),
     Nowhere,
@@ -177,6 +179,7 @@ impl SharedLogFile {
                 is_torn = ends_within_line(path, &handle);
                 LogOutput::File(Arc::new(handle))
             }
+            LogTarget::Program(command) => LogOutput::Program(Arc::new(ProgramPipe::start(command)?)),
             LogTarget::Stderr => {
                 LogOutput::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
             }
@@ -214,6 +217,9 @@ impl SharedLogFile {
     /// Whether it is the file that `other` has open.
     fn is(&self, other: &FileHandle) -> bool {
         match (self.output(), other.meta()) {
+            (LogOutput::Program(pipe), Ok(there)) => {
+                pipe.handle.meta().is_ok_and(|here| (there.dev, there.ino) == (here.dev, here.ino))
+            }
             (LogOutput::File(handle), Ok(there)) => {
                 handle.meta().is_ok_and(|here| (there.dev, there.ino) == (here.dev, here.ino))
             }
@@ -221,10 +227,15 @@ impl SharedLogFile {
         }
     }
 
-    /// Its path and descriptor, if it is a file.
+    /// Its path and descriptor, if it is a file or a program.
     pub(super) fn handle(&self) -> Option<(&Path, Arc<FileHandle>)> {
         match (&self.target, self.output()) {
             (LogTarget::File(path), LogOutput::File(handle)) => Some((path, handle)),
+            // Its text stands for the path among those that a child is given.
+            (LogTarget::Program(text), LogOutput::File(handle)) => Some((Path::new(text), handle)),
+            (LogTarget::Program(text), LogOutput::Program(pipe)) => {
+                Some((Path::new(text), Arc::clone(&pipe.handle)))
+            }
             _ => None,
         }
     }
@@ -239,6 +250,7 @@ impl SharedLogFile {
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         match self.output() {
             LogOutput::File(handle) => self.append(&handle, bytes),
+            LogOutput::Program(pipe) => self.append(&pipe.handle, bytes),
             LogOutput::Syslog(socket) => socket.send_all(bytes),
             LogOutput::Remote(remote) => {
                 remote.send(bytes, writer::is_threaded()).map_err(|error| WriteFailure { error, written: 0 })

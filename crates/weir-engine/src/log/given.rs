@@ -59,7 +59,11 @@ impl Drop for GivenFiles {
 
 /// What was given for `target`.
 pub(super) fn find(target: &LogTarget) -> Option<FileHandle> {
-    let LogTarget::File(path) = target else { return None };
+    let path = match target {
+        LogTarget::File(path) => path.as_path(),
+        LogTarget::Program(text) => Path::new(text),
+        _ => return None,
+    };
     let table = table();
     // Without a descriptor left the path is tried, which says so.
     table.as_ref()?.get(path)?.try_clone().ok()

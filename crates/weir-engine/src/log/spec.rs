@@ -18,6 +18,8 @@ use super::{LogLevel, line};
 pub enum LogTarget {
     /// A file, appended to; also a device, pipe or terminal by its path.
     File(PathBuf),
+    /// A program that reads lines from its standard input: a command of the shell, with the bar in front of it.
+    Program(String),
     /// Standard error.
     Stderr,
     /// A syslog server, by datagrams.
@@ -27,12 +29,18 @@ pub enum LogTarget {
 }
 
 impl LogTarget {
-    /// What argument 0 names: `syslog:server=...`, `tcp://host:port`, `udp://host:port`, `unix:/path`, or a path below the
+    /// What argument 0 names: `|command`, `syslog:server=...`, `tcp://host:port`, `udp://host:port`, `unix:/path`, or a path below the
     /// prefix.
     ///
     /// # Errors
     /// nginx's words for syslog's parameters, and those of [`RemoteLog::parse`].
     pub fn parse(line: &LineCx<'_>) -> Result<LogTarget, Error> {
+        if let Some(command) = line.arg(0).strip_prefix('|') {
+            return match command.trim() {
+                "" => Err(line.invalid_value(0)),
+                command => Ok(LogTarget::Program(format!("|{command}"))),
+            };
+        }
         match line.bytes(0).strip_prefix(b"syslog:") {
             Some(parameters) => Ok(LogTarget::Syslog(Arc::new(SyslogServer::parse(line, parameters)?))),
             None if let Some(remote) = RemoteLog::parse(line)? => Ok(LogTarget::Remote(Arc::new(remote))),
@@ -46,7 +54,11 @@ impl LogTarget {
     /// `open() "/path" failed (13: Permission denied)`, at `span`.
     pub fn open(&self, buffering: Option<LogBuffering>, span: Option<Span>) -> Result<LogFile, Error> {
         LogFile::open(self, buffering).map_err(|error| {
-            let call = if let LogTarget::Syslog(_) = self { "connect()" } else { "open()" };
+            let call = match self {
+                LogTarget::Syslog(_) => "connect()",
+                LogTarget::Program(_) => "fork()",
+                _ => "open()",
+            };
             let words = Error::new(format!("{call} \"{self}\" failed ({})", line::io(&error)));
             Error { span, ..words }
         })
@@ -57,6 +69,7 @@ impl std::fmt::Display for LogTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LogTarget::File(path) => path.display().fmt(f),
+            LogTarget::Program(command) => f.write_str(command),
             LogTarget::Stderr => f.write_str("stderr"),
             LogTarget::Syslog(syslog) => syslog.server.fmt(f),
             LogTarget::Remote(remote) => remote.fmt(f),

@@ -5,6 +5,8 @@
 pub struct Http2Settings {
     /// `http2`: connections to the server's address may be HTTP/2.
     pub on: bool,
+    /// `http2_upgrade`: requests of HTTP/1.1 with `Upgrade: h2c` change to HTTP/2.
+    pub upgrade: bool,
     /// Number of streams that a client may have open at a time (`http2_max_concurrent_streams`).
     pub max_concurrent_streams: u32,
     /// `http2_body_preread_size`: bytes of a request body that are accepted before it is read.

@@ -81,6 +81,10 @@ macro_rules! location_settings {
                 port_in_redirect: bool = true,
                 /// `msie_padding`.
                 msie_padding: bool = true,
+                /// `file_lookup_first`: a file is looked for before its method is judged.
+                file_lookup_first: bool = false,
+                /// `text_error_pages`: pages in H2O's form.
+                text_error_pages: bool = false,
                 /// `msie_refresh`.
                 msie_refresh: bool = false,
                 /// `log_not_found`.

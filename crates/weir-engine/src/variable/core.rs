@@ -29,6 +29,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("request", request::line).of_head(),
     Variable::new("request_method", request::method).volatile().of_head(),
     Variable::new("request_uri", request::unparsed_uri).of_head(),
+    Variable::prefix("request_uri_from_", request::uri_from).volatile(),
     Variable::new("uri", request::uri).volatile().of_head(),
     Variable::new("document_uri", request::uri).volatile().of_head(),
     Variable::new("args", request::args).volatile().of_head().settable(request::set_args),

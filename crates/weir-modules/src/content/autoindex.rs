@@ -45,6 +45,8 @@ pub(crate) enum ListingFormat {
     Jsonp,
     /// A `list` of elements.
     Xml,
+    /// A page with a list of links, as H2O has it.
+    Links,
 }
 
 impl Module for Autoindex {
@@ -68,11 +70,11 @@ impl Module for Autoindex {
             .default("off")
             .doc("Shows times of HTML listings in the local time zone instead of UTC."),
         Directive::new("autoindex_format", Contexts::ANY, ArgCount::ONE, format)
-            .syntax("autoindex_format html | xml | json | jsonp")
+            .syntax("autoindex_format html | xml | json | jsonp | links")
             .default("html")
             .doc(
                 "Format of directory listings; `jsonp` calls the function that the request \
-                 argument `callback` names.",
+                 argument `callback` names; `links` is the page of H2O.",
             ),
     ];
 
@@ -110,6 +112,7 @@ fn format(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> 
         ("json", ListingFormat::Json),
         ("jsonp", ListingFormat::Jsonp),
         ("xml", ListingFormat::Xml),
+        ("links", ListingFormat::Links),
     ];
     line.one_of(&mut conf.format, &formats)
 }
@@ -169,6 +172,7 @@ impl DirectoryLister {
         };
         let (kind, charset) = match (self.format, &callback) {
             (ListingFormat::Html, _) => ("text/html", None),
+            (ListingFormat::Links, _) => ("text/html", Some("utf-8")),
             (ListingFormat::Xml, _) => ("text/xml", Some("utf-8")),
             (ListingFormat::Jsonp, Some(_)) => ("application/javascript", None),
             (ListingFormat::Json | ListingFormat::Jsonp, _) => ("application/json", None),
@@ -212,6 +216,7 @@ impl DirectoryLister {
             }
             ListingFormat::Json | ListingFormat::Jsonp => render::json(&mut out, entries, callback),
             ListingFormat::Xml => render::xml(&mut out, entries),
+            ListingFormat::Links => render::links(&mut out, x.uri(), entries),
         }
         out
     }

@@ -132,6 +132,8 @@ impl Handler for ServeCompressed {
                 return verdict;
             }
         }
+        // Whether there is one or not, the response was chosen by what the client takes.
+        x.response.vary_encoding |= vary && x.plan.core.file_lookup_first;
         Verdict::Declined
     }
 }

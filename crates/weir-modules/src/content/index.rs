@@ -84,7 +84,8 @@ impl Handler for IndexHandler {
 impl IndexHandler {
     fn find(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/")
-            || !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post)
+            || !(x.plan.core.file_lookup_first
+                || matches!(x.request.head.method, Method::Get | Method::Head | Method::Post))
         {
             return Verdict::Passed;
         }

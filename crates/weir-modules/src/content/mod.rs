@@ -11,5 +11,6 @@ pub mod internal_redirect;
 pub mod mp4;
 pub mod random_index;
 pub mod static_files;
+pub mod status_json;
 pub mod stub_status;
 pub mod try_files;

@@ -44,14 +44,20 @@ impl Handler for ServeFile {
 }
 
 fn serve(x: &mut Exchange) -> Verdict {
-    if !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post) {
+    let looks_first = x.plan.core.file_lookup_first;
+    if !looks_first && !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post) {
         return Verdict::Status(405);
     }
     if x.uri().ends_with(b"/") {
-        return Verdict::Declined;
+        return if looks_first { Verdict::Status(404) } else { Verdict::Declined };
     }
     match file::lookup_uri(x) {
-        Ok(FoundPath::File(_)) if x.request.head.method == Method::Post => Verdict::Status(405),
+        Ok(FoundPath::File(_)) if !matches!(x.request.head.method, Method::Get | Method::Head) => {
+            if looks_first {
+                x.add_response_field(b"Allow", "GET, HEAD".into());
+            }
+            Verdict::Status(405)
+        }
         Ok(FoundPath::File(file)) => respond(x, file),
         Ok(FoundPath::Dir { .. }) => add_slash(x),
         Ok(FoundPath::Other) => {

@@ -4,6 +4,7 @@ pub(crate) mod answer_head;
 pub(crate) mod cgi;
 pub(crate) mod family_rows;
 pub mod fastcgi;
+pub mod fastcgi_spawn;
 pub mod grpc;
 pub mod memcached;
 pub mod mirror;

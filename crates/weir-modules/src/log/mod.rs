@@ -150,8 +150,8 @@ const TABLE: &[LogRow] = &[
         )
         .default("logs/access.log combined")
         .doc(
-            "Logs requests, or in `stream` sessions, which have no format by default, to a file, or to `syslog:...`, `tcp://host:port`, \
-             `udp://host:port` or `unix:path`. With `buffer` or `gzip` (64k) lines are written \
+            "Logs requests, or in `stream` sessions, which have no format by default, to a file, to `syslog:...`, `tcp://host:port`, \
+             `udp://host:port` or `unix:path`, or to the standard input of a program, `|command`. With `buffer` or `gzip` (64k) lines are written \
              when the buffer is full or older than `flush`. With `if` only requests are logged for \
              which the condition is neither empty nor `0`. The path of a file \
              may contain variables. `off` cancels all logs of this level.",

@@ -100,7 +100,7 @@ impl LogParameters {
 }
 
 /// What begins a name that is no path.
-const SOCKETS: [&[u8]; 4] = [b"syslog:", b"tcp://", b"udp://", b"unix:"];
+const SOCKETS: [&[u8]; 5] = [b"|", b"syslog:", b"tcp://", b"udp://", b"unix:"];
 
 /// Notes the buffer of a file, which all logs to it share.
 fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: LogBuffering) -> Result {
@@ -108,7 +108,9 @@ fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: LogBuffering) -> Res
         LogPath::Fixed(LogTarget::Remote(_)) if buffering.gzip.is_some() => {
             return Err(line.fail_arg(0, "logs to a socket cannot be compressed"));
         }
-        LogPath::Fixed(target @ (LogTarget::File(_) | LogTarget::Remote(_))) => target.clone(),
+        LogPath::Fixed(target @ (LogTarget::File(_) | LogTarget::Program(_) | LogTarget::Remote(_))) => {
+            target.clone()
+        }
         LogPath::Script(_) => return Err(line.fail_arg(0, "buffered logs cannot have variables in name")),
         LogPath::Fixed(_) => return Err(line.fail_arg(0, "logs to syslog cannot be buffered")),
     };

@@ -114,6 +114,20 @@ fn both_ends_have_addresses() {
 }
 
 #[test]
+fn a_unix_socket_has_the_permissions_that_it_is_given() {
+    let path = std::env::temp_dir().join(format!("weir-rt-mode-{}.sock", std::process::id()));
+    // A killed process of the same number may have left one.
+    let _ = std::fs::remove_file(&path);
+    let addr = SockAddr::Unix(UnixAddr::from_path(&path).expect("short"));
+    let own = std::fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    let own = (own.ok(), None);
+    let options = ListenOptions { mode: 0o600, owner: own, ..ListenOptions::default() };
+    let _listener = listen(&addr, &options).expect("new file");
+    assert_eq!(std::fs::metadata(&path).expect("created").permissions().mode() & 0o777, 0o600);
+    std::fs::remove_file(&path).expect("ours");
+}
+
+#[test]
 fn a_unix_socket_is_open_to_all_and_never_replaced() {
     let path = std::env::temp_dir().join(format!("weir-rt-net-{}.sock", std::process::id()));
     // A killed process of the same number may have left one.

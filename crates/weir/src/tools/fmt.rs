@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weir::check::is_lua_block;
-use weir_conf::{ConfFiles, RealFiles, format};
+use weir_conf::{ConfFiles, RealFiles, format, is_h2o_language};
 use weir_see::commands::{CommandLine as ToolLine, TextStyle};
 
 use super::TROUBLE;
@@ -48,11 +48,11 @@ fn format_one(name: &str, options: FmtOptions) -> Result<bool, String> {
     let path = Path::new(name);
     let is_input = name == "-";
     let shown = if is_input { "standard input" } else { name };
-    if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {
-        return Err(format!("\"{name}\" is in H2O's language; \"weir fmt\" formats nginx's"));
-    }
     let failed = |error: io::Error| format!("\"{shown}\": {error}");
     let text = if is_input { standard_input() } else { RealFiles.read(path) }.map_err(failed)?;
+    if is_h2o_language(path, &text) {
+        return Err(format!("\"{name}\" is in H2O's language; \"weir fmt\" formats nginx's"));
+    }
     let out = format(Path::new(shown), &text, is_lua_block).map_err(|failure| {
         let source = &failure.tree.source;
         let errors: Vec<_> = failure.errors.0.iter().map(|error| error.render(source)).collect();

@@ -419,6 +419,20 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         .syntax("port_in_redirect on | off")
         .default("on")
         .doc("Adds the port to absolute redirects, if it is not the usual one."),
+    HttpCoreRow::new("file_lookup_first", ANY, FLAG, |c, line| line.flag(&mut c.file_lookup_first))
+        .syntax("file_lookup_first on | off")
+        .default("off")
+        .doc(
+            "Looks for a file before the method of the request is judged, as H2O does. What is not there \
+             is 404 for every method; so is a directory without index file. A 405 has an `Allow` field.",
+        ),
+    HttpCoreRow::new("text_error_pages", ANY, FLAG, |c, line| line.flag(&mut c.text_error_pages))
+        .syntax("text_error_pages on | off")
+        .default("off")
+        .doc(
+            "Sends errors as a line of plain text and redirects as a page with a link, in the words of \
+             H2O, instead of the pages of nginx. H2O's configuration files turn it on.",
+        ),
     HttpCoreRow::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
         .syntax("msie_padding on | off")
         .default("on")

@@ -2,6 +2,7 @@
 
 use weir_conf::{Contexts, Error, LineCx, NamedParameter, Result, parse_number, parse_size, parse_time_s};
 use weir_rt::net::TcpKeepalive;
+use weir_rt::process;
 
 use super::ListenLine;
 
@@ -42,7 +43,7 @@ const fn of_socket(
 }
 
 /// What may follow the address.
-const PARAMETERS: [ListenParameter; 19] = [
+const PARAMETERS: [ListenParameter; 22] = [
     of_line("default_server", |listen, _, _, _| {
         listen.default_server = true;
         Ok(())
@@ -115,10 +116,37 @@ const PARAMETERS: [ListenParameter; 19] = [
         listen.options.keepalive = Some(TcpKeepalive::default());
         Ok(())
     }),
+    of_socket("mode=", |listen, line, i, value| {
+        let text = String::from_utf8_lossy(value);
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
+        listen.options.mode = mode.ok_or_else(|| wrong(line, i, "mode"))?;
+        of_unix_socket(listen, line, i)
+    }),
+    of_socket("owner=", |listen, line, i, value| {
+        let user = process::user(&String::from_utf8_lossy(value));
+        let user = user.ok().flatten().ok_or_else(|| wrong(line, i, "owner"))?;
+        // As with `user`, the group is the user's own unless it is named.
+        let (owner, group) = &mut listen.options.owner;
+        (*owner, *group) = (Some(user.uid), group.or(Some(user.gid)));
+        of_unix_socket(listen, line, i)
+    }),
+    of_socket("group=", |listen, line, i, value| {
+        let group = process::group(&String::from_utf8_lossy(value));
+        listen.options.owner.1 = Some(group.ok().flatten().ok_or_else(|| wrong(line, i, "group"))?);
+        of_unix_socket(listen, line, i)
+    }),
     of_socket("so_keepalive=", |listen, line, i, value| {
         so_keepalive(line, i, value).map(|keepalive| listen.options.keepalive = Some(keepalive))
     }),
 ];
+
+/// Permissions are those of a file.
+fn of_unix_socket(listen: &ListenLine, line: &LineCx<'_>, i: usize) -> Result {
+    match listen.addrs.iter().all(|address| address.ip().is_none()) {
+        true => Ok(()),
+        false => Err(line.fail_arg(i, format!("\"{}\" is of unix sockets alone", line.arg(i)))),
+    }
+}
 
 /// nginx's words for an argument that is not in the table.
 fn unknown(line: &LineCx<'_>, i: usize, text: &[u8]) -> Error {

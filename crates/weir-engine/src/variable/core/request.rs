@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use weir_http::KnownField;
+use weir_http::escape::{self, EscapeSet};
+use weir_http::{KnownField, Span};
 
 use super::{copied, number, present};
 use crate::exchange::Exchange;
@@ -35,6 +36,46 @@ pub(super) fn unparsed_uri(x: &mut Exchange) -> Option<Text> {
 
 pub(super) fn uri(x: &mut Exchange) -> Option<Text> {
     present(x.request.uri)
+}
+
+/// `$request_uri_from_N`: the request's path from its byte N on, as the client sent it, and the query: what follows a
+/// location's prefix. A path that was rewritten, or that had `..`, `.` or `//` in it, is as it was made, escaped.
+pub(super) fn uri_from(x: &mut Exchange, number: &str) -> Option<Text> {
+    let skip: usize = number.parse().ok()?;
+    let sent = x.arena.get(x.request.unparsed_uri);
+    let path = &sent[..sent.iter().position(|byte| *byte == b'?').unwrap_or(sent.len())];
+    let uri = x.arena.get(x.request.uri);
+    if path.len() >= skip && path.get(..skip) == uri.get(..skip) && is_sent_as(path, uri) {
+        let whole = x.request.unparsed_uri;
+        return Some(Text::Span(Span { start: whole.start + skip as u32, ..whole }));
+    }
+    let mut out = Vec::with_capacity(uri.len());
+    escape::escape(&mut out, uri.get(skip..).unwrap_or_default(), EscapeSet::Uri);
+    let args = x.arena.get(x.request.args);
+    if !args.is_empty() {
+        out.push(b'?');
+        out.extend_from_slice(args);
+    }
+    Some(Text::Span(x.arena.push(&out)))
+}
+
+/// Whether `sent` is `uri` with nothing but escapes.
+fn is_sent_as(sent: &[u8], uri: &[u8]) -> bool {
+    let (mut sent, mut uri) = (sent.iter(), uri.iter());
+    while let Some(byte) = sent.next() {
+        let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+        let decoded = match byte {
+            b'%' => match (digit(sent.next()), digit(sent.next())) {
+                (Some(high), Some(low)) => (high * 16 + low) as u8,
+                _ => return false,
+            },
+            byte => *byte,
+        };
+        if uri.next() != Some(&decoded) {
+            return false;
+        }
+    }
+    uri.next().is_none()
 }
 
 /// `$args`: no value without arguments, nor after a bare `?`.

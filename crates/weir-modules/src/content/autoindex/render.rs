@@ -41,6 +41,28 @@ pub(super) fn html(out: &mut Vec<u8>, uri: &[u8], entries: &[DirectoryEntry], st
     out.extend_from_slice(b"</pre><hr></body>\r\n</html>\r\n");
 }
 
+/// H2O's page for the directory at `uri`: names alone, sorted by their bytes, those of directories among them.
+pub(super) fn links(out: &mut Vec<u8>, uri: &[u8], entries: &[DirectoryEntry]) {
+    for (before, after) in
+        [("<!DOCTYPE html>\n<TITLE>Index of ", "</TITLE>\n"), ("<H2>Index of ", "</H2>\n<UL>\n")]
+    {
+        out.extend_from_slice(before.as_bytes());
+        escape::html(out, uri);
+        out.extend_from_slice(after.as_bytes());
+    }
+    out.extend_from_slice(b"<LI><A HREF=\"..\">Parent Directory</A>");
+    let mut names: Vec<&[u8]> = entries.iter().map(|entry| &entry.name[..]).collect();
+    names.sort_unstable();
+    for name in names {
+        out.extend_from_slice(b"<LI><A HREF=\"");
+        escape::escape(out, name, EscapeSet::UriComponent);
+        out.extend_from_slice(b"\">");
+        escape::html(out, name);
+        out.extend_from_slice(b"</A>");
+    }
+    out.extend_from_slice(b"</UL>");
+}
+
 /// The name as a link, and blanks up to the next column.
 fn link(out: &mut Vec<u8>, entry: &DirectoryEntry, utf8: bool) {
     let is_dir = entry.kind == FileKind::Dir;

@@ -18,7 +18,7 @@ use weir_http::h2::StreamEnd;
 pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     let request = &x.request;
     let plain = !x.connection.is_tls() && request.head.version == Version::V11 && !request.head.has_body();
-    if !plain || !x.connection.takes_http2() {
+    if !plain || !x.connection.takes_http2() || !x.connection.server().http2.upgrade {
         return None;
     }
     let mut upgrades = header::tokens(request.value(&x.arena, KnownField::Upgrade)?);

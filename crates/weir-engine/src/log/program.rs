@@ -1,0 +1,42 @@
+//! A log that goes to a program: `|command`, as H2O and Apache have it, for `rotatelogs` and the like.
+//!
+//! The shell runs the command with the log as its standard input, as the user who starts the server: before privileges are
+//! dropped. It ends, if it is such a program, when the last process that has the log is gone. Its lines are written like
+//! those of a file: a program that reads too slowly holds the log thread up, and lines beyond its queue are counted as
+//! lost; one that ended is reported as a disk that fails.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use weir_rt::FileHandle;
+
+/// A program that was started, and the pipe that leads to it.
+pub(super) struct ProgramPipe {
+    pub(super) handle: Arc<FileHandle>,
+    child: Option<Child>,
+}
+
+impl ProgramPipe {
+    /// Starts `target`, a command after a bar, in a shell.
+    ///
+    /// # Errors
+    /// Out of processes or descriptors, or no shell.
+    pub(super) fn start(target: &str) -> io::Result<ProgramPipe> {
+        let mut shell = Command::new("/bin/sh");
+        let mut child = shell.args(["-c", target.trim_start_matches('|')]).stdin(Stdio::piped()).spawn()?;
+        let pipe = child.stdin.take().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(ProgramPipe { handle: Arc::new(FileHandle::from(OwnedFd::from(pipe))), child: Some(child) })
+    }
+}
+
+impl Drop for ProgramPipe {
+    /// The program is waited for, so that no zombie is left of it; not here, since it ends when others have closed the log.
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let waits = std::thread::Builder::new().name("log program".into());
+        // Without a thread the zombie stays until this process ends.
+        let _zombie = waits.spawn(move || child.wait());
+    }
+}
