@@ -22,7 +22,7 @@ pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
 pub use environment::{removed_for_shell, removed_variable, removed_variables, set_environment};
 pub use poll::readable;
 pub(crate) use shell::keep_signals;
-pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
+pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, set_free, spawn};
 pub use title::ProcessTitle;
 
 /// Whether a filter of system calls (seccomp) is in force in this thread, as container runtimes have one; `false` where

@@ -22,11 +22,25 @@ pub(super) fn connections(level: &mut LevelLines<'_>, key: &YamlNode, value: &Ya
     Ok(())
 }
 
+/// `user`: with the user's own group, whatever it is called.
+pub(super) fn user(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
+    let args = [(value.text()?, value.span), ("=primary", value.span)];
+    level.main.push(super::level::line("user", key.span, &args));
+    Ok(())
+}
+
+/// `handshake-timeout`: the head of the first request includes the handshake.
+pub(super) fn handshake(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
+    if !level.lines.iter().any(|line| line.name.is("client_header_timeout")) {
+        level.lines.push(numbered("client_header_timeout", "s", key, value)?);
+    }
+    Ok(())
+}
+
 /// Keys with one line of `http` each.
 pub(super) fn line(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     level.lines.push(match key.text()? {
         "limit-request-body" => copied("client_max_body_size", key, value)?,
-        "handshake-timeout" => numbered("ssl_handshake_timeout", "s", key, value)?,
         "http1-request-io-timeout" => numbered("client_body_timeout", "s", key, value)?,
         "http2-input-window-size" => copied("http2_body_preread_size", key, value)?,
         _ => copied("server_product", key, value)?,
@@ -58,6 +72,7 @@ pub(super) fn fastopen(level: &mut LevelLines<'_>, _key: &YamlNode, value: &Yaml
 pub(super) fn idle(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     let time = value.number()?;
     if key.text()? == "http1-request-timeout" {
+        level.lines.retain(|line| !line.name.is("client_header_timeout"));
         level.lines.push(numbered("client_header_timeout", "s", key, value)?);
     }
     let known = level.limits.idle.map_or(0, |(known, _)| known);

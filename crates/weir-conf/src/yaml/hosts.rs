@@ -32,6 +32,7 @@ pub(super) fn translate(root: &YamlNode, has_ipv6: bool, errors: &mut Errors) ->
     for at in 0..hosts.len() {
         servers.extend(listeners.servers(&mut hosts, at, &mut shared, errors));
     }
+    servers.extend(listeners.refusals(&hosts));
     // Variables of the environment are known to every server, also where no level sets them.
     let (variables, shared): (Vec<_>, Vec<_>) = shared.into_iter().partition(|line| line.name.is("set"));
     for server in &mut servers {
@@ -199,6 +200,26 @@ impl Listeners<'_, '_> {
         let meant = |host: &HostKey<'_>| host.port.is_none() || host.port == listen.port;
         let star = hosts.iter().position(|host| host.name == "_" && there(&host) && meant(host));
         star.or_else(|| hosts.iter().position(|host| !host.level.is_strict && there(&host)))
+    }
+
+    /// Servers of addresses whose hosts are all strict: what none of them has a name for is not found.
+    fn refusals(&self, hosts: &[HostKey<'_>]) -> Vec<DirectiveLine> {
+        let mut servers = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        let all = hosts.iter().flat_map(|host| self.of(host).map(move |listen| (host, listen)));
+        for (host, listen) in all {
+            if seen.contains(&listen.address.as_str()) || self.default_host(hosts, listen).is_some() {
+                continue;
+            }
+            seen.push(&listen.address);
+            let at = host.key.span;
+            let mut lines = vec![short("server_name", at, &["_"])];
+            lines.extend(self.lines(listen, true));
+            lines.extend(listen.settings.iter().cloned());
+            lines.push(short("return", at, &["404"]));
+            servers.push(block("server", at, &[], lines));
+        }
+        servers
     }
 
     /// A server for each set of TLS settings, since a server has but one; addresses without TLS are in the first.

@@ -96,7 +96,7 @@ const KEYS: &[KnownKey] = &[
         level.is_strict = value.flag()?;
         Ok(())
     }),
-    key("user", GLOBAL, |level, key, value| copied("user", key, value).map(|line| level.main.push(line))),
+    key("user", GLOBAL, global::user),
     key("pid-file", GLOBAL, |level, key, value| copied("pid", key, value).map(|line| level.main.push(line))),
     key("error-log", GLOBAL, |level, key, value| {
         copied("error_log", key, value).map(|line| level.main.push(line))
@@ -104,7 +104,7 @@ const KEYS: &[KnownKey] = &[
     key("num-threads", GLOBAL, global::threads),
     key("max-connections", GLOBAL, global::connections),
     key("limit-request-body", GLOBAL, global::line),
-    key("handshake-timeout", GLOBAL, global::line),
+    key("handshake-timeout", GLOBAL, global::handshake),
     key("temp-buffer-path", GLOBAL, global::temp_path),
     key("tcp-fastopen", GLOBAL, global::fastopen),
     key("server-name", GLOBAL, global::line),

@@ -108,7 +108,7 @@ fn a_file_of_h2o_becomes_nginx_lines() {
     let (log, proxy) = (FILE.find("'%h").unwrap(), FILE.find("http://127.0.0.1:8080").unwrap());
     let text = shown(&tree.lines);
     for part in [
-        "user nobody; worker_processes 2; error_log /var/log/error.log; pid /run/h2o.pid; events { worker_connections 51; } ",
+        "user nobody =primary; worker_processes 2; error_log /var/log/error.log; pid /run/h2o.pid; events { worker_connections 51; } ",
         &format!(
             "log_format format-at-0-{log} escape=default ${{remote_addr}} \"${{request}}\" ${{status}} ${{http_user_agent}}; "
         ),

@@ -36,9 +36,9 @@ type MainRow = Directive<MainConf>;
 
 const TABLE: &[MainRow] = &[
     // The process.
-    MainRow::new("user", MAIN, ONE_OR_TWO, set::user).syntax("user user [group]").doc(
+    MainRow::new("user", MAIN, ONE_OR_TWO, set::user).syntax("user user [group | =primary]").doc(
         "User and group of worker processes, if the master process runs as root. By \
-             default the user is `nobody`, and the group is the user's.",
+             default the user is `nobody`, and the group is the one with the user's name; `=primary` is the user's own.",
     ),
     MainRow::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon))
         .syntax("daemon on | off")

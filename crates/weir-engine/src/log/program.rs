@@ -25,7 +25,9 @@ impl ProgramPipe {
     /// Out of processes or descriptors, or no shell.
     pub(super) fn start(target: &str) -> io::Result<ProgramPipe> {
         let mut shell = Command::new("/bin/sh");
-        let mut child = shell.args(["-c", target.trim_start_matches('|')]).stdin(Stdio::piped()).spawn()?;
+        shell.args(["-c", target.trim_start_matches('|')]).stdin(Stdio::piped());
+        weir_rt::process::set_free(&mut shell);
+        let mut child = shell.spawn()?;
         let pipe = child.stdin.take().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(ProgramPipe { handle: Arc::new(FileHandle::from(OwnedFd::from(pipe))), child: Some(child) })
     }

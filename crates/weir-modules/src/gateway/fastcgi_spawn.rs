@@ -148,6 +148,7 @@ impl SpawnedServer {
             .args(["-c", SCRIPT, "weir", command])
             .stdin(Stdio::piped())
             .stdout(Stdio::from(OwnedFd::from(listener)));
+        weir_rt::process::set_free(&mut shell);
         Ok(SpawnedServer { shell: Some(shell.spawn()?), path })
     }
 

@@ -98,8 +98,9 @@ fn text(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(&bytes[..end])
 }
 
-/// Gives the child what the calling thread, a worker, has blocked for itself: signals, and CPUs.
-fn set_free(command: &mut Command) {
+/// Gives the child what the calling thread, a worker, has blocked for itself: signals, and CPUs. For a caller that starts
+/// a program with pipes of its own.
+pub fn set_free(command: &mut Command) {
     let all = process_affinity().unwrap_or_default();
     let bound = affinity().is_ok_and(|cpus| cpus != all);
     let free = move || {

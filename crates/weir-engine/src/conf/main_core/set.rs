@@ -26,6 +26,10 @@ pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     let user = found(line, 0, "getpwnam", process::user(line.arg(0)))?;
     // Without a group nginx takes the one with the user's name.
     let at = line.args().len() - 1;
+    if at == 1 && line.bytes(1) == b"=primary" {
+        let own = user.gid;
+        return line.once(&mut conf.user, (user, own));
+    }
     let group = found(line, at, "getgrnam", process::group(line.arg(at)))?;
     line.once(&mut conf.user, (user, group))
 }
