@@ -35,6 +35,8 @@ def refused(text):
     active = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     if "mruby.handler" in active:
         return "mruby.handler: Ruby"
+    if "fastcgi.spawn" in active:
+        return "fastcgi.spawn: a program of its machine"
     return None
 
 class Adapted:
@@ -90,8 +92,6 @@ class Adapted:
             return keep(f'"{self.root(str(pathlib.PurePath(bare).parent)) / page}"')
         if name == "proxy.reverse.url":
             return keep(re.sub(r"http://(\[[^\]]*\]|[^/\s]*)", f"http://127.0.0.1:{self.backend}", bare))
-        if name == "fastcgi.spawn" and bare:
-            return keep(f'"exec {self.responder}"')
         if name in ("user", "temp-buffer-path"):
             return ""
         if name == "pid-file":
@@ -112,7 +112,6 @@ class Adapted:
         return line
 
     fastcgi_port = 9
-    responder = f"{pathlib.Path(__file__).parent.resolve()}/run-h2o-files --respond"
 
     def is_listening(self, line, number):
         """Whether a port is one to listen on; that of a FastCGI server is not."""

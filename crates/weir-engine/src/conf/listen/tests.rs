@@ -200,6 +200,7 @@ fn every_parameter_is_recorded() {
         keepalive: Some(keepalive),
         nodelay: true,
         udp: false,
+        ..ListenOptions::default()
     };
     assert_eq!(address.options, expected);
     assert!(address.proxy_protocol);
