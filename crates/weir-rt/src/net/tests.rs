@@ -119,7 +119,7 @@ fn a_unix_socket_has_the_permissions_that_it_is_given() {
     // A killed process of the same number may have left one.
     let _ = std::fs::remove_file(&path);
     let addr = SockAddr::Unix(UnixAddr::from_path(&path).expect("short"));
-    let own = std::fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    let own = std::fs::metadata("/proc/self").map(|meta| meta.uid());
     let own = (own.ok(), None);
     let options = ListenOptions { mode: 0o600, owner: own, ..ListenOptions::default() };
     let _listener = listen(&addr, &options).expect("new file");
