@@ -7,6 +7,4 @@ fn main() {
     // Threads that belong to the process (the one that writes logs) run its code after the last server has gone: dlclose
     // must not take it away.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // Functions that LuaJIT calls by their names are no part of the interface.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs=ALL");
 }

@@ -2,16 +2,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Found by the linker alone: a library that has Lua inside does not export them, however it is optimised. */
+#pragma GCC visibility push(hidden)
 uintptr_t weir_lua_escape_uri(unsigned char *to, const unsigned char *from, size_t size, uintptr_t kind);
+intptr_t weir_lua_number(const unsigned char *line, size_t length, uint32_t radix);
+intptr_t weir_lua_parse_time(const unsigned char *line, size_t length, uintptr_t seconds);
+#pragma GCC visibility pop
 
 /* Without anywhere to write the number of bytes that are escaped, else where what was written ends. */
 uintptr_t ngx_escape_uri(unsigned char *to, unsigned char *from, size_t size, uintptr_t kind)
 {
     return weir_lua_escape_uri(to, from, size, kind);
 }
-
-intptr_t weir_lua_number(const unsigned char *line, size_t length, uint32_t radix);
-intptr_t weir_lua_parse_time(const unsigned char *line, size_t length, uintptr_t seconds);
 
 /* Each byte as two lower-case digits; where they end. */
 unsigned char *ngx_hex_dump(unsigned char *to, unsigned char *from, size_t size)
