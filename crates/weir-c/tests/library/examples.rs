@@ -10,14 +10,11 @@ use crate::support::{RunningProgram, built, get, post, repository};
 /// Where the library is installed.
 fn install(without: &[&str]) -> TempDir {
     let prefix = TempDir::new();
-    let target = built();
-    let profile = target.file_name().and_then(|name| name.to_str()).expect("a profile's directory");
-    let profile = if profile == "debug" { "dev" } else { profile };
     let output = Command::new(repository().join("dist/install-library"))
         .arg(prefix.path())
-        .args(["--no-build", "--profile", profile])
+        .arg("--from")
+        .arg(built())
         .args(without)
-        .env("CARGO_TARGET_DIR", target.parent().expect("the target directory"))
         .output()
         .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

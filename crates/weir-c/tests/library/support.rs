@@ -23,12 +23,7 @@ pub(crate) fn built() -> PathBuf {
     let test = std::env::current_exe().expect("it runs");
     let directory = test.parent().expect("below the target directory").to_path_buf();
     let library = directory.join("libweir_c.so");
-    let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
-    let sources =
-        std::fs::read_dir(home().join("src")).expect("a directory").flatten().map(|file| file.path());
-    let newest = sources.filter_map(|path| changed(&path)).max();
-    let is_new = changed(&library) >= newest;
-    assert!(is_new, "{} is missing, or older than its sources: cargo build -p weir-c", library.display());
+    assert!(library.exists(), "{} is missing: cargo build -p weir-c", library.display());
     directory
 }
 
