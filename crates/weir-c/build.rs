@@ -7,4 +7,6 @@ fn main() {
     // Threads that belong to the process (the one that writes logs) run its code after the last server has gone: dlclose
     // must not take it away.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Functions that Lua's part is given by their names, system() among them, are not the program's.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs=ALL");
 }
