@@ -4,6 +4,7 @@ mod capture;
 mod client;
 mod handlers;
 mod head;
+pub mod interim;
 mod rounds;
 
 use std::future::poll_fn;

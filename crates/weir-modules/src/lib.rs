@@ -33,6 +33,7 @@ pub use content::try_files::TryFiles;
 pub use filters::addition::Addition;
 pub use filters::brotli::Brotli;
 pub use filters::charset::Charset;
+pub use filters::early_hint::EarlyHint;
 pub use filters::edit_headers::EditHeaders;
 pub use filters::gunzip::Gunzip;
 pub use filters::gzip::Gzip;

@@ -51,9 +51,10 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 37] = [
+const EXTRA: [&str; 38] = [
     "admin",
     "auth_require",
+    "early_hint",
     "edit_header",
     "edit_request_header",
     "fastcgi_cache_purge",

@@ -7,11 +7,12 @@ use weir_engine::{Module, ModuleDef};
 use weir_lua::{Lmdb, Lua, LuaKong};
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
-    CompressStatic, Dav, Echo, EditHeaders, EmptyGif, FastCgi, FastCgiSpawn, Flv, Geo, Grpc, Gunzip, Gzip,
-    Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4, NotModified, Otel,
-    ProfileKey, Proxy, RandomIndex, Range, Realip, RedirectInside, Referer, Rewrite, Scgi, SecureLink,
-    SetMisc, Slice, SplitClients, Ssi, Static, StatusJson, StreamCore, StreamPass, StreamProxy, StreamReturn,
-    StubStatus, Sub, Subs, ThrottleResponse, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi, Zstd,
+    CompressStatic, Dav, EarlyHint, Echo, EditHeaders, EmptyGif, FastCgi, FastCgiSpawn, Flv, Geo, Grpc,
+    Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4,
+    NotModified, Otel, ProfileKey, Proxy, RandomIndex, Range, Realip, RedirectInside, Referer, Rewrite, Scgi,
+    SecureLink, SetMisc, Slice, SplitClients, Ssi, Static, StatusJson, StreamCore, StreamPass, StreamProxy,
+    StreamReturn, StubStatus, Sub, Subs, ThrottleResponse, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi,
+    Zstd,
 };
 use weir_server::tls::{Ssl, SslPreread};
 use weir_upstream::UpstreamModule;
@@ -173,6 +174,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Slice>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
+    ModuleDef::of::<EarlyHint>(),
     ModuleDef::of::<TraceHeader>(),
     ModuleDef::of::<UserId>(),
     ModuleDef::of::<Subs>(),

@@ -4,6 +4,7 @@ pub mod addition;
 pub mod brotli;
 pub mod charset;
 pub(crate) mod compress;
+pub mod early_hint;
 pub mod edit_headers;
 pub(crate) mod expires;
 pub mod gunzip;

@@ -1,6 +1,6 @@
 //! The head of a response on its way to the client: what is hidden, acted on, changed, or sent instead.
 
-use weir_http::{Field, KnownField, Span, Version, date};
+use weir_http::{Field, KnownField, Span, date};
 
 use crate::config::directives::{UpstreamSettings, ignored};
 use crate::error_log::READING_HEAD;
@@ -9,6 +9,7 @@ use crate::protocol::IncomingHead;
 use crate::request::attempt_state::Attempt;
 use weir_engine::exchange::{Exchange, HeaderName, ResponseHeader};
 use weir_engine::log::LogLevel;
+use weir_engine::output::interim::is_framing;
 use weir_engine::phase::Verdict;
 use weir_engine::redirect::InternalRedirect;
 use weir_engine::text::Text;
@@ -16,12 +17,7 @@ use weir_engine::text::Text;
 /// Passes an interim response (103) on where `early_hints` says so and the client speaks HTTP/1.1 or newer: the fields of
 /// `head` that are not hidden, at once; none if there are no such fields. Other interim responses are of no use to clients.
 pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, head: &[u8]) {
-    if incoming.status != 103
-        || x.is_subrequest()
-        || x.request.head.version < Version::V11
-        || x.response.header_sent
-        || !hints_wanted(x)
-    {
+    if incoming.status != 103 || !x.takes_hints() || x.wants_hints() != Some(true) {
         return;
     }
     let hidden = &up.settings.hidden;
@@ -30,26 +26,7 @@ pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &Incomi
         .iter()
         .filter(|field| !is_framing(field.known) && !hidden.has(field.known, field.name.of(head)))
         .map(|field| (field.name.of(head), field.value.of(head)));
-    if shown.clone().next().is_none() {
-        return;
-    }
-    if let Some(stream) = x.transport.stream() {
-        return stream.interim(103, shown);
-    }
-    let Some(wire) = x.transport.h1() else { return };
-    wire.compose(|out| {
-        out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
-        shown.for_each(|(name, value)| weir_http::h1::field(out, name, value));
-        out.extend_from_slice(b"\r\n");
-    });
-    wire.flush();
-    wire.stream.flush();
-}
-
-/// Whether a field is about the connection to the server, or about content, which no interim response has (RFC 9110
-/// sections 7.6.1 and 8.6): to a client it would say something untrue of its own connection.
-fn is_framing(known: KnownField) -> bool {
-    known.is_hop_by_hop() || known == KnownField::ContentLength
+    x.send_hints(shown);
 }
 
 impl Attempt {
@@ -63,15 +40,6 @@ impl Attempt {
         }
         self.hints <= most
     }
-}
-
-/// Whether one of the values of `early_hints` is neither empty nor `0`.
-fn hints_wanted(x: &mut Exchange) -> bool {
-    let plan = x.plan.clone();
-    plan.core.early_hints.iter().any(|script| {
-        let value = script.value(x);
-        !matches!(x.text(&value), b"" | b"0")
-    })
 }
 
 /// What the client gets instead of this response: the goal of `X-Accel-Redirect`, or an error page.

@@ -72,6 +72,27 @@ both_drivers! {
         assert!(all(&server, "1.0").starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
+    /// Hints of the configuration come before those of the server, once, and not to clients of HTTP/1 that were not asked for.
+    fn early_hint_lines_are_sent_before_the_handler_runs(driver) {
+        let backend = hinting(HINTS);
+        let lines = "early_hint Link '<$uri.css>; rel=preload'; early_hint X-Empty $arg_none; early_hint X-Kept yes;";
+        let server = proxy(backend.port(), &format!("early_hints 0 $arg_h; {lines}"));
+        let text = all(&server, "1.1");
+        let wanted = "HTTP/1.1 103 Early Hints\r\nLink: </.css>; rel=preload\r\nX-Kept: yes\r\n\r\n\
+            HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n";
+        assert!(text.starts_with(wanted) && text.ends_with("\r\n\r\nbody"), "{text}");
+        assert!(all(&server, "1.0").starts_with("HTTP/1.1 200 OK\r\n"));
+        for none in ["", "early_hints 0;"] {
+            let text = all(&proxy(backend.port(), &format!("{none} {lines}")), "1.1");
+            assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{none}: {text}");
+        }
+        for wrong in ["early_hint 'A B' c;", "early_hint Content-Length 5;", "early_hint Connection close;"] {
+            let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; {wrong} }} }}");
+            let Err(refused) = Server::builder(&conf).try_start() else { panic!("{wrong}") };
+            assert!(refused.stderr.contains("weir.conf:") || refused.stderr.contains(" in "), "{}", refused.stderr);
+        }
+    }
+
     fn early_hints_stay_behind_unless_they_are_wanted(driver) {
         let backend = hinting(HINTS);
         for directive in ["", "early_hints 0 $arg_none;"] {

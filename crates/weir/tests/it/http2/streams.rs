@@ -88,12 +88,16 @@ both_drivers! {
         let server = Server::start(&format!(
             "http {{ server {{ listen 127.0.0.1:%%PORT%%; http2 on;
                 location / {{ add_trailer X-End $status; return 200 body; }}
+                location /own {{ early_hint Link </a>; root files; error_page 404 = @other; }}
+                location @other {{ early_hint Link </b>; stub_status; }}
                 location /hints {{ early_hints 1; proxy_pass http://127.0.0.1:{}; }} }} }}",
             backend.port()
         ));
         let mut client = Client::connect(server.addr(0));
         let answer = client.fetch("/");
         assert_eq!((answer.text().as_str(), &answer.trailers[..]), ("body", &[("x-end".into(), "200".into())][..]));
+        let answer = client.fetch("/own");
+        assert_eq!((answer.interim, answer.status), (vec![103], 200), "once, wherever the request is sent");
         let answer = client.fetch("/hints");
         assert_eq!((answer.interim, answer.status, &answer.body[..]), (vec![103], 200, &b"ok"[..]));
     }
