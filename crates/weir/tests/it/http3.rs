@@ -101,6 +101,18 @@ both_drivers! {
         assert!(lines.iter().any(|line| line.contains("\"GET /x?a=5 HTTP/3.0\" 200")), "{lines:?}");
     }
 
+    fn hints_come_before_the_head(driver) {
+        let Some(python) = client() else { return };
+        let server = serve(driver, "", "early_hint Link '<$uri.css>'; location / { stub_status; } location /no { early_hints 0; stub_status; }");
+        let paths = ["/a", "/a", "/no", "/a%0d%0aX-Own:%201"].map(|path| format!(r#"[{{"path": "{path}"}}]"#)).join(", ");
+        let all = ask(&python, &format!(r#"{{"port": {}, "steps": [{paths}]}}"#, server.port(0)));
+        let hints = |one: &JsonValue| format!("{:?}", one.field("interim"));
+        assert!(all.iter().all(|one| status(one) == Some(200) && is(one, "ended")), "{all:?}");
+        assert!(hints(&all[0]).contains("</a.css>") && hints(&all[0]) == hints(&all[1]), "{all:?}");
+        assert_eq!(hints(&all[2]), hints(&all[3]), "none");
+        assert!(!hints(&all[2]).contains("103"), "{all:?}");
+    }
+
     /// Streams are served by their urgencies (RFC 9218), and a request that comes late is not behind what others have.
     fn urgent_files_come_first(driver) {
         let Some(python) = client() else { return };

@@ -43,6 +43,7 @@ mod config_tools;
 mod content_handlers;
 mod diff_config;
 mod directive_rows;
+mod early_hint;
 mod echo;
 mod example_from_openresty;
 mod example_gateway;
