@@ -427,6 +427,8 @@ pub struct TcpInfo {
     pub rttvar_us: u32,
     /// `$tcpinfo_snd_cwnd`: congestion window, in segments.
     pub snd_cwnd: u32,
+    /// Bytes of a segment that is sent.
+    pub snd_mss: u32,
     /// `$tcpinfo_rcv_space`: receive window in use, bytes.
     pub rcv_space: u32,
     /// Milliseconds since the last ACK came in; right after accept, the time spent in the accept queue.
@@ -449,6 +451,7 @@ pub fn tcp_info(fd: RawFd) -> io::Result<TcpInfo> {
         rtt_us: info.tcpi_rtt,
         rttvar_us: info.tcpi_rttvar,
         snd_cwnd: info.tcpi_snd_cwnd,
+        snd_mss: info.tcpi_snd_mss,
         rcv_space: info.tcpi_rcv_space,
         last_ack_recv_ms: info.tcpi_last_ack_recv,
         last_data_recv_ms: info.tcpi_last_data_recv,

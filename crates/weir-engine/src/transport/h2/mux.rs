@@ -58,8 +58,10 @@ pub struct H2Mux {
     pub(super) read_window: u32,
     /// Bytes that streams' windows have beyond that.
     pub(super) widened: Cell<u64>,
-    /// The socket was full once: little is composed ahead of it.
+    /// The line is slow: little is composed ahead of it.
     pub(super) narrow: Cell<bool>,
+    /// When a full socket's line is looked at again, in milliseconds of the worker's clock.
+    pub(super) line_ms: Cell<u64>,
     /// See [`H2Mux::gives_way`].
     pub(super) gives_way: Cell<bool>,
     /// See [`H2Mux::has_uploads`].
@@ -109,6 +111,7 @@ impl H2Mux {
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
             widened: Cell::new(0),
             narrow: Cell::new(false),
+            line_ms: Cell::new(0),
             gives_way: Cell::new(false),
             uploads: Cell::new(false),
         });
