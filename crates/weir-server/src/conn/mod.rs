@@ -19,6 +19,12 @@ mod stream_task;
 
 use weir_engine::transport::ClientConnection;
 
+/// Makes the keys of stateless resets and tokens, unless they are there: processes that are forked from this one have the same, so
+/// that clients of one that crashed learn from the next one that their connections are gone, and begin again at once.
+pub fn share_quic_keys() {
+    let _made = quic::settings::own_keys();
+}
+
 /// Starts the task of `connection`, which knows from then on how many bytes it takes.
 fn spawn(connection: &ClientConnection, task: impl Future<Output = ()> + 'static) {
     connection.task_bytes.set(size_of_val(&task) as u32);

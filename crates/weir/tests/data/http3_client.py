@@ -11,12 +11,13 @@ The requests of a step are sent at once, each on a stream of its own; the next s
 
 A response: {"step": 0, "at": 0, "status": 200, "headers": {...}, "length": 3, "body": "…" or null, "sum": "sha256", "ended": true,
 "reset": code or null}. Bodies beyond 4 KB come as their length and sum alone; `behind` is what all other responses had when this
-one ended.
+one ended. `is_reset`: a stateless reset has come. With "await" in the plan the second step waits for a file of that name.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import ssl
 import sys
 import time
@@ -66,6 +67,16 @@ class Client(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.http, self.responses, self.closed = H3Connection(self._quic), {}, None
+        self.is_reset = False
+
+    def datagram_received(self, data, addr):
+        # What aioquic does not look for: a stateless reset (RFC 9000 section 10.3).
+        known = [self._quic._peer_cid, *self._quic._peer_cid_available]
+        if any(cid.stateless_reset_token and data.endswith(cid.stateless_reset_token) for cid in known):
+            self.is_reset = True
+            for response in self.responses.values():
+                response.finish()
+        super().datagram_received(data, addr)
 
     def quic_event_received(self, event):
         for http in self.http.handle_event(event):
@@ -134,6 +145,8 @@ async def session(plan, ticket):
             for at, it in enumerate(responses):
                 write(number, at, it, client, time.monotonic() - begun)
             await asyncio.sleep(plan.get("pause", 0))
+            while number == 0 and "await" in plan and not os.path.exists(plan["await"]):
+                await asyncio.sleep(0.02)
         if plan.get("linger"):
             await asyncio.wait_for(client.wait_closed(), plan["linger"])
             closed = client.closed
@@ -147,7 +160,7 @@ def write(step, at, it, client, took):
     line = {"step": step, "at": at, "status": it.status, "headers": it.headers, "trailers": it.trailers, "interim": it.interim}
     line |= {"length": it.length, "body": body, "sum": it.sum.hexdigest(), "ended": it.ended, "reset": it.reset}
     line |= {"closed": closed, "resumed": client._quic.tls.session_resumed, "took": took}
-    line |= {"behind": it.behind}
+    line |= {"behind": it.behind, "is_reset": client.is_reset}
     line |= {"early": client._quic.tls.early_data_accepted}
     print(json.dumps(line), flush=True)
 

@@ -113,6 +113,34 @@ both_drivers! {
         assert!(!hints(&all[2]).contains("103"), "{all:?}");
     }
 
+    /// A server process that is gone can't say so; the next one does, and clients begin again at once.
+    fn clients_of_a_crashed_process_learn_of_it_from_the_next(driver) {
+        let Some(python) = client() else { return };
+        for workers in [1, 2] {
+            let server = builder(&format!("worker_processes {workers}; master_process on;"), "return 200 $pid;")
+                .driver(driver)
+                .allow("exited on signal 9")
+                .start();
+            let go = server.dir().path().join("go");
+            let plan = format!(
+                r#"{{"port": {}, "await": "{}", "steps": [[{{}}], [{{}}]]}}"#,
+                server.port(0),
+                go.display()
+            );
+            let all = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| ask(&python, &plan));
+                assert_eq!(server.access_log_lines(1).len(), 1);
+                let first = super::process::server_of(server.pid(), None);
+                super::process::kill(first, "KILL");
+                super::process::server_of(server.pid(), Some(first));
+                std::fs::write(&go, "").expect("ours");
+                asked.join().expect("no panic")
+            });
+            assert_eq!(status(&all[0]), Some(200));
+            assert!(is(&all[1], "is_reset") && !is(&all[1], "ended"), "{all:?}");
+        }
+    }
+
     /// Streams are served by their urgencies (RFC 9218), and a request that comes late is not behind what others have.
     fn urgent_files_come_first(driver) {
         let Some(python) = client() else { return };

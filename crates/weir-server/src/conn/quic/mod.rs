@@ -8,5 +8,5 @@ mod connection;
 pub(crate) mod endpoint;
 mod incoming;
 mod routes;
-mod settings;
+pub(in crate::conn) mod settings;
 mod tokens;

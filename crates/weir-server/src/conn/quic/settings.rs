@@ -18,12 +18,16 @@ pub(super) fn of_address(door: &ListenerDoor) -> Option<Http3Settings> {
     Some(generation.hosts().get(address)?.default().http3.clone())
 }
 
-/// The keys of `settings`, or those of this process.
+/// The keys of `settings`, or those of this process and of those that were forked from it since.
 fn keys(settings: Option<&Http3Settings>) -> QuicKeys {
-    static OWN: OnceLock<QuicKeys> = OnceLock::new();
-    let own = || QuicKeys::random().expect("the system has random bytes: TLS has used some before");
     let given = settings.and_then(|settings| settings.host_key.clone());
-    given.unwrap_or_else(|| OWN.get_or_init(own).clone())
+    given.unwrap_or_else(|| own_keys().clone())
+}
+
+/// The keys of this process, made when they are asked for first.
+pub(in crate::conn) fn own_keys() -> &'static QuicKeys {
+    static OWN: OnceLock<QuicKeys> = OnceLock::new();
+    OWN.get_or_init(|| QuicKeys::random().expect("a system without random bytes has no TLS either"))
 }
 
 /// Of an endpoint.

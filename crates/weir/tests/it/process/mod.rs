@@ -49,7 +49,7 @@ fn title(pid: u32) -> String {
 
 /// The server process below a master, once there is one that is not `other`.
 #[track_caller]
-fn server_of(master: u32, other: Option<u32>) -> u32 {
+pub(crate) fn server_of(master: u32, other: Option<u32>) -> u32 {
     wait_for("server process", || {
         let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).ok()?;
         let mut pids = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
@@ -65,7 +65,7 @@ fn wait_gone(pid: u32) {
 
 /// Sends a signal by its name, of those that the harness does not know too.
 #[track_caller]
-fn kill(pid: u32, name: &str) {
+pub(crate) fn kill(pid: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(status.expect("a shell").success(), "kill -{name} {pid}");
 }
