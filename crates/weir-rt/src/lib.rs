@@ -45,6 +45,7 @@ mod request_runs;
 mod runtime;
 pub mod sampler;
 mod shared_rings;
+mod shell;
 pub mod signal;
 pub mod small_write;
 mod socket;

@@ -12,7 +12,6 @@ mod child;
 mod environment;
 pub mod inherit;
 mod poll;
-mod shell;
 mod spawn;
 mod title;
 pub mod watch;
@@ -21,7 +20,6 @@ pub use channel::{ChannelMessage, ProcessChannel};
 pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
 pub use environment::{removed_for_shell, removed_variable, removed_variables, set_environment};
 pub use poll::readable;
-pub(crate) use shell::keep_signals;
 pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, set_free, spawn};
 pub use title::ProcessTitle;
 

@@ -36,7 +36,7 @@ impl Signals {
         let set = set_of(signals)?;
         mask(libc::SIG_BLOCK, &set)?;
         if signals.contains(&SIGQUIT) || signals.contains(&SIGINT) {
-            crate::process::keep_signals();
+            crate::shell::keep_signals();
         }
         // SAFETY: `set` is an initialised set; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };

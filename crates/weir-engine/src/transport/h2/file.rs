@@ -29,7 +29,8 @@ impl H2Stream {
             if last && end == StreamEnd::Last {
                 self.finish();
             }
-            self.composed(x, if last { 0 } else { READ_AT_ONCE / 2 }).await?;
+            // As much again as is composed at a time: a stream that runs dry has to be waited for, or lets others go ahead.
+            self.composed(x, if last { 0 } else { READ_AT_ONCE }).await?;
         }
         Ok(())
     }

@@ -36,7 +36,8 @@ impl H2Mux {
                 }
                 let over = end || (pending == 0 && slot.fault.is_some());
                 // Of a window that opens byte by byte each would wake a writer that needs more than that: see `feed`.
-                if pending <= HIGH / 2 && !slot.starved {
+                let few = if slot.has_file { HIGH } else { HIGH / 2 };
+                if pending <= few && !slot.starved {
                     slot.woken |= slot.core.wake_writer();
                 }
                 let is_dry = pending == 0 && !over && std::mem::take(&mut slot.woken);

@@ -10,8 +10,6 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{check, retry};
-
 unsafe extern "C" {
     /// The environment of this process (environ(7)).
     static environ: *const *mut c_char;
@@ -53,6 +51,11 @@ impl Drop for SpawnAttributes {
     }
 }
 
+/// Functions that return -1 and set errno.
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// These functions return their errno.
 fn of_number(errno: c_int) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
@@ -68,7 +71,7 @@ fn shell(command: &CStr) -> io::Result<c_int> {
     let words = [c"sh".as_ptr(), c"-c".as_ptr(), command.as_ptr(), ptr::null()];
     let (mut pid, mut status) = (0, 0);
     // SAFETY: the words end with a null pointer and outlive the call, which only reads them; the environment is the C library's own,
-    // changed by none meanwhile (see `environment.rs`).
+    // changed by none meanwhile (see `process/environment.rs`).
     of_number(unsafe {
         libc::posix_spawn(
             &mut pid,
@@ -79,9 +82,13 @@ fn shell(command: &CStr) -> io::Result<c_int> {
             environ,
         )
     })?;
-    // SAFETY: no pointers but `status`, valid for the call.
-    check(retry(|| unsafe { libc::waitpid(pid, &mut status, 0) }))?;
-    Ok(status)
+    loop {
+        // SAFETY: no pointers but `status`, valid for the call.
+        match check(unsafe { libc::waitpid(pid, &mut status, 0) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            waited => return waited.map(|()| status),
+        }
+    }
 }
 
 /// system(3).
