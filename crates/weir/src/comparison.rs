@@ -60,6 +60,7 @@ const EXTRA: [&str; 38] = [
     "fastcgi_cache_purge",
     "fastcgi_spawn",
     "file_lookup_first",
+    "http2_reprioritize_blocking_assets",
     "http2_upgrade",
     "invalid_header_values",
     "internal_redirect",

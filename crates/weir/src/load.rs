@@ -13,7 +13,7 @@ use weir_engine::Configuration;
 use weir_engine::conf::build::{build, build_with};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path;
-use weir_engine::log::{self, LogLevel, LogTarget};
+use weir_engine::log::{self, LogFile, LogLevel, LogTarget};
 use weir_engine::rehearsed::RehearsedConfiguration;
 use weir_engine::settings::main::MainConf;
 use weir_rt::net;
@@ -267,6 +267,7 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
 /// Says how far the configuration is good; `None` if that is not to its end.
 fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = ConfLocation::of(line);
+    LogFile::start_no_programs();
     let loaded = paths.examine(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
             // The log has the level of a start, and hears no notes; who tests a configuration does.

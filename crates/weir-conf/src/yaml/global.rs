@@ -85,6 +85,13 @@ pub(super) fn upgrade(level: &mut LevelLines<'_>, _key: &YamlNode, value: &YamlN
     Ok(())
 }
 
+/// `http2-reprioritize-blocking-assets`
+pub(super) fn blocking_assets(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
+    let on = if value.flag()? { "on" } else { "off" };
+    level.lines.push(line_of("http2_reprioritize_blocking_assets", key, on, value));
+    Ok(())
+}
+
 /// `http2-graceful-shutdown-timeout`: 0 waits for as long as it takes.
 pub(super) fn shutdown(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     if value.number()? > 0 && !level.main.iter().any(|line| line.name.is("worker_shutdown_timeout")) {

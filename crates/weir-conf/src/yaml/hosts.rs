@@ -75,6 +75,7 @@ fn usual(global: &mut LevelLines<'_>, at: Span) -> Vec<DirectiveLine> {
 
 const USUAL: &[(&str, &[&str])] = &[
     ("http2", &["on"]),
+    ("http2_reprioritize_blocking_assets", &["on"]),
     ("keepalive_requests", &[UNLIMITED]),
     ("keepalive_time", &["3650d"]),
     ("client_max_body_size", &["1g"]),

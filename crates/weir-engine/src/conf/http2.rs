@@ -26,6 +26,7 @@ impl Module for Http2 {
             parent,
             on,
             upgrade,
+            reprioritizes,
             max_concurrent_streams,
             body_preread_size,
             recv_buffer_size,
@@ -41,6 +42,8 @@ pub struct Http2Conf {
     pub on: Option<bool>,
     /// `http2_upgrade`: whether `Upgrade: h2c` is accepted.
     pub upgrade: Option<bool>,
+    /// `http2_reprioritize_blocking_assets`: whether what a page waits for goes first.
+    pub reprioritizes: Option<bool>,
     /// `http2_max_concurrent_streams`: a number of streams.
     pub max_concurrent_streams: Option<u64>,
     /// `http2_body_preread_size`, in bytes.
@@ -62,6 +65,7 @@ impl Http2Conf {
         Http2Settings {
             on: self.on.unwrap_or(false),
             upgrade: self.upgrade.unwrap_or(true),
+            reprioritizes: self.reprioritizes.unwrap_or(false),
             max_concurrent_streams: bytes(self.max_concurrent_streams, 128),
             body_preread_size: bytes(self.body_preread_size, 65_536),
             recv_buffer_size: bytes(self.recv_buffer_size, 256 * 1024),
@@ -165,6 +169,16 @@ const TABLE: &[Http2Row] = &[
         .syntax("http2_upgrade on | off")
         .default("on")
         .doc("Whether requests of HTTP/1.1 with `Upgrade: h2c` change to HTTP/2 where `http2` is on."),
+    Http2Row::new("http2_reprioritize_blocking_assets", HTTP_OR_SERVER, FLAG, |c, line| {
+        line.flag(&mut c.reprioritizes)
+    })
+    .syntax("http2_reprioritize_blocking_assets on | off")
+    .default("off")
+    .doc(
+        "Sends style sheets and scripts, for which browsers wait before they show anything, before all \
+         other responses of a connection, as H2O does. Only where the client says nothing of priorities, \
+         and the response has no field `Priority`.",
+    ),
     Http2Row::new("http2_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
         line.number(&mut c.max_concurrent_streams, 0..)
     })

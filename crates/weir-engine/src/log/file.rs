@@ -51,6 +51,11 @@ impl LogFile {
         Ok(LogFile(file))
     }
 
+    /// From here on this process starts no program for a log: it only tests a configuration.
+    pub fn start_no_programs() {
+        WITHOUT_PROGRAMS.store(true, Relaxed);
+    }
+
     /// From here on whatever log this process opens is discarded: a rehearsal writes none.
     pub fn discard_all() {
         DISCARDS.store(true, Relaxed);
@@ -178,6 +183,9 @@ impl SharedLogFile {
                 let handle = rt::open_append(path)?;
                 is_torn = ends_within_line(path, &handle);
                 LogOutput::File(Arc::new(handle))
+            }
+            LogTarget::Program(_) if WITHOUT_PROGRAMS.load(Relaxed) => {
+                LogOutput::File(Arc::new(rt::open_append(Path::new("/dev/null"))?))
             }
             LogTarget::Program(command) => LogOutput::Program(Arc::new(ProgramPipe::start(command)?)),
             LogTarget::Stderr => {
@@ -437,6 +445,9 @@ const MOST_CLOSED: usize = 16;
 
 /// Bad file descriptor.
 const EBADF: i32 = 9;
+
+/// See [`LogFile::start_no_programs`].
+static WITHOUT_PROGRAMS: AtomicBool = AtomicBool::new(false);
 
 /// See [`LogFile::discard_all`].
 static DISCARDS: AtomicBool = AtomicBool::new(false);

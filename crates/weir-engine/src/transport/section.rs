@@ -70,6 +70,15 @@ pub(super) fn priority(x: &Exchange, of_client: impl FnOnce() -> Priority) -> Op
     Some(of_client().with(x.text(value)))
 }
 
+/// Whether the response of `x` is one that a page waits for before it is shown: a style sheet or a script.
+pub(super) fn is_blocking(x: &Exchange) -> bool {
+    const KINDS: [&[u8]; 4] =
+        [b"text/css", b"text/javascript", b"application/javascript", b"application/x-javascript"];
+    let Some((kind, _)) = x.response.typed(&x.arena) else { return false };
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    KINDS.iter().any(|known| known.eq_ignore_ascii_case(kind))
+}
+
 /// Writes the head of an interim response.
 pub(super) fn interim<'f, C: SectionCoder>(
     status: u16,

@@ -8,6 +8,11 @@ use super::dependency::{DependencyTree, StreamDependency};
 use super::store::StreamKey;
 
 impl H2Connection {
+    /// Whether the peer has said nothing of the order of its streams so far.
+    pub fn says_no_priorities(&self) -> bool {
+        !self.has_urgencies && self.queue.tree.is_none()
+    }
+
     /// The peer says what the stream `id` depends on.
     pub(super) fn depend(&mut self, id: u32, dependency: StreamDependency) {
         if self.takes_dependency(dependency)

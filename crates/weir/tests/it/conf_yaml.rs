@@ -155,6 +155,10 @@ fn a_distribution_s_file_is_served() {
                  file.dir: {directory}/site\n      /server-status:\n        status: ON\n"
             ),
         );
+        let tested = weir(&dir, "h2o.conf", &["-t"]).output().expect("the binary was built");
+        assert!(tested.status.success(), "{tested:?}");
+        // The program would make it.
+        assert!(!dir.path().join("access.log").exists(), "a test of a configuration starts no program");
         let served = start_file(&dir, "h2o.conf", port, globals);
         let index = ask(&served, "GET /");
         assert_eq!(

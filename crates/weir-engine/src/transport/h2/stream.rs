@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 use weir_http::hpack::HpackEncoder;
+use weir_http::priority::Priority;
 
 use super::encode;
 use super::mux::H2Mux;
@@ -55,6 +56,8 @@ impl H2Stream {
         h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
         if let Some(priority) = section::priority(x, || h2.priority(self.key)) {
             h2.prioritize(self.key, priority);
+        } else if x.server.http2.reprioritizes && h2.says_no_priorities() && section::is_blocking(x) {
+            h2.prioritize(self.key, Priority { urgency: 0, incremental: false });
         }
         drop(h2);
         let mut blocks = self.mux.blocks.borrow_mut();

@@ -90,6 +90,27 @@ both_drivers! {
         }
     }
 
+    /// A client that says nothing gets what its page waits for first; one that says something gets what it wants.
+    fn style_sheets_and_scripts_come_first_where_that_is_wanted(driver) {
+        let server = Server::builder(
+            "http { types { text/css css; text/javascript js; image/png png; }
+              server { listen 127.0.0.1:%%PORT_0%%; http2 on; http2_reprioritize_blocking_assets on; root %%DIR%%; }
+              server { listen 127.0.0.1:%%PORT_1%%; http2 on; root %%DIR%%; } }",
+        ).driver(driver).file("a.png", pattern(SIZE)).file("a.css", pattern(SIZE)).file("a.js", pattern(SIZE)).start();
+        for (port, said, last) in [(0, "", 0), (0, "u=3", 2), (1, "", 2)] {
+            let mut client = Client::with_window(server.addr(port), 0);
+            let field = [("priority", said)];
+            let fields = if said.is_empty() { &[][..] } else { &field };
+            let keys = ["/a.png", "/a.js", "/a.css"].map(|path| client.open("GET", path, fields, None));
+            client.until("heads", |client| client.answers.values().all(|answer| answer.status == 200));
+            let mut out = Vec::new();
+            keys.iter().for_each(|key| client.conn.widen(*key, SIZE as u32, &mut out));
+            client.raw(&out);
+            let others = behind(&mut client, keys[last]);
+            assert!(others.iter().all(|bytes| *bytes == SIZE), "port {port}, \"{said}\": {others:?}");
+        }
+    }
+
     fn incremental_ones_share(driver) {
         let server = started(driver);
         let (mut client, keys) = opened(&server, &["i", "i"], &[]);
