@@ -51,7 +51,7 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 38] = [
+const EXTRA: [&str; 39] = [
     "admin",
     "auth_require",
     "early_hint",
