@@ -105,6 +105,12 @@ static void body(weir_request *request, void *data)
     CHECK(weir_request_read(request, got_body, data) == WEIR_E_STATE);
 }
 
+/* Whether a call is done, or came too late: a client may leave at any moment. */
+static int is_done(int code)
+{
+    return code == WEIR_OK || code == WEIR_E_GONE;
+}
+
 /* Sends back what comes, with back pressure both ways. */
 static void echo_piece(weir_request *request, int code, const char *bytes, size_t length, void *data);
 
@@ -119,9 +125,9 @@ static void echo_piece(weir_request *request, int code, const char *bytes, size_
     if (code != WEIR_OK)
         return;
     if (length == 0)
-        CHECK(weir_response_end(request, NULL, 0) == WEIR_OK);
+        CHECK(is_done(weir_response_end(request, NULL, 0)));
     else if (weir_response_write(request, bytes, length) == WEIR_FULL)
-        CHECK(weir_response_on_room(request, echo_room, data) == WEIR_OK);
+        CHECK(is_done(weir_response_on_room(request, echo_room, data)));
     else
         weir_request_read(request, echo_piece, data);
 }
