@@ -4,7 +4,6 @@ use super::conn::{H2Connection, H2Role};
 use super::dependency::StreamDependency;
 use super::frame::{self, ACK, FrameHead, kind};
 use super::guard::H2Abuse;
-use super::heads::depends_on;
 use super::recv::{FrameOutcome, H2Event, protocol, size};
 use super::settings::H2Settings;
 use super::state::StreamState;
@@ -21,9 +20,9 @@ impl H2Connection {
             return self.late();
         }
         self.guard.spend(H2Abuse::Priorities)?;
-        let wrong = match payload.first_chunk::<5>() {
-            Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => {
-                self.depend(head.stream, StreamDependency::read(tree));
+        let wrong = match payload.first_chunk().map(StreamDependency::read) {
+            Some(dependency) if payload.len() == 5 && dependency.parent != head.stream => {
+                self.depend(head.stream, dependency);
                 return Ok(None);
             }
             Some(_) if payload.len() == 5 => protocol("sent PRIORITY frame with incorrect dependency"),

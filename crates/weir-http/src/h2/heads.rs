@@ -105,10 +105,11 @@ impl H2Connection {
             let Some((tree, rest)) = block.split_first_chunk::<5>() else {
                 return Err(size("sent HEADERS frame with incorrect length"));
             };
-            if depends_on(tree) == head.stream {
+            let dependency = StreamDependency::read(tree);
+            if dependency.parent == head.stream {
                 return Err(protocol("sent HEADERS frame with incorrect dependency"));
             }
-            self.dependency = Some(StreamDependency::read(tree));
+            self.dependency = Some(dependency);
             block = rest;
         }
         let end = StreamEnd::last_if(head.has(END_STREAM));
@@ -286,12 +287,6 @@ impl H2Connection {
             H2Event::Trailers { key }
         }))
     }
-}
-
-/// The stream that a priority of RFC 7540 depends on.
-pub(super) fn depends_on(tree: &[u8; 5]) -> u32 {
-    let [a, b, c, d, _] = *tree;
-    u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff
 }
 
 /// CONTINUATION frames of one block: a header section of a megabyte needs no more.
