@@ -1,6 +1,6 @@
 //! `access-log`: a path or a program, with a format, which becomes a `log_format`.
 
-use super::level::{LevelLines, block, line, share, short, unknown};
+use super::level::{LevelLines, line, map, share, short, unknown};
 use super::node::{YamlNode, YamlValue, escaped_dollars};
 use crate::{DirectiveLine, Error, Result, Span};
 
@@ -78,11 +78,7 @@ fn fail(what: &str, at: Span) -> Error {
 /// `$h2o_original_status`: of the upstream, or the response's own.
 fn original_status(at: Span, shared: &mut Vec<DirectiveLine>) {
     let rows = vec![short("default", at, &["$upstream_status"]), short("", at, &["$status"])];
-    share(shared, named_map("$upstream_status", "$h2o_original_status", rows, at));
-}
-
-fn named_map(from: &str, to: &str, rows: Vec<DirectiveLine>, at: Span) -> DirectiveLine {
-    block("map", at, &[(from, at), (to, at)], rows)
+    share(shared, map("$upstream_status", "$h2o_original_status", rows, at));
 }
 
 /// `%{name}kind`
@@ -114,7 +110,7 @@ impl LogPart<'_> {
             ('x', "ssl.session-reused") => {
                 let rows = [("r", "1"), (".", "0"), ("", "-")].map(|(from, to)| short(from, self.at, &[to]));
                 let name = "$h2o_session_reused";
-                share(shared, named_map("$ssl_session_reused", name, rows.to_vec(), self.at));
+                share(shared, map("$ssl_session_reused", name, rows.to_vec(), self.at));
                 Ok(name.into())
             }
             ('x', name) => match EXTENSIONS.iter().find(|(known, _)| *known == name) {
@@ -143,7 +139,7 @@ impl LogPart<'_> {
         };
         let rows = vec![short(pattern, self.at, &[&value])];
         // The name is what is unique, not what it is made of.
-        let map = named_map(from, &variable, rows, self.at);
+        let map = map(from, &variable, rows, self.at);
         if !shared.iter().any(|known| known.args.get(1).is_some_and(|word| word.is(&variable))) {
             shared.push(map);
         }

@@ -1,7 +1,7 @@
 //! `file.*`: settings of files.
 
 use super::level::{LevelLines, flagged, line};
-use super::mime::MimeTypes;
+use super::mime::{self, MimeTypes};
 use super::node::{YamlNode, YamlValue};
 use crate::{Error, Result};
 
@@ -55,7 +55,7 @@ pub(super) fn custom<'n>(level: &mut LevelLines<'n>, key: &'n YamlNode, value: &
     Ok(())
 }
 
-/// The extensions of a custom handler with their dots; `default` stands for files without one.
+/// The extensions of a custom handler with their dots; `default` is that of files without one.
 pub(super) fn extensions<'n>(key: &YamlNode, value: &'n YamlNode) -> Result<Vec<&'n str>> {
     let YamlValue::Map(entries) = &value.value else {
         return Err(Error::new("a mapping is expected").at(value.span));
@@ -63,8 +63,8 @@ pub(super) fn extensions<'n>(key: &YamlNode, value: &'n YamlNode) -> Result<Vec<
     let extension = entries.iter().find(|(key, _)| key.text().is_ok_and(|key| key == "extension"));
     let (_, extension) = extension.ok_or_else(|| Error::new("\"extension\" is missing").at(key.span))?;
     let checked = |item: &'n YamlNode| match item.plain()? {
-        text if text == "default" || text.len() > 1 && text.starts_with('.') => Ok(text),
-        text => Err(Error::new(format!("an extension begins with \".\", not \"{text}\"")).at(item.span)),
+        "default" => Ok("default"),
+        text => mime::extension(item).map(|_| text),
     };
     extension.items().iter().map(checked).collect()
 }

@@ -1,6 +1,6 @@
 //! Keys of the whole file that become a line of the main context, of `events` or of `http`.
 
-use super::level::{LevelLines, copied, numbered, short};
+use super::level::{LevelLines, copied, flagged, numbered, short};
 use super::node::{YamlNode, YamlValue};
 use crate::{Error, Result};
 
@@ -43,6 +43,7 @@ pub(super) fn line(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode)
         "limit-request-body" => copied("client_max_body_size", key, value)?,
         "http1-request-io-timeout" => numbered("client_body_timeout", "s", key, value)?,
         "http2-input-window-size" => copied("http2_body_preread_size", key, value)?,
+        "http2-reprioritize-blocking-assets" => flagged("http2_reprioritize_blocking_assets", key, value)?,
         _ => copied("server_product", key, value)?,
     });
     Ok(())
@@ -82,13 +83,6 @@ pub(super) fn idle(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode)
 
 pub(super) fn upgrade(level: &mut LevelLines<'_>, _key: &YamlNode, value: &YamlNode) -> Result {
     level.limits.refuses_upgrade = !value.flag()?;
-    Ok(())
-}
-
-/// `http2-reprioritize-blocking-assets`
-pub(super) fn blocking_assets(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
-    let on = if value.flag()? { "on" } else { "off" };
-    level.lines.push(line_of("http2_reprioritize_blocking_assets", key, on, value));
     Ok(())
 }
 

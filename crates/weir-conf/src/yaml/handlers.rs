@@ -160,9 +160,7 @@ pub(super) fn documents(inherited: &InheritedKeys<'_>, has_next: bool) -> Result
         let to = url.literal()?;
         if !to.starts_with('/') {
             let error = Error::new("a document is a path that begins with \"/\"").at(url.span);
-            return Err(
-                error.hint("a path of this server that \"proxy.reverse.url\" answers brings those of others")
-            );
+            return Err(error.hint("a path of this server with \"proxy.reverse.url\" brings those of others"));
         }
         lines.push(line("error_page", status.span, &[(status.text()?, status.span), (&to, url.span)]));
     }

@@ -54,11 +54,10 @@ pub(super) fn translate(root: &YamlNode, has_ipv6: bool, errors: &mut Errors) ->
 
 /// What H2O does where nothing is said, and nginx does otherwise.
 fn usual(global: &mut LevelLines<'_>, at: Span) -> Vec<DirectiveLine> {
-    let mut dollar = block("geo", at, &[], vec![short("default", at, &["$"])]);
-    dollar.args.push(crate::Word::quoted(format!("${DOLLAR}").as_bytes(), at));
-    let mut lines = vec![dollar];
+    let name = format!("${DOLLAR}");
+    let mut lines = vec![block("geo", at, &[(&name, at)], vec![short("default", at, &["$"])])];
     lines.extend(global.inherited.files.types.lines(Some(at)));
-    lines.extend(compress_usual(&[], at).into_iter().filter(|line| !line.name.str().ends_with("_types")));
+    lines.extend(compress_usual(at));
     lines.retain(|line| !global.lines.iter().any(|own| own.name.bytes() == line.name.bytes()));
     let idle = global.limits.idle.unwrap_or((10, at));
     lines.push(short("keepalive_timeout", idle.1, &[&format!("{}s", idle.0)]));
@@ -145,7 +144,7 @@ impl<'n> HostKey<'n> {
     }
 }
 
-/// Which host answers at which address.
+/// Which host responds at which address.
 struct Listeners<'g, 'n> {
     global: &'g LevelLines<'n>,
     has_ipv6: bool,
@@ -154,7 +153,7 @@ struct Listeners<'g, 'n> {
 }
 
 impl Listeners<'_, '_> {
-    /// The servers of the host number `at`: by its name, and where it answers what no host has a name for.
+    /// The servers of the host number `at`: by its name, and where it responds to names that no host has.
     fn servers(
         &self,
         hosts: &mut [HostKey<'_>],
@@ -194,7 +193,7 @@ impl Listeners<'_, '_> {
         own.iter().chain(self.global.listens.iter().filter(is_own))
     }
 
-    /// The host that answers what no host of an address has a name for: the one called `*`, or the first that is not
+    /// The host that responds to names that no host of an address has: the one called `*`, or the first that is not
     /// strict.
     fn default_host(&self, hosts: &[HostKey<'_>], listen: &ListenKey) -> Option<usize> {
         let there = |host: &&HostKey<'_>| self.of(host).any(|at| at.address == listen.address);

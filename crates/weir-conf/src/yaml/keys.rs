@@ -210,7 +210,7 @@ const KEYS: &[KnownKey] = &[
     key("proxy.http3.ecn", ALL, global::tuning),
     key("proxy.happy-eyeballs.name-resolution-delay", ALL, global::tuning),
     key("proxy.happy-eyeballs.connection-attempt-delay", ALL, global::tuning),
-    key("http2-reprioritize-blocking-assets", GLOBAL, global::blocking_assets),
+    key("http2-reprioritize-blocking-assets", GLOBAL, global::line),
     key("http2-latency-optimization-min-rtt", GLOBAL, global::tuning),
     key("http2-latency-optimization-max-additional-delay", GLOBAL, global::tuning),
     key("http2-latency-optimization-max-cwnd", GLOBAL, global::tuning),

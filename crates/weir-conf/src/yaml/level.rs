@@ -118,6 +118,11 @@ pub(super) fn block(
     DirectiveLine { block: Some(Block { lines, span }), ..line(name, span, args) }
 }
 
+/// A `map` from one variable to another.
+pub(super) fn map(from: &str, to: &str, rows: Vec<DirectiveLine>, at: Span) -> DirectiveLine {
+    block("map", at, &[(from, at), (to, at)], rows)
+}
+
 /// `"key" directive is duplicate`, at its key.
 pub(super) fn duplicate(key: &YamlNode) -> Error {
     Error::new(format!("\"{}\" directive is duplicate", key.text().unwrap_or_default())).at(key.span)

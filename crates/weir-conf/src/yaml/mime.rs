@@ -105,7 +105,7 @@ fn add(types: &mut MimeTypes, kind: &YamlNode, value: &YamlNode) -> Result {
 }
 
 /// An extension, which begins with a dot, without it.
-fn extension(node: &YamlNode) -> Result<&str> {
+pub(super) fn extension(node: &YamlNode) -> Result<&str> {
     match node.plain()?.strip_prefix('.') {
         Some(name) if !name.is_empty() => Ok(name),
         _ => {
@@ -122,7 +122,7 @@ fn media_type(node: &YamlNode) -> Result<&str> {
 }
 
 /// Types that are compressed besides text/html.
-pub(super) const COMPRESSIBLE: &[&str] = &[
+const COMPRESSIBLE: &[&str] = &[
     "application/javascript",
     "application/json",
     "application/ld+json",

@@ -1,7 +1,7 @@
 //! `proxy.*`: upstream servers of HTTP, and what is sent to them.
 
 use super::fastcgi::upstream;
-use super::level::{InheritedKeys, LevelLines, block, share, short, unknown};
+use super::level::{InheritedKeys, LevelLines, map, share, short, unknown};
 use super::node::{YamlNode, YamlValue, escaped_dollars};
 use crate::{DirectiveLine, Error, Result, Span};
 
@@ -240,11 +240,9 @@ const SYSTEM_CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The variables of `Via`: what the request had, and the version.
 fn via(at: Span, shared: &mut Vec<DirectiveLine>) {
     let rows = vec![short("default", at, &["$http_via, "]), short("", at, &[""])];
-    let mut map = block("map", at, &[("$http_via", at), ("$h2o_via", at)], rows);
-    map.args[0] = crate::Word::quoted(b"$http_via", at);
-    share(shared, map);
+    share(shared, map("$http_via", "$h2o_via", rows, at));
     let rows = VERSIONS.map(|(protocol, version)| short(protocol, at, &[version])).to_vec();
-    share(shared, block("map", at, &[("$server_protocol", at), ("$h2o_via_version", at)], rows));
+    share(shared, map("$server_protocol", "$h2o_via_version", rows, at));
 }
 
 const VERSIONS: [(&str, &str); 4] =

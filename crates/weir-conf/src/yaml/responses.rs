@@ -1,7 +1,6 @@
 //! Keys about responses that are one or two lines: compression, `expires`, `error-doc`, the environment.
 
 use super::level::{LevelLines, line, short, unknown};
-use super::mime::COMPRESSIBLE;
 use super::node::{YamlNode, YamlValue};
 use crate::{Error, Result};
 
@@ -81,25 +80,21 @@ fn known(name: &YamlNode) -> Result<&'static str> {
 const METHODS: [(&str, &str, &str); 3] =
     [("gzip", "gzip", "1"), ("br", "brotli", "1"), ("zstd", "zstd", "3")];
 
-/// What compression is where it is on: for the types that H2O compresses, of at least 100 bytes.
-pub(super) fn compress_usual(types: &[String], at: crate::Span) -> Vec<crate::DirectiveLine> {
+/// What compression is where it is on, beside its types: of at least 100 bytes.
+pub(super) fn compress_usual(at: crate::Span) -> Vec<crate::DirectiveLine> {
     let mut lines = vec![
         short("gzip_vary", at, &["on"]),
         short("gzip_proxied", at, &["any"]),
         short("gzip_http_version", at, &["1.0"]),
     ];
-    for method in ["gzip", "brotli", "zstd"] {
-        let names: Vec<&str> = COMPRESSIBLE.iter().copied().chain(types.iter().map(String::as_str)).collect();
-        lines.push(short(&format!("{method}_types"), at, &names));
-        lines.push(short(&format!("{method}_min_length"), at, &["100"]));
-    }
+    lines.extend(METHODS.map(|(_, directive, _)| short(&format!("{directive}_min_length"), at, &["100"])));
     lines
 }
 
 /// `compress-minimum-size: NUMBER`
 pub(super) fn compress_minimum(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     let number = value.number()?.to_string();
-    for method in ["gzip", "brotli", "zstd"] {
+    for (_, method, _) in METHODS {
         level.lines.push(line(&format!("{method}_min_length"), key.span, &[(&number, value.span)]));
     }
     Ok(())
