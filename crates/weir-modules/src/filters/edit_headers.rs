@@ -15,6 +15,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::rehearsed::HandlerRehearsal;
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_http::header::is_token_byte;
 use weir_http::{KnownField, classify};
 
 /// The module `edit_headers`.
@@ -165,8 +166,7 @@ impl FieldEdit {
 
 fn named(line: &LineCx<'_>, at: usize, name: &[u8]) -> Result<Box<[u8]>> {
     let name = name.trim_ascii();
-    let token = |byte: &u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(byte);
-    if name.is_empty() || !name.iter().all(token) {
+    if name.is_empty() || !name.iter().copied().all(is_token_byte) {
         return Err(line.fail_arg(at, "invalid header name"));
     }
     let prohibited = [KnownField::Connection, KnownField::ContentLength, KnownField::TransferEncoding];
@@ -255,14 +255,13 @@ fn replace_first(x: &mut Exchange, name: &[u8], value: Text) {
 
 /// Removes all fields but those named; length, date and server are the server's own.
 fn retain_response(x: &mut Exchange, names: &[Box<[u8]>]) {
-    let keeps = |name: &[u8]| names.iter().any(|kept| kept.eq_ignore_ascii_case(name));
     for composed in [&b"Content-Type"[..], b"Last-Modified", b"Location", b"Accept-Ranges"] {
-        if !keeps(composed) {
+        if !is_in_any_case(names, composed) {
             x.remove_response_fields(FieldPattern::Exactly(composed));
         }
     }
     let Exchange { response, arena, .. } = x;
-    response.headers.retain(|header| keeps(header.name.bytes(arena)));
+    response.headers.retain(|header| is_in_any_case(names, header.name.bytes(arena)));
 }
 
 struct RequestEdits(Rc<[FieldEdit]>);
