@@ -14,6 +14,7 @@
 
 pub mod alarm;
 pub mod blocking;
+mod calls;
 pub mod clock;
 mod core_account;
 pub mod crash;

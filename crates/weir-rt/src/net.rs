@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
+use crate::calls::check;
+
 mod addr;
 mod option;
 
@@ -549,10 +551,6 @@ unsafe fn read_raw<T>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> io
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `value`; the type is the caller's promise.
     check(unsafe { libc::getsockopt(fd, level, name, std::ptr::from_mut(value).cast(), &mut len) })
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn clamp(n: u32) -> c_int {

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
+use crate::calls::{check, retry};
+
 mod channel;
 mod child;
 mod environment;
@@ -20,7 +22,7 @@ pub use channel::{ChannelMessage, ProcessChannel};
 pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
 pub use environment::{removed_for_shell, removed_variable, removed_variables, set_environment};
 pub use poll::readable;
-pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, set_free, spawn};
+pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, set_free, spawn, wait_elsewhere};
 pub use title::ProcessTitle;
 
 /// Whether a filter of system calls (seccomp) is in force in this thread, as container runtimes have one; `false` where
@@ -407,19 +409,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 fn dup_onto(from: RawFd, onto: RawFd) -> io::Result<()> {
     // SAFETY: the standard descriptors have no owner in Rust's sense, so none is closed under its owner.
     check(retry(|| unsafe { libc::dup2(from, onto) }))
-}
-
-fn retry(mut call: impl FnMut() -> c_int) -> c_int {
-    loop {
-        let result = call();
-        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return result;
-        }
-    }
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The calling thread gives way to others: batch scheduling (sched(7)) at this niceness, 19 for one that runs when no other

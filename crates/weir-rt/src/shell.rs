@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::calls::{check, retry};
+
 unsafe extern "C" {
     /// The environment of this process (environ(7)).
     static environ: *const *mut c_char;
@@ -51,11 +53,6 @@ impl Drop for SpawnAttributes {
     }
 }
 
-/// Functions that return -1 and set errno.
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// These functions return their errno.
 fn of_number(errno: c_int) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
@@ -82,13 +79,9 @@ fn shell(command: &CStr) -> io::Result<c_int> {
             environ,
         )
     })?;
-    loop {
-        // SAFETY: no pointers but `status`, valid for the call.
-        match check(unsafe { libc::waitpid(pid, &mut status, 0) }) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            waited => return waited.map(|()| status),
-        }
-    }
+    // SAFETY: no pointers but `status`, valid for the call.
+    check(retry(|| unsafe { libc::waitpid(pid, &mut status, 0) }))?;
+    Ok(status)
 }
 
 /// system(3).

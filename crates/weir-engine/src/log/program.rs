@@ -36,9 +36,6 @@ impl ProgramPipe {
 impl Drop for ProgramPipe {
     /// The program is waited for, so that no zombie is left of it; not here, since it ends when others have closed the log.
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        let waits = std::thread::Builder::new().name("log program".into());
-        // Without a thread the zombie stays until this process ends.
-        let _zombie = waits.spawn(move || child.wait());
+        self.child.take().into_iter().for_each(weir_rt::process::wait_elsewhere);
     }
 }

@@ -161,10 +161,7 @@ impl Drop for SpawnedServer {
     fn drop(&mut self) {
         if let Some(mut shell) = self.shell.take() {
             drop(shell.stdin.take());
-            // The program may take its time: its shell is waited for elsewhere, so that no zombie is left. Without a
-            // thread that stays until this process ends.
-            let waits = std::thread::Builder::new().name("fastcgi program".into());
-            let _zombie = waits.spawn(move || shell.wait());
+            weir_rt::process::wait_elsewhere(shell);
         }
         let _gone = std::fs::remove_file(&self.path);
         if let Some(directory) = self.path.parent() {
@@ -206,17 +203,11 @@ exit $status";
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use weir_test::wait_for;
 
     use super::*;
-
-    fn until(what: &str, mut holds: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !holds() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 
     #[test]
     fn a_program_has_the_socket_and_ends_with_the_last_configuration() {
@@ -233,7 +224,7 @@ mod tests {
         drop(first);
         assert!(path.exists() && !mark.exists());
         drop(second);
-        until("the program to be told", || mark.exists());
+        wait_for("the program to be told", || mark.exists().then_some(()));
         assert!(!path.exists());
     }
 
@@ -241,8 +232,8 @@ mod tests {
     fn a_program_that_ended_is_started_again() {
         let program = FastCgiProgram::of("exit 3");
         let first = program.path().expect("there is a shell");
-        until("the program to end", || {
-            locked(&program.running).as_mut().is_none_or(|server| !server.is_running())
+        wait_for("the program to end", || {
+            locked(&program.running).as_mut().is_none_or(|server| !server.is_running()).then_some(())
         });
         let second = program.path().expect("there is a shell");
         assert!(second.exists());

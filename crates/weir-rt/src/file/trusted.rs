@@ -15,6 +15,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use crate::calls::check;
+
 /// Opens `path` as `options` say; a link of another user than root and this process' own is not followed.
 ///
 /// # Errors
@@ -108,15 +110,15 @@ pub fn bind_private(path: &Path, owner: Option<u32>) -> io::Result<UnixListener>
     // The name is made with the mode of the socket itself (unix_bind in Linux): there is no moment in which others could
     // connect, and no path to change the mode by.
     // SAFETY: takes no pointer; the descriptor is open.
-    checked(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
+    check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: `address` is a whole sockaddr_un of that length, and lives through the call.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     if let Some(owner) = owner {
         give_socket(path, owner)?;
     }
     // SAFETY: takes no pointer; the descriptor is open.
-    checked(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
     Ok(UnixListener::from(socket))
 }
 
@@ -130,7 +132,7 @@ fn give_socket(path: &Path, owner: u32) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::ELOOP));
     }
     // SAFETY: the descriptor is open, and the empty name is NUL-terminated.
-    checked(unsafe {
+    check(unsafe {
         libc::fchownat(file.as_raw_fd(), c"".as_ptr(), owner, libc::gid_t::MAX, libc::AT_EMPTY_PATH)
     })
 }
@@ -153,10 +155,6 @@ fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
 fn effective_user() -> u32 {
     // SAFETY: takes no pointer and always succeeds.
     unsafe { libc::geteuid() }
-}
-
-fn checked(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Links that are followed one after the other, as the kernel has it.

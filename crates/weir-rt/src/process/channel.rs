@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::retry;
+use crate::calls::retry;
 use crate::net::{self, SockAddr};
 
 /// One end of a pair. Both calls wait, for [`PATIENCE`] at most: the other end is a process that may be stuck.

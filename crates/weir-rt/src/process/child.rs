@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::io::{self, Write};
 
-use super::{check, retry, thread_count};
+use super::thread_count;
+use crate::calls::{check, retry};
 
 /// Which of the two processes goes on after [`fork`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::check;
+use crate::calls::check;
 
 /// Descriptors that were given to this program.
 #[derive(Debug, Default)]

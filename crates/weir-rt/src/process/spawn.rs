@@ -11,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::{ProcessEnd, affinity, check, process_affinity, set_affinity};
+use super::{ProcessEnd, affinity, process_affinity, set_affinity};
+use crate::calls::check;
 use crate::signal;
 
 /// A program with its arguments.
@@ -114,6 +115,13 @@ pub fn set_free(command: &mut Command) {
     };
     // SAFETY: system calls alone, without a lock or an allocation, as befits the only thread of a copy of this process.
     unsafe { command.pre_exec(free) };
+}
+
+/// Waits for `child` on a thread of its own, so that no zombie is left of it: it may take its time. Without a thread the zombie
+/// stays until this process ends.
+pub fn wait_elsewhere(mut child: Child) {
+    let waits = std::thread::Builder::new().name("weir child".into());
+    let _zombie = waits.spawn(move || child.wait());
 }
 
 /// The child with its notice. Without one it could not be waited for: it is ended then.

@@ -1,0 +1,19 @@
+//! What functions of the C library that return -1 and set errno have said.
+
+use std::ffi::c_int;
+use std::io;
+
+/// The errno, if the call has failed.
+pub(crate) fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Calls again as long as a signal has interrupted it.
+pub(crate) fn retry(mut call: impl FnMut() -> c_int) -> c_int {
+    loop {
+        let result = call();
+        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return result;
+        }
+    }
+}
