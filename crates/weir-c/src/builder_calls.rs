@@ -40,12 +40,26 @@ pub(crate) unsafe extern "C" fn weir_builder_free(builder: *mut ForeignBuilder) 
 /// # Safety
 /// NULL, or a builder that no other thread uses at the same time.
 unsafe fn add(builder: *mut ForeignBuilder, step: impl FnOnce() -> Result<BuildStep, CallFailure>) -> c_int {
+    let add = |builder: &mut ForeignBuilder| {
+        builder.add(step()?);
+        Ok(WEIR_OK)
+    };
+    // SAFETY: as the caller says.
+    unsafe { with(builder, add) }
+}
+
+/// Calls `f` with a builder.
+///
+/// # Safety
+/// NULL, or a builder that no other thread uses at the same time.
+unsafe fn with(
+    builder: *mut ForeignBuilder,
+    f: impl FnOnce(&mut ForeignBuilder) -> Result<c_int, CallFailure>,
+) -> c_int {
     guard(|| {
         // SAFETY: as the caller says.
         let builder = unsafe { builder.as_mut() };
-        let builder = builder.ok_or_else(|| CallFailure::argument("builder is NULL"))?;
-        builder.add(step()?);
-        Ok(WEIR_OK)
+        f(builder.ok_or_else(|| CallFailure::argument("builder is NULL"))?)
     })
 }
 
@@ -191,10 +205,10 @@ pub(crate) unsafe extern "C" fn weir_builder_driver(builder: *mut ForeignBuilder
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_builder_foreign_loop(builder: *mut ForeignBuilder, on: c_int) -> c_int {
-    guard(|| {
-        // SAFETY: the header's rules for builders.
-        let builder = unsafe { builder.as_mut() };
-        builder.ok_or_else(|| CallFailure::argument("builder is NULL"))?.set_foreign_loop(on != 0);
+    let set = |builder: &mut ForeignBuilder| {
+        builder.set_foreign_loop(on != 0);
         Ok(WEIR_OK)
-    })
+    };
+    // SAFETY: the header's rules for builders.
+    unsafe { with(builder, set) }
 }

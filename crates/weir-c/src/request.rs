@@ -524,7 +524,7 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), CallFailure> {
     }
 }
 
-/// Bytes of a response that may wait before the program is told that it is enough.
+/// Bytes of a response that may wait before `WEIR_FULL` is returned.
 const ROOM: usize = 64 << 10;
 /// Up to how many bytes pieces are joined.
 const JOINED: usize = 16 << 10;

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::code::{CallFailure, WEIR_OK, guard, guard_value};
+use crate::code::{CallFailure, CallResult, WEIR_OK, guard, guard_value};
 use crate::data::UserData;
-use crate::request::{BodyFunction, BodyWish, EndFunction, EndWish, RequestHandle};
+use crate::request::{BodyFunction, BodyWish, EndFunction, EndWish, RequestHandle, SharedRequest};
 use crate::request_head::HeadCopy;
 use crate::text::{WeirText, bytes, put, reference};
 
@@ -27,6 +27,35 @@ pub(crate) unsafe extern "C" fn weir_request_unref(request: *const RequestHandle
         }
         Ok(WEIR_OK)
     });
+}
+
+/// Calls `f` with a request.
+///
+/// # Safety
+/// NULL, or a request of which the program has a reference.
+pub(crate) unsafe fn with(
+    request: *const RequestHandle,
+    f: impl FnOnce(&SharedRequest) -> CallResult,
+) -> c_int {
+    // SAFETY: as the caller says.
+    guard(|| f(&unsafe { reference(request, "request")? }.0))
+}
+
+/// Another reference of a request, for what is called later.
+///
+/// # Safety
+/// A request of which the program has a reference.
+pub(crate) unsafe fn another(request: *const RequestHandle) -> Arc<RequestHandle> {
+    // SAFETY: it is alive and from an `Arc`; the reference that is counted is that of `from_raw`.
+    unsafe {
+        Arc::increment_strong_count(request);
+        Arc::from_raw(request)
+    }
+}
+
+/// A function to be called later.
+pub(crate) fn function<F>(given: Option<F>) -> Result<F, CallFailure> {
+    given.ok_or_else(|| CallFailure::argument("function is NULL"))
 }
 
 /// A text of a request's head.
@@ -125,7 +154,7 @@ pub(crate) unsafe extern "C" fn weir_request_field_at(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_request_worker(request: *const RequestHandle) -> c_int {
     // SAFETY: the header's rules for requests.
-    guard(|| Ok(unsafe { reference(request, "request")? }.0.worker.into()))
+    unsafe { with(request, |shared| Ok(shared.worker.into())) }
 }
 
 /// Asks for the body.
@@ -135,20 +164,17 @@ pub(crate) unsafe extern "C" fn weir_request_worker(request: *const RequestHandl
 unsafe fn ask(
     request: *const RequestHandle,
     whole: bool,
-    function: Option<BodyFunction>,
+    called: Option<BodyFunction>,
     data: *mut c_void,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller says.
-        let shared = &unsafe { reference(request, "request")? }.0;
-        let function = function.ok_or_else(|| CallFailure::argument("function is NULL"))?;
-        // SAFETY: it is alive and from an `Arc`; the reference that is counted is that of `from_raw`.
-        let handle = unsafe {
-            Arc::increment_strong_count(request);
-            Arc::from_raw(request)
-        };
+    let ask = |shared: &SharedRequest| {
+        let function = function(called)?;
+        // SAFETY: as the caller says; it is not NULL.
+        let handle = unsafe { another(request) };
         shared.read(BodyWish { handle, whole, function, data: UserData::new(data) })
-    })
+    };
+    // SAFETY: as the caller says.
+    unsafe { with(request, ask) }
 }
 
 #[unsafe(no_mangle)]
@@ -174,19 +200,18 @@ pub(crate) unsafe extern "C" fn weir_request_read(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_request_on_end(
     request: *const RequestHandle,
-    function: Option<EndFunction>,
+    called: Option<EndFunction>,
     data: *mut c_void,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: the header's rules for requests.
-        let request = unsafe { reference(request, "request")? };
-        let function = function.ok_or_else(|| CallFailure::argument("function is NULL"))?;
-        request.0.on_end(EndWish { function, data: UserData::new(data) })
-    })
+    let ask = |shared: &SharedRequest| {
+        shared.on_end(EndWish { function: function(called)?, data: UserData::new(data) })
+    };
+    // SAFETY: the header's rules for requests.
+    unsafe { with(request, ask) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_request_is_over(request: *const RequestHandle) -> c_int {
     // SAFETY: the header's rules for requests.
-    guard(|| Ok(unsafe { reference(request, "request")? }.0.over().is_some().into()))
+    unsafe { with(request, |shared| Ok(shared.over().is_some().into())) }
 }

@@ -1,22 +1,13 @@
 //! `weir_response_*`.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Arc;
 
-use crate::code::{CallFailure, CallResult, WEIR_E_THREAD, guard, guard_value};
+use crate::code::{CallFailure, WEIR_E_THREAD, guard_value};
 use crate::data::UserData;
 use crate::request::{RequestHandle, RoomFunction, RoomWish, SharedRequest};
+use crate::request_calls::{another, function, with};
 use crate::server_calls::limit;
 use crate::text::{bytes, reference};
-
-/// Calls `f` with a request.
-///
-/// # Safety
-/// NULL, or a request of which the program has a reference.
-unsafe fn with(request: *const RequestHandle, f: impl FnOnce(&SharedRequest) -> CallResult) -> c_int {
-    // SAFETY: as the caller says.
-    guard(|| f(&unsafe { reference(request, "request")? }.0))
-}
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_response_status(request: *const RequestHandle, status: c_int) -> c_int {
@@ -89,16 +80,13 @@ pub(crate) unsafe extern "C" fn weir_response_unsent(request: *const RequestHand
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_response_on_room(
     request: *const RequestHandle,
-    function: Option<RoomFunction>,
+    called: Option<RoomFunction>,
     data: *mut c_void,
 ) -> c_int {
     let ask = |shared: &SharedRequest| {
-        let function = function.ok_or_else(|| CallFailure::argument("function is NULL"))?;
-        // SAFETY: it is alive and from an `Arc`; the reference that is counted is that of `from_raw`.
-        let handle = unsafe {
-            Arc::increment_strong_count(request);
-            Arc::from_raw(request)
-        };
+        let function = function(called)?;
+        // SAFETY: the header's rules for requests; it is not NULL.
+        let handle = unsafe { another(request) };
         shared.on_room(RoomWish { handle, function, data: UserData::new(data) })
     };
     // SAFETY: the header's rules for requests.

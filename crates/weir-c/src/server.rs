@@ -172,7 +172,7 @@ impl ForeignServer {
         Ok(timer)
     }
 
-    /// Which worker is meant, if there is one; the call is forgotten if there is none.
+    /// The worker's number; the call is forgotten where that worker is absent.
     fn worker(&self, worker: i32, call: OwedCall) -> Result<(usize, OwedCall), CallFailure> {
         let chosen = self.is_ours().and_then(|()| {
             let count = self.workers();

@@ -123,6 +123,12 @@ pub(crate) unsafe extern "C" fn weir_server_address_count(server: *const Foreign
     unsafe { with(server, |server| Ok(c_int::try_from(server.addresses().len()).unwrap_or(c_int::MAX))) }
 }
 
+/// The address of that number.
+fn address_at(server: &ForeignServer, index: c_int) -> Result<weir::SockAddr, CallFailure> {
+    let address = usize::try_from(index).ok().and_then(|index| server.addresses().into_iter().nth(index));
+    address.ok_or_else(|| CallFailure::argument("there is no such address"))
+}
+
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_server_address(
     server: *const ForeignServer,
@@ -132,9 +138,7 @@ pub(crate) unsafe extern "C" fn weir_server_address(
 ) -> usize {
     guard_value(0, || {
         // SAFETY: the header's rules for servers.
-        let addresses = unsafe { reference(server, "server")? }.addresses();
-        let address = usize::try_from(index).ok().and_then(|index| addresses.get(index));
-        let address = address.ok_or_else(|| CallFailure::argument("there is no such address"))?.to_string();
+        let address = address_at(unsafe { reference(server, "server")? }, index)?.to_string();
         if !text.is_null() && room > 0 {
             let length = address.len().min(room - 1);
             // SAFETY: `room` bytes may be written at `text`, as the header asks for.
@@ -150,11 +154,8 @@ pub(crate) unsafe extern "C" fn weir_server_address(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn weir_server_port(server: *const ForeignServer, index: c_int) -> c_int {
     let port = |server: &ForeignServer| {
-        let addresses = server.addresses();
-        let address = usize::try_from(index).ok().and_then(|index| addresses.get(index));
-        let address = address.ok_or_else(|| CallFailure::argument("there is no such address"))?;
         let none = || CallFailure::argument("the address is that of a unix socket");
-        Ok(address.port().ok_or_else(none)?.into())
+        Ok(address_at(server, index)?.port().ok_or_else(none)?.into())
     };
     // SAFETY: the header's rules for servers.
     unsafe { with(server, port) }

@@ -238,7 +238,7 @@ struct ProgramBody {
     is_read: bool,
     /// What it waits for of `rest`.
     wish: Option<BodyWish>,
-    /// Watched while nothing is read, which tells that it has left as well.
+    /// Watched while nothing is read: reading reports that it has left as well.
     client: Option<ClientSide>,
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::code::{CallFailure, CallResult, WEIR_OK};
 
-/// Bytes that belong to somebody else, not ended by NUL. Empty ones may have no address.
+/// Bytes that belong to the library or to the caller, not ended by NUL. Empty ones may have no address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct WeirText {

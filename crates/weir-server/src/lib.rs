@@ -32,9 +32,10 @@ use workers::thread;
 
 pub use workers::agent::AgentProcess;
 pub use workers::crew::{WorkerThread, WorkerThreads};
+pub use workers::marked::is_worker_thread;
 use workers::sockets::ListeningSockets;
 pub use workers::sockets::{InheritedSockets, SocketBacklog, SocketPart};
-pub use workers::thread::{is_worker_thread, with_worker};
+pub use workers::thread::with_worker;
 
 /// How a server is started.
 #[derive(Clone, Debug)]

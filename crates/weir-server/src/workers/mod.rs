@@ -6,6 +6,7 @@ pub(crate) mod agent;
 pub(crate) mod crew;
 pub mod dealing;
 pub(crate) mod intake;
+pub mod marked;
 mod parking;
 pub(crate) mod sockets;
 pub(crate) mod thread;

@@ -23,6 +23,7 @@ use super::acceptor::AcceptorDealer;
 use super::affinity::CpuSet;
 use super::crew::{WorkerExit, WorkerStage};
 use super::intake::{ConnectionIntake, DealtConnection};
+use super::marked;
 use super::sockets::WorkerSockets;
 use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
@@ -37,8 +38,6 @@ use weir_engine::worker::{ListenerEntry, Worker, WorkerCounters};
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<WorkerLocal>>> = const { RefCell::new(None) };
-    /// From its first step to its last, before and after it has a worker too.
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What belongs to the thread besides the worker itself.
@@ -145,7 +144,7 @@ pub(crate) fn start(
     let handle =
         std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
             let _exit = exit;
-            IS_WORKER.set(true);
+            marked::mark();
             let shown = watched.then(|| attach(id)).flatten();
             let worker = match runtime(id, driver) {
                 Ok(runtime) => {
@@ -211,12 +210,6 @@ pub(crate) fn recorder(id: usize, options: &ServerOptions) -> Recorder {
 /// Runs `f` with this thread's worker; `None` outside of worker threads.
 pub fn with_worker<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
     Some(f(&local()?.worker))
-}
-
-/// Whether this is a worker's thread, of any server of the process: it must not wait for a server's end. What its tasks leave
-/// when it ends is dropped on it, too.
-pub fn is_worker_thread() -> bool {
-    IS_WORKER.get()
 }
 
 fn local() -> Option<Rc<WorkerLocal>> {
