@@ -20,6 +20,7 @@ mod links;
 pub(crate) mod own_handle;
 mod trusted;
 
+use crate::calls::check;
 use crate::process;
 
 pub use disk::{DiskState, disk_states};
@@ -179,7 +180,7 @@ impl FileHandle {
     /// The errno of fstat(2).
     pub fn meta(&self) -> io::Result<FileMeta> {
         // SAFETY: the pointer is valid for the call, the descriptor is ours.
-        stat_by(|st| check(unsafe { libc::fstat(self.fd(), st) } as isize).map(|_| 0))
+        stat_by(|st| check(unsafe { libc::fstat(self.fd(), st) }).map(|()| 0))
     }
 
     /// The descriptor, still owned by the handle.
@@ -204,12 +205,13 @@ impl FileHandle {
     /// Reads at `offset`; 0 is the end of the file. Waits for the disk unless the range is [`resident`].
     ///
     /// # Errors
-    /// The errno of pread(2).
+    /// The errno of pread(2), but for `EINTR`.
     ///
     /// [`resident`]: FileHandle::resident
     pub fn pread(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let offset = signed(offset)?;
         // SAFETY: `buf` is writable for its length.
-        check(unsafe { libc::pread(self.fd(), buf.as_mut_ptr().cast(), buf.len(), signed(offset)?) })
+        transfer(|| unsafe { libc::pread(self.fd(), buf.as_mut_ptr().cast(), buf.len(), offset) })
     }
 
     /// Reads at `offset` until `buf` is full or the file ends; how many bytes that were. Waits for the disk like
@@ -220,11 +222,9 @@ impl FileHandle {
     pub fn pread_full(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
-            match self.pread(&mut buf[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match self.pread(&mut buf[done..], offset + done as u64)? {
+                0 => break,
+                n => done += n,
             }
         }
         Ok(done)
@@ -234,7 +234,7 @@ impl FileHandle {
     /// file system does not say (overlays), it reads, and may wait.
     ///
     /// # Errors
-    /// The errno of preadv2(2).
+    /// The errno of preadv2(2), but for `EINTR`.
     pub fn pread_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         // SAFETY: `buf` is writable for its length.
         match unsafe { self.pread_nowait(buf.as_mut_ptr(), buf.len(), offset) } {
@@ -251,7 +251,7 @@ impl FileHandle {
     /// [`FileHandle::pread_cached`]); `None` else, and where the file ends earlier. The memory is not cleared before.
     ///
     /// # Errors
-    /// The errno of preadv2(2).
+    /// The errno of preadv2(2), but for `EINTR`.
     pub fn bytes_cached(&self, offset: u64, len: usize) -> io::Result<Option<Rc<[u8]>>> {
         let mut bytes = Rc::<[u8]>::new_uninit_slice(len);
         let room = Rc::get_mut(&mut bytes).expect("made in the line above");
@@ -279,7 +279,7 @@ impl FileHandle {
     pub(crate) unsafe fn pread_nowait(&self, start: *mut u8, len: usize, offset: u64) -> io::Result<usize> {
         let (iov, offset) = (libc::iovec { iov_base: start.cast(), iov_len: len }, signed(offset)?);
         // SAFETY: one iovec, whose memory the caller vouches for.
-        let read = |flags| check(unsafe { libc::preadv2(self.fd(), &raw const iov, 1, offset, flags) });
+        let read = |flags| transfer(|| unsafe { libc::preadv2(self.fd(), &raw const iov, 1, offset, flags) });
         match read(libc::RWF_NOWAIT) {
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) && self.is_in_memory() => read(0),
             result => result,
@@ -298,10 +298,11 @@ impl FileHandle {
     /// Writes at `offset`; may write less than all.
     ///
     /// # Errors
-    /// The errno of pwrite(2).
+    /// The errno of pwrite(2), but for `EINTR`.
     pub fn pwrite(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let offset = signed(offset)?;
         // SAFETY: `buf` is readable for its length.
-        check(unsafe { libc::pwrite(self.fd(), buf.as_ptr().cast(), buf.len(), signed(offset)?) })
+        transfer(|| unsafe { libc::pwrite(self.fd(), buf.as_ptr().cast(), buf.len(), offset) })
     }
 
     /// Writes all of `pieces`, one after the other, from `offset` on. Waits for the disk.
@@ -317,14 +318,12 @@ impl FileHandle {
             // Without the empty ones in front, which would look like a file that takes nothing.
             IoSlice::advance_slices(&mut left, 0);
             while !left.is_empty() {
-                match self.pwritev(left, at) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(n) => {
+                match self.pwritev(left, at)? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    n => {
                         at += n as u64;
                         IoSlice::advance_slices(&mut left, n);
                     }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
                 }
             }
         }
@@ -332,20 +331,19 @@ impl FileHandle {
     }
 
     fn pwritev(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let (pieces, count, offset) = (slices.as_ptr().cast(), slices.len() as c_int, signed(offset)?);
         // SAFETY: a slice of `IoSlice` is an array of iovec, each readable for its length; no more than PIECES of them.
-        check(unsafe {
-            libc::pwritev(self.fd(), slices.as_ptr().cast(), slices.len() as c_int, signed(offset)?)
-        })
+        transfer(|| unsafe { libc::pwritev(self.fd(), pieces, count, offset) })
     }
 
     /// Writes at the end of a file opened with [`open_append`], whole with respect to other writers of it; may
     /// write less than all when the disk is full.
     ///
     /// # Errors
-    /// The errno of write(2).
+    /// The errno of write(2), but for `EINTR`.
     pub fn append(&self, buf: &[u8]) -> io::Result<usize> {
         // SAFETY: `buf` is readable for its length.
-        check(unsafe { libc::write(self.fd(), buf.as_ptr().cast(), buf.len()) })
+        transfer(|| unsafe { libc::write(self.fd(), buf.as_ptr().cast(), buf.len()) })
     }
 
     /// Sends up to `len` bytes from `offset` to the socket `out`; 0 means the file ends there, which for a range
@@ -359,7 +357,7 @@ impl FileHandle {
     pub fn sendfile(&self, out: RawFd, offset: u64, len: usize) -> io::Result<usize> {
         let mut offset = signed(offset)?;
         // SAFETY: `offset` is valid for the call; a wrong `out` is EBADF.
-        check(unsafe { libc::sendfile(out, self.fd(), &mut offset, len) })
+        transfer(|| unsafe { libc::sendfile(out, self.fd(), &mut offset, len) })
     }
 
     /// Whether the range is in the page cache, so that reading it would not wait for the disk. A range beyond the
@@ -392,11 +390,9 @@ impl FileHandle {
         let mut at = offset;
         while at < end {
             let want = scratch.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            match self.pread(&mut scratch[..want], at) {
-                Ok(0) => break,
-                Ok(n) => at += n as u64,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+            match self.pread(&mut scratch[..want], at)? {
+                0 => break,
+                n => at += n as u64,
             }
         }
         Ok(())
@@ -574,8 +570,15 @@ fn with_c_path(path: &Path, f: impl FnOnce(*const c_char) -> c_int) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn check(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+/// How many bytes the call has moved; it is called again where a signal has interrupted it, so that no reader or writer
+/// of a file has to.
+fn transfer(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()).map_err(|_| io::Error::last_os_error()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 /// File offsets are signed in the kernel's interface.

@@ -248,6 +248,8 @@ fn log_faults(
         // The head of a request that is refused for its length is not read: its line has no number.
         let is_large = plan.http2.find(outcome.number).is_some_and(|(_, one)| one.is_large());
         if logged.is_empty() && (is_large || routing_oracle::has_no_number(plan, outcome.number)) {
+            // Nor can one that is lost be told from one that is there.
+            open += u64::from(has_failed);
             continue;
         }
         match (&logged[..], outcome.end) {

@@ -391,7 +391,6 @@ fn write_all(handle: &FileHandle, bytes: &[u8]) -> Result<(), WriteFailure> {
         match handle.append(&bytes[written..]) {
             Ok(0) => return Err(WriteFailure { error: io::ErrorKind::WriteZero.into(), written }),
             Ok(n) => written += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(WriteFailure { error, written }),
         }
     }

@@ -272,3 +272,18 @@ fn what_a_thread_can_not_do_is_done_here() {
     let Poll::Ready(failed) = failed.as_mut().poll(&mut cx) else { panic!("it waits") };
     assert_eq!(errno(failed), Some(libc::EBADF));
 }
+
+#[test]
+fn a_signal_amid_a_transfer_is_no_failure() {
+    let ends = |errors: &[c_int]| {
+        let mut errors = errors.iter();
+        transfer(|| {
+            let Some(errno) = errors.next() else { return 8 };
+            // SAFETY: the errno of this thread, which is always there.
+            unsafe { *libc::__errno_location() = *errno };
+            -1
+        })
+    };
+    assert_eq!(ends(&[libc::EINTR, libc::EINTR]).expect("after two signals"), 8);
+    assert_eq!(errno(ends(&[libc::EINTR, libc::EIO])), Some(libc::EIO));
+}

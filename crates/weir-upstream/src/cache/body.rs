@@ -146,15 +146,12 @@ impl CheckTurn {
         let mut block = vec![0; BLOCK];
         while done < span.length {
             let most = usize::try_from(span.length - done).map_or(BLOCK, |left| left.min(BLOCK));
-            match handle.pread(&mut block[..most], span.start + done) {
-                Ok(0) => return Ok(false),
-                Ok(read) => {
-                    sum.update(&block[..read]);
-                    done += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let read = handle.pread(&mut block[..most], span.start + done)?;
+            if read == 0 {
+                return Ok(false);
             }
+            sum.update(&block[..read]);
+            done += read as u64;
         }
         let whole = sum.finalize() == span.sum;
         if whole {

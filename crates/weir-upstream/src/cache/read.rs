@@ -91,18 +91,16 @@ fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: DiskWait)
     bytes.resize(length, 0);
     while done < length {
         let n = match wait {
-            DiskWait::Allowed => handle.pread(&mut bytes[done..], done as u64),
+            DiskWait::Allowed => handle.pread(&mut bytes[done..], done as u64)?,
             DiskWait::Refused => match handle.pread_cached(&mut bytes[done..], done as u64)? {
                 None => return Ok(false),
-                Some(n) => Ok(n),
+                Some(n) => n,
             },
         };
-        match n {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        if n == 0 {
+            break;
         }
+        done += n;
     }
     bytes.truncate(done);
     Ok(true)
