@@ -7,6 +7,7 @@ use weir_http::etag::{self, IfModifiedSince, RequestConditions, TagComparison};
 use weir_http::range::{self, ByteRange, MultipartLayout, RangeOutcome};
 use weir_http::{
     accept, cookie, date, escape, fastcgi, host, memcached, mime, proxy_protocol, ssi, status, uri,
+    uri_reference::{HttpAuthority, HttpReference},
 };
 
 /// Any bytes are messages with headers, wherever they are cut; what is taken out is not longer than what came.
@@ -117,6 +118,24 @@ pub fn internal_target(data: &[u8]) {
         assert!(!uri::is_unsafe(&found.path));
         let exten = uri::exten(&found.path);
         assert!(exten.is_none_or(|span| span.of(&found.path).len() == span.len()));
+    }
+}
+
+/// References to URLs, which servers and scripts name: what they mean is an absolute path without dots, and a host is read
+/// as it was written.
+pub fn uri_reference(data: &[u8]) {
+    let Ok(read) = HttpReference::parse(data) else { return };
+    let target = read.target(b"/a/b", Some(b"c"));
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    assert!(
+        path.starts_with(b"/") && !path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."))
+    );
+    assert!(target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
+    if let Some(authority @ HttpAuthority::Host { name, .. }) = &read.authority {
+        let mut written = Vec::new();
+        authority.write(&mut written);
+        assert!(!name.is_empty() && !written.iter().any(|byte| matches!(byte, b'/' | b'@' | b'?' | b'#')));
+        assert_eq!(HttpAuthority::parse(&written).as_ref(), Ok(authority));
     }
 }
 

@@ -287,6 +287,12 @@ pub static TARGETS: &[Target] = &[
         tokens: PATHS,
     },
     Target {
+        name: "uri_reference",
+        run: http::uri_reference,
+        seeds: &[b"http://a.example:8080/x?y#z", b"//[::1]/a", b"../a/./b?c", b"https://[unix:/run/a]/x"],
+        tokens: PATHS,
+    },
+    Target {
         name: "control",
         run: see::control,
         seeds: &[b"trace match=~%20^/a%20b n=3 json=", b"level set=full for=10m", b"out 3\na\nbdone 0\n", b"note 4\nhalf"],

@@ -276,6 +276,7 @@ fn try_advance(x: &mut Exchange, course: &mut RequestCourse, mut next: NextStep)
                 Progress::Done(verdict) => NextStep::Judge(verdict),
                 Progress::Wait(wait) => return Progress::Wait(EngineWait::Phases(wait)),
             },
+            NextStep::Judge(Verdict::Respond) if x.instead.is_some() => wanted_instead(x),
             NextStep::Judge(Verdict::Respond) => match output::try_respond(x) {
                 Progress::Done(end) => NextStep::Responded(end),
                 Progress::Wait(wait) => return Progress::Wait(EngineWait::Response(wait)),
@@ -327,7 +328,7 @@ pub(crate) fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdi
             None
         }
         Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
-            x.instead.take().map(|instead| NextStep::Responded(ResponseEnd::Instead(instead)))
+            Some(wanted_instead(x))
         }
         Verdict::Status(status) => Some(NextStep::Judge(special_response(x, status))),
         Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
@@ -349,6 +350,18 @@ pub(crate) fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdi
             Some(unanswered(x))
         }
     }
+}
+
+/// What a header filter wants in place of a response that its handler was sending piece by piece, whatever the handler has said
+/// since. A redirect begins with nothing of that.
+#[cold]
+fn wanted_instead(x: &mut Exchange) -> NextStep {
+    let instead = x.instead.take().unwrap_or(Verdict::Status(500));
+    if let Verdict::Redirect(_) = instead {
+        x.response.clear();
+        x.response.body = ResponseBody::Empty;
+    }
+    NextStep::Responded(ResponseEnd::Instead(instead))
 }
 
 /// The response of a status, or what `error_page` makes of it.

@@ -42,6 +42,7 @@ pub mod status;
 pub mod text_coder;
 mod traceparent;
 pub mod uri;
+pub mod uri_reference;
 mod version;
 
 pub use header::{Field, IgnoredFields, KnownField, Span, classify, resembles_framing};

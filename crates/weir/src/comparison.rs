@@ -51,9 +51,10 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 39] = [
+const EXTRA: [&str; 42] = [
     "admin",
     "auth_require",
+    "compress_hint",
     "early_hint",
     "edit_header",
     "edit_request_header",
@@ -75,6 +76,8 @@ const EXTRA: [&str; 39] = [
     "proxy_protocol",
     "proxy_upgrade",
     "queue",
+    "reproxy",
+    "reproxy_max_delegations",
     "resolver_cache",
     "retry_budget",
     "scgi_cache_purge",

@@ -6,13 +6,13 @@ use weir_engine::module::{BuildHooks, ProtocolSection};
 use weir_engine::{Module, ModuleDef};
 use weir_lua::{Lmdb, Lua, LuaKong};
 use weir_modules::{
-    Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset,
+    Access, Addition, AuthBasic, AuthRequest, AuthRequire, Autoindex, Brotli, Browser, Charset, CompressHint,
     CompressStatic, Dav, EarlyHint, Echo, EditHeaders, EmptyGif, FastCgi, FastCgiSpawn, Flv, Geo, Grpc,
     Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Memcached, Mirror, Mp4,
-    NotModified, Otel, ProfileKey, Proxy, RandomIndex, Range, Realip, RedirectInside, Referer, Rewrite, Scgi,
-    SecureLink, SetMisc, Slice, SplitClients, Ssi, Static, StatusJson, StreamCore, StreamPass, StreamProxy,
-    StreamReturn, StubStatus, Sub, Subs, ThrottleResponse, TraceHeader, TryFiles, Tunnel, UserId, Uwsgi,
-    Zstd,
+    NotModified, Otel, ProfileKey, Proxy, RandomIndex, Range, Realip, RedirectInside, Referer, Reproxy,
+    Rewrite, Scgi, SecureLink, SetMisc, Slice, SplitClients, Ssi, Static, StatusJson, StreamCore, StreamPass,
+    StreamProxy, StreamReturn, StubStatus, Sub, Subs, ThrottleResponse, TraceHeader, TryFiles, Tunnel,
+    UserId, Uwsgi, Zstd,
 };
 use weir_server::tls::{Ssl, SslPreread};
 use weir_upstream::UpstreamModule;
@@ -141,6 +141,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<HeadersMore>(),
     ModuleDef::of::<EditHeaders>(),
     ModuleDef::of::<ThrottleResponse>(),
+    ModuleDef::of::<Reproxy>(),
+    ModuleDef::of::<CompressHint>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Access>(),

@@ -18,11 +18,11 @@ pub(super) struct FileKeys<'n> {
 pub(super) fn index<'n>(level: &mut LevelLines<'n>, key: &'n YamlNode, value: &'n YamlNode) -> Result {
     let names: Vec<_> =
         value.items().iter().map(|item| Ok((item.plain()?, item.span))).collect::<Result<_>>()?;
-    if names.is_empty() {
-        return Err(Error::new("a name of a file is expected").at(value.span));
-    }
     level.inherited.files.index = Some(value);
-    level.lines.push(line("index", key.span, &names));
+    level.lines.push(match names.is_empty() {
+        true => line("index", key.span, &[("=none", value.span)]),
+        false => line("index", key.span, &names),
+    });
     Ok(())
 }
 

@@ -46,11 +46,18 @@ pub(super) fn locations(
         settings.extend(documents(&level.inherited, false)?);
         return Ok(status(key, what, value.flag()?, &settings));
     }
+    let mut all = Vec::new();
+    if let Some(at) = level.inherited.reproxy {
+        let name = format!("@reproxy-{}-{}", key.span.file_number(), key.span.start);
+        settings.push(short("reproxy", at, &[&name, "*", "unix:*"]));
+        let lines = [settings.clone(), documents(&level.inherited, false)?];
+        let fetched = proxy::fetched(at, &level.inherited, shared);
+        all.push(block("location", at, &[(&name, at)], [&lines.concat()[..], &fetched].concat()));
+    }
     let mut shapes = vec![PathShape { written, is_bare: false, at: key.span }];
     if bare {
         shapes.push(PathShape { is_bare: true, ..shapes[0] });
     }
-    let mut all = Vec::new();
     for shape in shapes {
         all.extend(chain(shape, handlers, &settings, &level.inherited, shared)?);
     }

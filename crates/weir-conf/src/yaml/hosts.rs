@@ -59,6 +59,9 @@ fn usual(global: &mut LevelLines<'_>, at: Span) -> Vec<DirectiveLine> {
     lines.extend(global.inherited.files.types.lines(Some(at)));
     lines.extend(compress_usual(at));
     lines.retain(|line| !global.lines.iter().any(|own| own.name.bytes() == line.name.bytes()));
+    if global.limits.refuses_upgrade {
+        lines.push(short("http2_upgrade", at, &["off"]));
+    }
     let idle = global.limits.idle.unwrap_or((10, at));
     lines.push(short("keepalive_timeout", idle.1, &[&format!("{}s", idle.0)]));
     for (name, value) in USUAL {
@@ -78,10 +81,15 @@ const USUAL: &[(&str, &[&str])] = &[
     ("keepalive_requests", &[UNLIMITED]),
     ("keepalive_time", &["3650d"]),
     ("client_max_body_size", &["1g"]),
+    // The window of a connection bounds what all of its streams may send ahead.
+    ("http2_body_preread_size", &["16m"]),
+    // H2O takes heads of 417,792 bytes.
+    ("large_client_header_buffers", &["4", "102k"]),
     ("client_header_timeout", &["10s"]),
     ("client_body_timeout", &["5s"]),
     ("index", &["index.html", "index.htm", "index.txt"]),
     ("text_error_pages", &["on"]),
+    ("compress_hint", &["on"]),
     ("file_lookup_first", &["on"]),
     ("autoindex_format", &["links"]),
     ("absolute_redirect", &["off"]),
@@ -246,6 +254,8 @@ impl Listeners<'_, '_> {
         let mut servers = Vec::new();
         for (tls, group) in groups {
             let mut lines = vec![line("server_name", host.key.span, &[(name, host.key.span)])];
+            let header = group.iter().find(|listen| listen.has_proxy_header);
+            lines.extend(header.into_iter().flat_map(|listen| client_of_header(listen.span)));
             let mut seen: Vec<(&str, bool)> = Vec::new();
             for listen in group {
                 if !seen.contains(&(&listen.address, listen.is_quic)) {
@@ -254,9 +264,6 @@ impl Listeners<'_, '_> {
                 }
             }
             lines.extend(tls.iter().flat_map(|tls| tls.settings.iter().cloned()));
-            if self.global.limits.refuses_upgrade && tls.is_none() {
-                lines.push(short("http2_upgrade", host.key.span, &["off"]));
-            }
             lines.extend(host.lines.iter().cloned());
             servers.push(block("server", host.key.span, &[], lines));
         }
@@ -286,6 +293,15 @@ impl Listeners<'_, '_> {
         }
         lines
     }
+}
+
+/// The client is the one that the PROXY header names, whoever sends it: a listener that takes the header is reached by
+/// balancers only.
+fn client_of_header(at: Span) -> Vec<DirectiveLine> {
+    let mut lines: Vec<_> =
+        ["0.0.0.0/0", "::/0", "unix:"].iter().map(|from| short("set_real_ip_from", at, &[from])).collect();
+    lines.push(short("real_ip_header", at, &["proxy_protocol"]));
+    lines
 }
 
 /// Whether two lists of settings say the same.

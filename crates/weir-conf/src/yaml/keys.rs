@@ -136,6 +136,13 @@ const KEYS: &[KnownKey] = &[
     key("throttle-response", ALL, |level, key, value| {
         flagged("throttle_response", key, value).map(|line| level.lines.push(line))
     }),
+    key("reproxy", OUTER, |level, key, value| {
+        level.inherited.reproxy = value.flag()?.then_some(key.span);
+        Ok(())
+    }),
+    key("max-delegations", GLOBAL, |level, key, value| {
+        copied("reproxy_max_delegations", key, value).map(|line| level.lines.push(line))
+    }),
     key("file.dir", PATH, handler),
     key("file.file", PATH, handler),
     key("file.index", OUTER, files::index),
@@ -223,7 +230,6 @@ const KEYS: &[KnownKey] = &[
     key("http3-gso", GLOBAL, global::tuning),
     key("http3-max-concurrent-streaming-requests-per-connection", GLOBAL, global::tuning),
     // Off by default, and no more than that.
-    key("reproxy", ALL, refused::unless_default),
     key("duration-stats", GLOBAL, refused::unless_default),
     key("h2olog", HOST, refused::unless_default),
     key("proxy.expect", GLOBAL, refused::unless_default),
@@ -234,7 +240,6 @@ const KEYS: &[KnownKey] = &[
     key("proxy.connect.masque-draft-03", ALL, refused::unless_default),
     key("proxy.emit-missing-date-header", GLOBAL, refused::unless_default),
     key("error-log.emit-request-errors", ALL, refused::unless_default),
-    key("max-delegations", GLOBAL, refused::unless_default),
     key("max-reprocesses", GLOBAL, refused::unless_default),
     // What Weir does in another way, or not at all.
     key("mruby.handler", PATH, refused::read),

@@ -58,6 +58,8 @@ pub(super) struct InheritedKeys<'n> {
     pub(super) error_docs: Vec<(&'n YamlNode, &'n YamlNode)>,
     /// `expires`: seconds.
     pub(super) expires: Option<(u64, Span)>,
+    /// `reproxy: ON`, and where it says so.
+    pub(super) reproxy: Option<Span>,
     /// `setenv`: names and values.
     pub(super) environment: Vec<(&'n YamlNode, &'n YamlNode)>,
 }

@@ -129,11 +129,26 @@ pub(super) fn lines(
     let target = format!("{scheme}://{name}{}", place.target(&escaped_dollars(first.path)));
     let mut lines = vec![short("proxy_pass", at, &[&target])];
     lines.extend(redirects(first, place, at));
-    lines.extend(keys.lines(at, first, shared));
+    lines.extend(keys.lines(at, Some(first), shared));
     if !inherited.error_docs.is_empty() {
         lines.push(short("proxy_intercept_errors", at, &["on"]));
     }
     Ok(lines)
+}
+
+/// The lines of a location that brings the URL in `$reproxy_url`.
+pub(super) fn fetched(
+    at: Span,
+    inherited: &InheritedKeys<'_>,
+    shared: &mut Vec<DirectiveLine>,
+) -> Vec<DirectiveLine> {
+    share(shared, short("resolver", at, &["local=on"]));
+    let mut lines = vec![short("proxy_pass", at, &["$reproxy_url"])];
+    lines.extend(inherited.proxy.lines(at, None, shared));
+    if !inherited.error_docs.is_empty() {
+        lines.push(short("proxy_intercept_errors", at, &["on"]));
+    }
+    lines
 }
 
 /// Where requests come from: a path of the file.
@@ -167,10 +182,11 @@ fn redirects(backend: &BackendUrl<'_>, place: &ProxyPlace<'_>, at: Span) -> Vec<
 }
 
 impl ProxyKeys {
+    /// The lines about what is sent to `backend`; `None`: to the server of a URL that is computed for each request.
     fn lines(
         &self,
         at: Span,
-        backend: &BackendUrl<'_>,
+        backend: Option<&BackendUrl<'_>>,
         shared: &mut Vec<DirectiveLine>,
     ) -> Vec<DirectiveLine> {
         let io = format!("{}ms", self.io.unwrap_or(30_000));
@@ -182,7 +198,11 @@ impl ProxyKeys {
             short("proxy_send_timeout", at, &[&io]),
             short("proxy_request_buffering", at, &["off"]),
         ];
-        let host = if self.preserves_host { "$http_host" } else { backend.authority };
+        let host = match backend {
+            None => "$proxy_host",
+            Some(_) if self.preserves_host => "$http_host",
+            Some(backend) => backend.authority,
+        };
         let mut field = |name: &str, value: &str| lines.push(short("proxy_set_header", at, &[name, value]));
         field("Host", host);
         field("Connection", "");
@@ -208,21 +228,23 @@ impl ProxyKeys {
         if let Some(size) = self.buffer {
             lines.push(short("proxy_max_temp_file_size", at, &[&size.to_string()]));
         }
-        if backend.is_tls {
+        if backend.is_none_or(|backend| backend.is_tls) {
             lines.extend(self.tls(at, backend));
         }
         lines
     }
 
-    fn tls(&self, at: Span, backend: &BackendUrl<'_>) -> Vec<DirectiveLine> {
-        let host = backend.authority.rsplit_once(':').map_or(backend.authority, |(host, port)| {
-            if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { backend.authority }
-        });
+    fn tls(&self, at: Span, backend: Option<&BackendUrl<'_>>) -> Vec<DirectiveLine> {
         let mut lines = vec![
             short("proxy_ssl_server_name", at, &["on"]),
-            short("proxy_ssl_name", at, &[host]),
             short("proxy_ssl_session_reuse", at, &[if self.forgets_sessions { "off" } else { "on" }]),
         ];
+        if let Some(backend) = backend {
+            let host = backend.authority.rsplit_once(':').map_or(backend.authority, |(host, port)| {
+                if port.bytes().all(|byte| byte.is_ascii_digit()) { host } else { backend.authority }
+            });
+            lines.push(short("proxy_ssl_name", at, &[host]));
+        }
         if !self.trusts_all {
             let (file, span) =
                 self.ca_file.as_ref().map_or((SYSTEM_CA_FILE, at), |(file, span)| (file.as_str(), *span));

@@ -39,7 +39,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("proxy.emit-missing-date-header", "ON"),
     ("error-log.emit-request-errors", "ON"),
     ("proxy.http3.ratio", "0"),
-    ("max-delegations", "5"),
     ("max-reprocesses", "5"),
 ];
 
@@ -69,7 +68,6 @@ const REASONS: &[(&str, &str)] = &[
 
 /// Of keys that are refused with other values than their default.
 const OTHERWISE: &[(&str, &str)] = &[
-    ("reproxy", "X-Accel-Redirect leads to a path of this server"),
     ("duration-stats", "the metrics of \"admin\" have durations"),
     ("h2olog", "\"weir explain\" shows what a request has done"),
     ("proxy.expect", "request bodies are sent as they come"),
@@ -77,6 +75,5 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("proxy.http3.ratio", "upstream servers are asked by HTTP/1.1 or HTTP/2"),
     ("proxy.emit-missing-date-header", "every response has a Date"),
     ("error-log.emit-request-errors", "the error log has the errors of requests"),
-    ("max-delegations", "a cycle of internal redirects ends after ten"),
     ("max-reprocesses", "a cycle of internal redirects ends after ten"),
 ];

@@ -118,6 +118,10 @@ pub(super) fn error_doc<'n>(level: &mut LevelLines<'n>, _key: &'n YamlNode, valu
             if !(400..600).contains(&status.number()?) {
                 return Err(Error::new(format!("invalid status \"{}\"", status.text()?)).at(status.span));
             }
+            // Here it means that the client has left: no response has it.
+            if status.text()? == "499" {
+                continue;
+            }
             level.inherited.error_docs.insert(0, (status, url));
         }
     }

@@ -384,8 +384,7 @@ fn the_language_is_seen_by_the_content() {
 fn keys_are_refused_with_a_reason() {
     for (text, expected) in [
         ("mruby.handler: x", "\"mruby.handler\" is not supported in /h2o.yaml:1:"),
-        ("reproxy: ON", "\"reproxy\" is not supported in "),
-        ("max-delegations: 7", "\"max-delegations\" is not supported in "),
+        ("proxy.connect: ON", "\"proxy.connect\" is not supported in "),
     ] {
         let text = format!("listen: 80\nhosts: {{a: {{paths: {{/: {{{text}}}}}}}}}\n");
         let error = tree(&text).map(|tree| shown(&tree.lines)).expect_err(&text);

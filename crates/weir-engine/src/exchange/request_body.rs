@@ -179,6 +179,12 @@ impl RequestBody {
         self.discarded = true;
     }
 
+    /// It counts as read and empty; what is still to come of it is dropped.
+    pub(crate) fn leave_out(&mut self) {
+        (self.memory, self.file, self.writer) = (Vec::new(), None, None);
+        (self.read, self.discarded) = (true, true);
+    }
+
     pub(crate) fn is_discarded(&self) -> bool {
         self.discarded
     }

@@ -16,6 +16,8 @@ use crate::plan::included::IncludedRequest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FilterSlot {
+    /// `reproxy`: another response takes the place of this one, which no other filter sees then.
+    Reproxy,
     /// Cuts a response into ranges fetched one by one.
     Slice,
     /// Conditional requests: 304 and 412.

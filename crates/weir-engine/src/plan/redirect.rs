@@ -1,8 +1,9 @@
 //! Internal redirects: to a URI, or to a named location.
 
-use weir_http::{Span, uri};
+use weir_http::{Method, Span, uri};
 
-use crate::exchange::Exchange;
+use crate::body::ResponseBody;
+use crate::exchange::{Exchange, FieldPattern};
 
 /// Where an internal redirect leads.
 #[derive(Clone, Copy, Debug)]
@@ -42,3 +43,33 @@ impl InternalRedirect {
         Some(InternalRedirect::Uri { uri: x.arena.push(&path), args: x.arena.push(args.unwrap_or_default()) })
     }
 }
+
+impl Exchange {
+    /// Gives up the response that is being made, of which nothing was sent, so that a redirect makes another one: a GET or
+    /// HEAD without a body, whatever the client has sent. What is left of the client's body is dropped.
+    pub fn start_over(&mut self) {
+        self.response.clear();
+        self.response.body = ResponseBody::Empty;
+        if self.request.head.method != Method::Head {
+            self.request.head.method = Method::Get;
+            self.request.head.method_span = self.arena.push(b"GET");
+        }
+        self.body.leave_out();
+        let head = &mut self.request.head;
+        (head.content_length, head.chunked, head.expect_continue) = (None, false, false);
+        for name in BODY_FIELDS {
+            self.remove_request_fields(FieldPattern::Exactly(name));
+        }
+    }
+}
+
+/// What says something of a request's body.
+const BODY_FIELDS: [&[u8]; 7] = [
+    b"Content-Length",
+    b"Transfer-Encoding",
+    b"Content-Type",
+    b"Content-Encoding",
+    b"Content-Language",
+    b"Expect",
+    b"Trailer",
+];

@@ -31,4 +31,42 @@ impl ServerName {
             _ => ServerName::Exact(text),
         }
     }
+
+    /// Whether it is a name for `host`, which is in lower case and not empty. A pattern that is given up does not match.
+    pub fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            ServerName::Exact(name) => name == host,
+            ServerName::Head(rest) => host.len() > rest.len() && host.ends_with(rest),
+            ServerName::Dot(rest) => host.ends_with(rest) || rest.get(1..) == Some(host),
+            ServerName::Tail(start) => host.starts_with(start),
+            ServerName::Regex(pattern) => pattern.is_match(host).unwrap_or(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_hosts() {
+        let is_of = |name: &str, host: &str| ServerName::parse(name.as_bytes()).matches(host.as_bytes());
+        let rows = [
+            ("a.test", "a.test", true),
+            ("a.test", "b.a.test", false),
+            ("*.a.test", "b.a.test", true),
+            ("*.a.test", "a.test", false),
+            ("*.a.test", "xa.test", false),
+            (".a.test", "a.test", true),
+            (".a.test", "b.a.test", true),
+            (".a.test", "xa.test", false),
+            ("www.a.*", "www.a.org", true),
+            ("www.a.*", "www.ab.org", false),
+            ("_", "a.test", false),
+            ("", "a.test", false),
+        ];
+        for (name, host, expected) in rows {
+            assert_eq!(is_of(name, host), expected, "{name} {host}");
+        }
+    }
 }

@@ -30,11 +30,12 @@ impl Module for Index {
     type Conf = IndexConf;
     const DIRECTIVES: &'static [Directive<IndexConf>] =
         &[Directive::new("index", Contexts::ANY, ArgCount::MORE, index)
-            .syntax("index file ...")
+            .syntax("index file ... | =none")
             .default("index.html")
             .doc(
                 "Files that are tried, in order, for request URIs that end with a slash; \
-                 names may contain variables, and the last may be an absolute path.",
+                 names may contain variables, and the last may be an absolute path. With `=none` no \
+                 file is tried.",
             )
             .example("index index.$cookie_lang.html index.html /index.php;")];
 
@@ -50,6 +51,9 @@ impl Module for Index {
 
 fn index(conf: &mut IndexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
     let names = conf.index.get_or_insert_default();
+    if line.bytes(0) == b"=none" && line.args().len() == 1 {
+        return Ok(());
+    }
     for at in 0..line.args().len() {
         match line.bytes(at) {
             b"" => return Err(line.fail_arg(at, "index \"\" in \"index\" directive is invalid")),

@@ -39,7 +39,8 @@ impl Attempt {
             connection.stream.queue(OutputChunk::Bytes(body.clone()));
         } else if self.out.framing != RequestFraming::None {
             // Of a body without content (Content-Length: 0) nothing is read, and nothing is pending.
-            if x.body.is_pending() {
+            // One that counts as read and is pending was left out: what comes of it is for nobody.
+            if x.body.is_pending() && !x.body.is_read() {
                 return Box::pin(self.stream_body(x, connection, received)).await;
             }
             request_body::queue_body(x, &*self.up.protocol, self.out.framing, connection);

@@ -287,6 +287,106 @@ fn responses_are_changed_as_the_file_says() {
     assert!(listing.text().contains("<LI><A HREF=\"a.one\">a.one</A>"), "{}", listing.text());
 }
 
+/// `X-Reproxy-URL` leads to a path of the host and, fetched with the path's settings, to other servers and their redirects;
+/// `X-Compress-Hint` decides whatever the type.
+#[test]
+fn what_an_application_asks_for_is_done() {
+    let app = Backend::start(|visit| {
+        while let Some(head) = visit.head() {
+            let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+            let field = match path {
+                "/moved" => {
+                    return drop(visit.send(format!(
+                        "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {query}\r\n\r\n"
+                    )));
+                }
+                "/hint" => format!("X-Compress-Hint: {query}\r\nContent-Type: some/thing\r\n"),
+                "/shown" => String::new(),
+                _ => format!("X-Reproxy-URL: {query}\r\n"),
+            };
+            visit.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{field}\r\n{head}", head.len()));
+        }
+    });
+    let (dir, port) = (TempDir::new(), free_port());
+    let directory = dir.path().display();
+    dir.write("files/a.txt", "a file");
+    dir.write(
+        "h2o.yaml",
+        format!(
+            "listen: {{port: {port}, host: 127.0.0.1}}\nerror-log: {directory}/error.log\npid-file: {directory}/h2o.pid\n\
+             reproxy: ON\nmax-delegations: 3\ncompress: [gzip]\nfile.index: []\nhosts:\n  own.test:\n    paths:\n      \
+             /: {{proxy.reverse.url: \"http://127.0.0.1:{app}\", header.add: \"X-Path: 1\"}}\n      \
+             /files: {{file.dir: {directory}/files}}\n      /off: {{proxy.reverse.url: \"http://127.0.0.1:{app}/x\", reproxy: OFF}}\n",
+            app = app.port(),
+        ),
+    );
+    let served = start(&dir, port);
+    let here = format!("http://127.0.0.1:{}", app.port());
+    for url in ["/files/a.txt", "http://own.test/files/a.txt", "//own.test/files/a.txt"] {
+        let response = ask(&served, &format!("POST /x?{url}"));
+        assert_eq!(
+            (response.status, &response.text()[..], response.field("X-Path")),
+            (200, "a file", None),
+            "{url}"
+        );
+    }
+    for url in [format!("{here}/shown"), format!("{here}/moved?/shown"), format!("{here}/moved?{here}/shown")]
+    {
+        let response = ask(&served, &format!("POST /x?{url}"));
+        let text = response.text();
+        assert!(text.starts_with("GET /shown HTTP/1.1\r\n"), "{url}: {text}");
+        assert!(text.contains(&format!("\r\nHost: 127.0.0.1:{}\r\n", app.port())), "{url}: {text}");
+        assert_eq!(response.field("X-Path"), Some("1"), "{url}");
+    }
+    assert_eq!(ask(&served, &format!("GET /x?{}", "/x?".repeat(4))).status, 502);
+    assert_eq!(ask(&served, "GET /off?/files/a.txt").field("X-Reproxy-URL"), Some("/files/a.txt"));
+    assert_eq!(ask(&served, "GET /files/").status, 403);
+    for (hint, coding) in
+        [("on", Some("gzip")), ("gzip", Some("gzip")), ("br", None), ("off", None), ("auto", None)]
+    {
+        let head = format!(
+            "GET /hint?{hint} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+        );
+        let response = Client::connect(served.address).request(head);
+        assert_eq!(
+            (response.field("Content-Encoding"), response.field("X-Compress-Hint")),
+            (coding, None),
+            "{hint}"
+        );
+    }
+}
+
+/// The client that the PROXY header names is the client; `Upgrade` is refused where another port of the host has TLS, too.
+#[test]
+fn listeners_have_what_the_file_says_of_them() {
+    let (dir, ports, pair) = (TempDir::new(), weir_test::free_ports(2), tls::own("a.test"));
+    let (directory, backend) = (
+        dir.path().display(),
+        Backend::start(|visit| {
+            let head = visit.head().unwrap_or_default();
+            visit.answer(&head);
+        }),
+    );
+    dir.write("a.crt", &pair.certificate);
+    dir.write("a.key", &pair.key);
+    dir.write(
+        "h2o.yaml",
+        format!(
+            "listen: {{port: {}, host: 127.0.0.1, proxy-protocol: ON}}\nlisten: {{port: {}, host: 127.0.0.1, ssl: {{certificate-file: a.crt, \
+             key-file: a.key, ocsp-update-interval: 0}}}}\nhttp1-upgrade-to-http2: OFF\nerror-log: {directory}/error.log\npid-file: {directory}/h2o.pid\n\
+             hosts:\n  a.test:\n    paths:\n      /: {{proxy.reverse.url: \"http://127.0.0.1:{}\"}}\n",
+            ports[0], ports[1], backend.port()
+        ),
+    );
+    let served = start(&dir, ports[0]);
+    let head = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
+    let response = Client::connect(served.address)
+        .request(format!("PROXY TCP4 192.0.2.1 127.0.0.1 1000 2000\r\n{head}"));
+    assert_eq!(response.status, 200);
+    assert!(response.text().contains("\r\nX-Forwarded-For: 192.0.2.1\r\n"), "{}", response.text());
+}
+
 /// The guide names every key that is known, and none that is not.
 #[test]
 fn the_guide_has_every_key() {

@@ -7,7 +7,7 @@
 //! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
 //! | clients: keep-alive, slow ones, wrong requests, bodies | `before_locations`, `client_*`, `request_malformed`, `request_bodies`; what RFCs demand and no other file has in `rfc_demands` |
 //! | files, content handlers | `static_freshness`, `static_heads`, `content_handlers`, `media`, `echo`, `redirect_targets`, `set_lines`, `post_action` |
-//! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off` |
+//! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `subrequests_share`, `response_broken_off`, `reproxy` |
 //! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
 //! | `upstream` | `upstream_*`: `balancing`, `heads`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`, `trailers`; names in `resolver` |
 //! | `stream` | `stream`, `stream_lua`, `stream_pass`, `stream_tls`, `stream_udp` |
@@ -122,6 +122,7 @@ mod quic_sockets;
 mod redirect_targets;
 mod reload;
 mod reload_workers;
+mod reproxy;
 mod request_bodies;
 mod request_malformed;
 mod resolver;

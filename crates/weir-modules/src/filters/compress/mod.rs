@@ -51,7 +51,23 @@ impl ContentCoding {
         }
     }
 
-    const ALL: [ContentCoding; 3] = [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
+    /// All of them, in order.
+    pub(crate) const ALL: [ContentCoding; 3] =
+        [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
+}
+
+/// What a response says itself of being compressed, a state of its exchange (`compress_hint`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CompressionHint {
+    /// Type and length decide.
+    #[default]
+    Auto,
+    /// It is not compressed.
+    Off,
+    /// It is, whatever its type and length.
+    On,
+    /// As `On`, with this coding alone.
+    Only(ContentCoding),
 }
 
 /// Which responses a location compresses with one coding.
@@ -67,10 +83,18 @@ impl CompressionOffer {
         CompressionOffer { types: MediaTypes::or_html(types), min_length: min_length.unwrap_or(MIN_LENGTH) }
     }
 
-    fn applies(&self, x: &Exchange) -> bool {
+    fn applies(&self, x: &Exchange, coding: ContentCoding) -> bool {
         let response = &x.response;
+        if response.header(KnownField::ContentEncoding).is_some_and(|value| !x.text(value).is_empty()) {
+            return false;
+        }
+        match x.state_if::<CompressionHint>() {
+            None | Some(CompressionHint::Auto) => {}
+            Some(CompressionHint::Off) => return false,
+            Some(CompressionHint::On) => return response.status == 200,
+            Some(CompressionHint::Only(only)) => return response.status == 200 && *only == coding,
+        }
         matches!(response.status, 200 | 403 | 404)
-            && response.header(KnownField::ContentEncoding).is_none_or(|value| x.text(value).is_empty())
             && response.content_length.is_none_or(|length| length >= self.min_length)
             && self.types.has(x)
     }
@@ -168,7 +192,7 @@ impl<S: CompressionScheme> HeaderFilter for CompressionFilter<S> {
     }
 
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        if !offer(x, S::CODING).is_some_and(|offer| offer.applies(x)) {
+        if !offer(x, S::CODING).is_some_and(|offer| offer.applies(x, S::CODING)) {
             return Verdict::Passed;
         }
         vary(x);
@@ -203,7 +227,7 @@ impl<S: CompressionScheme> CompressionFilter<S> {
 fn chosen(x: &mut Exchange) -> Option<ContentCoding> {
     let mut best = None;
     for coding in ContentCoding::ALL {
-        if offer(x, coding).is_some_and(|offer| offer.applies(x))
+        if offer(x, coding).is_some_and(|offer| offer.applies(x, coding))
             && let Some(quality) = accepts(x, coding)
             && best.is_none_or(|(found, _)| quality > found)
         {

@@ -102,7 +102,8 @@ pub(crate) const PHASES: [Phase; 8] = [
 ];
 
 /// The slots in which modules filter: what the engine itself does is in the others.
-pub(crate) const SLOTS: [(FilterSlot, &str, &str); 18] = [
+pub(crate) const SLOTS: [(FilterSlot, &str, &str); 19] = [
+    (FilterSlot::Reproxy, "header:reproxy", "body:reproxy"),
     (FilterSlot::Slice, "header:slice", "body:slice"),
     (FilterSlot::NotModified, "header:not_modified", "body:not_modified"),
     (FilterSlot::RangeBody, "header:range_body", "body:range_body"),
