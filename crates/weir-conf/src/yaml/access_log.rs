@@ -113,6 +113,15 @@ impl LogPart<'_> {
                 share(shared, map("$ssl_session_reused", name, rows.to_vec(), self.at));
                 Ok(name.into())
             }
+            ('x', "http1.request-index") => {
+                let rows = vec![
+                    short("default", self.at, &["-"]),
+                    short("~^HTTP/1", self.at, &["$connection_requests"]),
+                ];
+                let name = "$h2o_request_index";
+                share(shared, map("$server_protocol", name, rows, self.at));
+                Ok(name.into())
+            }
             ('x', name) => match EXTENSIONS.iter().find(|(known, _)| *known == name) {
                 Some((_, variable)) => Ok((*variable).into()),
                 None => Err(fail().hint_nearest(name, EXTENSIONS.iter().map(|(known, _)| *known))),
@@ -138,11 +147,7 @@ impl LogPart<'_> {
             }
         };
         let rows = vec![short(pattern, self.at, &[&value])];
-        // The name is what is unique, not what it is made of.
-        let map = map(from, &variable, rows, self.at);
-        if !shared.iter().any(|known| known.args.get(1).is_some_and(|word| word.is(&variable))) {
-            shared.push(map);
-        }
+        share(shared, map(from, &variable, rows, self.at));
         Ok(format!("${{{}}}", variable.trim_start_matches('$')))
     }
 
@@ -203,7 +208,7 @@ const LETTERS: [(char, &str); 18] = [
 ];
 
 /// Names of `%{name}x`.
-const EXTENSIONS: [(&str, &str); 12] = [
+const EXTENSIONS: [(&str, &str); 15] = [
     ("connection-id", "${connection}"),
     ("duration", "${request_time}"),
     ("total-time", "${request_time}"),
@@ -216,4 +221,7 @@ const EXTENSIONS: [(&str, &str); 12] = [
     ("proxy.total-time", "${upstream_response_time}"),
     ("proxy.request-bytes", "${upstream_bytes_sent}"),
     ("proxy.response-bytes", "${upstream_bytes_received}"),
+    ("proxy.response-bytes-body", "${upstream_response_length}"),
+    ("request-id", "${request_id}"),
+    ("ssl.negotiated-protocol", "${ssl_alpn_protocol}"),
 ];

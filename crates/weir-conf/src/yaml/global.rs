@@ -141,12 +141,27 @@ pub(super) fn informational(level: &mut LevelLines<'_>, key: &YamlNode, value: &
     Ok(())
 }
 
-/// `server-timing: ON | OFF | ENFORCE`
+/// `server-timing: ON | OFF | ENFORCE`; the last one has a trailer with the whole time, which HTTP/1.1 sends after chunks.
 pub(super) fn server_timing(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
-    let on = value.text()?.eq_ignore_ascii_case("enforce") || value.flag()?;
+    let enforces = value.text()?.eq_ignore_ascii_case("enforce");
+    let on = enforces || value.flag()?;
     level.lines.push(line_of("server_timing", key, if on { "on" } else { "off" }, value));
+    if !enforces {
+        level.lines.push(short("add_trailer_inherit", key.span, &["off"]));
+        return Ok(());
+    }
+    let rows = TOTALS.map(|(pattern, value)| short(pattern, key.span, &[value]));
+    level.share(super::level::map("$request_time", "$h2o_total", rows.to_vec(), key.span));
+    level.lines.push(short("add_trailer", key.span, &["server-timing", "total;dur=$h2o_total", "always"]));
     Ok(())
 }
+
+/// `$request_time`, seconds with three digits, as milliseconds.
+const TOTALS: [(&str, &str); 3] = [
+    (r"~^0\.0*(?<h2o_few>[1-9]\d*)$", "$h2o_few"),
+    (r"~^(?<h2o_whole>[1-9]\d*)\.(?<h2o_rest>\d+)$", "$h2o_whole$h2o_rest"),
+    ("default", "0"),
+];
 
 /// A key that tunes H2O's own insides: it has no effect.
 pub(super) fn tuning(_level: &mut LevelLines<'_>, _key: &YamlNode, _value: &YamlNode) -> Result {

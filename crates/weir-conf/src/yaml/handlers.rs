@@ -31,6 +31,7 @@ pub(super) fn locations(
             &[(&name, value.span), (&escaped_dollars(value.text()?), value.span)],
         ));
     }
+    settings.extend(level.inherited.hints.lines());
     // After all steps about headers, those of the levels around included.
     if let Some((seconds, at)) = level.inherited.expires {
         let field = format!("Cache-Control: max-age={seconds}");
@@ -164,14 +165,31 @@ pub(super) fn documents(inherited: &InheritedKeys<'_>, has_next: bool) -> Result
         if has_next && status.text()? == "404" {
             continue;
         }
-        let to = url.literal()?;
-        if !to.starts_with('/') {
-            let error = Error::new("a document is a path that begins with \"/\"").at(url.span);
-            return Err(error.hint("a path of this server with \"proxy.reverse.url\" brings those of others"));
-        }
+        let written = url.literal()?;
+        let to = if written.starts_with('/') { written.into_owned() } else { document_name(url) };
         lines.push(line("error_page", status.span, &[(status.text()?, status.span), (&to, url.span)]));
     }
     Ok(lines)
+}
+
+/// The name of the location that brings the document `url` of another server.
+fn document_name(url: &YamlNode) -> String {
+    format!("@document-{}-{}", url.span.file_number(), url.span.start)
+}
+
+/// The locations of documents that other servers have.
+pub(super) fn document_locations(
+    inherited: &InheritedKeys<'_>,
+    shared: &mut Vec<DirectiveLine>,
+) -> Result<Vec<DirectiveLine>> {
+    let mut all = Vec::new();
+    for (_, url) in
+        inherited.error_docs.iter().filter(|(_, url)| !url.text().is_ok_and(|url| url.starts_with('/')))
+    {
+        let lines = proxy::document(url, inherited, shared)?;
+        all.push(block("location", url.span, &[(&document_name(url), url.span)], lines));
+    }
+    Ok(all)
 }
 
 /// A handler in its place.

@@ -132,6 +132,8 @@ impl<'n> HostKey<'n> {
         }
         let pages = handlers::documents(&level.inherited, false);
         lines.extend(errors.take(pages).unwrap_or_default());
+        let documents = handlers::document_locations(&level.inherited, &mut level.shared);
+        lines.extend(errors.take(documents).unwrap_or_default());
         let paths = level.paths.map_or(&[][..], |paths| keys::entries(paths, errors));
         for (key, value) in paths {
             let mut path = level.inner();
@@ -141,6 +143,10 @@ impl<'n> HostKey<'n> {
             path.shared.drain(..).for_each(|line| share(&mut level.shared, line));
             let types = path.inherited.files.types.lines(None);
             path.lines.extend(types);
+            // Those of the levels around are there.
+            let documents = handlers::document_locations(&path.inherited, &mut level.shared);
+            let documents = errors.take(documents).unwrap_or_default();
+            documents.into_iter().for_each(|block| share(&mut lines, block));
             let locations = handlers::locations(key, path, own, &mut level.shared);
             lines.extend(errors.take(locations).unwrap_or_default());
         }

@@ -2,6 +2,7 @@
 
 use super::fastcgi::FastcgiKeys;
 use super::files::FileKeys;
+use super::headers::HintFields;
 use super::listen::ListenKey;
 use super::node::YamlNode;
 use super::proxy::ProxyKeys;
@@ -54,6 +55,8 @@ pub(super) struct InheritedKeys<'n> {
     pub(super) proxy: ProxyKeys,
     pub(super) fastcgi: FastcgiKeys,
     pub(super) files: FileKeys<'n>,
+    /// `header.*` with `when: early` or `all`.
+    pub(super) hints: HintFields,
     /// `error-doc`: statuses and the document, of the level closest by first.
     pub(super) error_docs: Vec<(&'n YamlNode, &'n YamlNode)>,
     /// `expires`: seconds.
@@ -83,7 +86,7 @@ impl<'n> LevelLines<'n> {
         LevelLines { inherited: self.inherited.clone(), ..LevelLines::default() }
     }
 
-    /// Adds a line to `http`, once for a name and first argument.
+    /// Adds a line to `http`, once for a name and what it is about.
     pub(super) fn share(&mut self, line: DirectiveLine) {
         share(&mut self.shared, line);
     }
@@ -91,9 +94,12 @@ impl<'n> LevelLines<'n> {
 
 /// Adds a line that may be there already: an alias stands for the same place of the file several times.
 pub(super) fn share(lines: &mut Vec<DirectiveLine>, line: DirectiveLine) {
-    let first = |line: &DirectiveLine| line.args.first().map(|word| word.bytes().to_vec());
+    // A map is about the variable that it makes.
+    let about = |line: &DirectiveLine| {
+        line.args.get(usize::from(line.name.is("map"))).map(|word| word.bytes().to_vec())
+    };
     let known =
-        lines.iter().any(|known| known.name.bytes() == line.name.bytes() && first(known) == first(&line));
+        lines.iter().any(|known| known.name.bytes() == line.name.bytes() && about(known) == about(&line));
     if !known {
         lines.push(line);
     }

@@ -136,6 +136,30 @@ pub(super) fn lines(
     Ok(lines)
 }
 
+/// The lines of a location that brings the document `url` of another server in place of an error's page.
+pub(super) fn document(
+    url: &YamlNode,
+    inherited: &InheritedKeys<'_>,
+    shared: &mut Vec<DirectiveLine>,
+) -> Result<Vec<DirectiveLine>> {
+    let (keys, at) = (&inherited.proxy, url.span);
+    let backend = backend(url)?;
+    let name = format!("document-at-{}-{}", at.file_number(), at.start);
+    upstream(&name, &[(&backend.address, 1)], Some(keys.keepalive.unwrap_or(2000)), at, shared);
+    let scheme = if backend.is_tls { "https" } else { "http" };
+    // A `?` at its end leaves the request's own query out.
+    let path = format!("{}?", escaped_dollars(backend.path));
+    let mut lines = vec![
+        short("rewrite", at, &["^", &path, "break"]),
+        short("proxy_pass", at, &[&format!("{scheme}://{name}")]),
+        short("proxy_redirect", at, &["off"]),
+        short("proxy_method", at, &["GET"]),
+        short("proxy_pass_request_body", at, &["off"]),
+    ];
+    lines.extend(keys.lines(at, Some(&backend), shared));
+    Ok(lines)
+}
+
 /// The lines of a location that brings the URL in `$reproxy_url`.
 pub(super) fn fetched(
     at: Span,

@@ -54,6 +54,10 @@ const USUAL: &[&str] = &[
     "underscores_in_headers",
     "log_not_found",
     "sendfile",
+    "http2_body_preread_size",
+    "large_client_header_buffers",
+    "compress_hint",
+    "http2_upgrade",
 ];
 
 /// What a file with a host of these keys and paths becomes, all of it.
@@ -379,6 +383,30 @@ fn the_language_is_seen_by_the_content() {
     assert!(!is("a.yaml", "user a;"));
 }
 
+/// `when: early` and `all`: what a response 103 has after the steps of all levels; `final` is for others.
+#[test]
+fn steps_of_informational_responses_come_to_hints() {
+    let text = "header.add: {header: ['Link: </a>', 'X-A: 1'], when: early}\npaths:\n  /p:\n    header.append: {header: 'link: </$b>', when: all}\n    \
+                header.unset: {header: X-A, when: early}\n    header.set: 'X-C: 1'\n    file.dir: /x";
+    let said = host(text);
+    let hint = said.split("early_hint ").nth(1).and_then(|rest| rest.split(';').next());
+    assert!(hint.is_some_and(|hint| hint.starts_with("Link </a>, </$") && hint.ends_with("b>")), "{said}");
+    assert_eq!(said.matches("early_hint ").count(), 2, "of the path and of the path itself: {said}");
+    assert!(said.contains("edit_header append link: </"), "{said}");
+    assert!(said.contains("edit_header set X-C: 1;") && !said.contains("edit_header unset X-A"), "{said}");
+}
+
+#[test]
+fn documents_of_other_servers_have_a_location() {
+    let said = host(
+        "error-doc: {status: [404, 499], url: 'http://b:8080/x?y'}\npaths:\n  /p: {file.dir: /x}\n  /q: {file.dir: /y}",
+    );
+    assert_eq!(said.matches("location @document-").count(), 1, "{said}");
+    assert!(said.contains("error_page 404 @document-") && !said.contains("499"), "{said}");
+    assert!(said.contains("rewrite ^ /x?y? break; proxy_pass http://document-at-"), "{said}");
+    assert!(said.contains("server b:8080 weight=1 resolve"), "{said}");
+}
+
 /// Every key that H2O documents is in the table, and none refuses what is its default.
 #[test]
 fn keys_are_refused_with_a_reason() {
@@ -430,7 +458,11 @@ fn what_is_wrong_is_shown_at_its_place() {
     }
     for (text, expected) in [
         ("file.index: a$b", "\"$\" is not supported here in /h2o.yaml:6:21"),
-        ("header.add: {header: 'A: b', when: early}", "\"when: early\" is not supported in /h2o.yaml:6:44"),
+        ("header.add: {header: 'A: b', when: erly}", "unknown parameter \"erly\" in /h2o.yaml:6:44"),
+        (
+            "proxy.header.add: {header: 'A: b', when: all}",
+            "requests have no informational form in /h2o.yaml:6:27",
+        ),
         (
             "proxy.reverse.url: [http://a/, https://b/]",
             "backends of different schemes or paths are not supported in ",

@@ -16,7 +16,7 @@ use crate::privileged::set_during;
 
 use super::buffer::LogBuffering;
 use super::kept_lines::KeptFile;
-use super::program::ProgramPipe;
+use super::program::{ProgramPipe, ProgramRestarts};
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
 use super::{LogLevel, LogTarget, given, line, writer};
@@ -149,6 +149,8 @@ pub(super) struct SharedLogFile {
     leads_stderr: AtomicBool,
     /// The last write to the file ended within a line.
     is_torn: AtomicBool,
+    /// When its program was started again, if it is one.
+    restarts: ProgramRestarts,
     /// How its lines are kept until they are written.
     pub(super) kept: KeptFile,
     /// Held for a pointer's time, never while something is written.
@@ -206,7 +208,9 @@ impl SharedLogFile {
             (LogTarget::File(path), None) => Some(path),
             _ => None,
         });
-        SharedLogFile { target, buffering, queued, leads_stderr, is_torn, kept, output: Mutex::new(output) }
+        let restarts = ProgramRestarts::default();
+        let output = Mutex::new(output);
+        SharedLogFile { target, buffering, queued, leads_stderr, is_torn, restarts, kept, output }
     }
 
     fn nowhere() -> SharedLogFile {
@@ -257,8 +261,8 @@ impl SharedLogFile {
     /// Writes all of `bytes`, in one call as a rule.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         match self.output() {
-            LogOutput::File(handle) => self.append(&handle, bytes),
-            LogOutput::Program(pipe) => self.append(&pipe.handle, bytes),
+            LogOutput::File(handle) => self.append_or_restart(&handle, bytes),
+            LogOutput::Program(pipe) => self.append_or_restart(&pipe.handle, bytes),
             LogOutput::Syslog(socket) => socket.send_all(bytes),
             LogOutput::Remote(remote) => {
                 remote.send(bytes, writer::is_threaded()).map_err(|error| WriteFailure { error, written: 0 })
@@ -267,6 +271,25 @@ impl SharedLogFile {
                 Err(WriteFailure { error: io::Error::from_raw_os_error(EBADF), written: 0 })
             }
         }
+    }
+
+    /// Appends lines; a program that has ended is started again, and gets what it has not got.
+    fn append_or_restart(&self, handle: &FileHandle, bytes: &[u8]) -> Result<(), WriteFailure> {
+        let failure = match self.append(handle, bytes) {
+            Err(failure) if failure.error.kind() == io::ErrorKind::BrokenPipe => failure,
+            result => return result,
+        };
+        let LogTarget::Program(command) = &self.target else { return Err(failure) };
+        if !self.restarts.allow() {
+            return Err(failure);
+        }
+        let Ok(pipe) = ProgramPipe::start(command).map(Arc::new) else { return Err(failure) };
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = LogOutput::Program(Arc::clone(&pipe));
+        // What the one before has got of a line is no part of another.
+        self.is_torn.store(false, Relaxed);
+        let written = failure.written;
+        self.append(&pipe.handle, bytes.get(written..).unwrap_or_default())
+            .map_err(|failure| WriteFailure { written: written + failure.written, ..failure })
     }
 
     /// Appends lines. What was left of a line by a write that failed is ended first: it would go on in the next line.

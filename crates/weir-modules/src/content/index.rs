@@ -30,7 +30,7 @@ impl Module for Index {
     type Conf = IndexConf;
     const DIRECTIVES: &'static [Directive<IndexConf>] =
         &[Directive::new("index", Contexts::ANY, ArgCount::MORE, index)
-            .syntax("index file ... | =none")
+            .syntax("index file ...\nindex =none")
             .default("index.html")
             .doc(
                 "Files that are tried, in order, for request URIs that end with a slash; \

@@ -20,10 +20,10 @@ impl Module for CompressHint {
             .syntax("compress_hint on | off")
             .default("off")
             .doc(
-                "Lets a response say whether it is compressed, by its field `X-Compress-Hint`: `off` \
-                 is not; `on`, and `gzip`, `br` or `zstd` for this coding alone, is compressed whatever \
-                 its type and length if its status is 200, with the codings that the location has on. \
-                 The field is not sent to the client; other values change nothing.",
+                "Lets a response say whether it is compressed, by its field `X-Compress-Hint`. With `off` \
+                 it is not. With `on` it is, whatever its type and length, if its status is 200; with \
+                 `gzip`, `br` or `zstd` by this coding alone. The codings are those that the location has \
+                 on. The field is not sent to the client; other values change nothing.",
             )];
 
     fn inherit(conf: &mut CompressHintConf, parent: &CompressHintConf) {

@@ -397,6 +397,13 @@ async fn finish_request(x: &mut Exchange, wire: &Rc<ClientWire>, wait: RequestWa
                 Progress::Wait(RequestWait::Ending)
             }
             RequestWait::Upgrade(settings) => {
+                if let Err(status) = Box::pin(crate::conn::h2::upgrade::read_body(x)).await {
+                    Box::pin(without_body(x, status)).await;
+                    settle(x, wire);
+                    unread = true;
+                    wait = RequestWait::Ending;
+                    continue;
+                }
                 Box::pin(crate::conn::h2::upgrade::serve(x, wire, &settings)).await;
                 return None;
             }
@@ -454,6 +461,13 @@ async fn without_head(x: &mut Exchange, no_head: HeadFailure) -> Option<()> {
         }
         HeadFailure::Nothing => None,
     }
+}
+
+/// Responds to a request that was to change to HTTP/2 and whose body could not be read.
+async fn without_body(x: &mut Exchange, status: u16) {
+    x.worker.counters.writing.sub(1);
+    x.keep_alive = false;
+    if x.body.is_gone() { engine::close(x, status).await } else { engine::refuse(x, status).await }
 }
 
 /// A fresh exchange for this connection.

@@ -297,9 +297,10 @@ fn what_an_application_asks_for_is_done() {
             let (path, query) = target.split_once('?').unwrap_or((&target, ""));
             let field = match path {
                 "/moved" => {
-                    return drop(visit.send(format!(
+                    let _sent = visit.send(format!(
                         "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {query}\r\n\r\n"
-                    )));
+                    ));
+                    return;
                 }
                 "/hint" => format!("X-Compress-Hint: {query}\r\nContent-Type: some/thing\r\n"),
                 "/shown" => String::new(),
@@ -341,7 +342,7 @@ fn what_an_application_asks_for_is_done() {
     }
     assert_eq!(ask(&served, &format!("GET /x?{}", "/x?".repeat(4))).status, 502);
     assert_eq!(ask(&served, "GET /off?/files/a.txt").field("X-Reproxy-URL"), Some("/files/a.txt"));
-    assert_eq!(ask(&served, "GET /files/").status, 403);
+    assert_eq!(ask(&served, "GET /files/").status, 404);
     for (hint, coding) in
         [("on", Some("gzip")), ("gzip", Some("gzip")), ("br", None), ("off", None), ("auto", None)]
     {
@@ -355,6 +356,50 @@ fn what_an_application_asks_for_is_done() {
             "{hint}"
         );
     }
+}
+
+/// Steps of `when: early` make a response 103, `ENFORCE` a trailer, and a document of another server keeps the status.
+#[test]
+fn responses_have_hints_trailers_and_documents_of_others() {
+    let document = Backend::start(|visit| {
+        while let Some(head) = visit.head() {
+            visit.answer(head.split("\r\n").next().unwrap_or_default());
+        }
+    });
+    let (dir, port) = (TempDir::new(), free_port());
+    let directory = dir.path().display();
+    dir.write("a.txt", "a file");
+    dir.write(
+        "h2o.yaml",
+        format!(
+            "listen: {{port: {port}, host: 127.0.0.1}}\nerror-log: {directory}/error.log\npid-file: {directory}/h2o.pid\n\
+             send-informational: all\nserver-timing: ENFORCE\naccess-log: {{path: {directory}/access.log, format: '%{{http1.request-index}}x \
+             %{{ssl.negotiated-protocol}}x %{{proxy.response-bytes-body}}x'}}\nheader.add: {{header: 'Link: </a.css>; rel=preload', when: early}}\n\
+             error-doc: {{status: 404, url: 'http://127.0.0.1:{}/lost?a'}}\nhosts:\n  a:\n    paths:\n      /:\n        file.dir: {directory}\n        \
+             header.set: {{header: 'X-Both: 1', when: all}}\n      /off: {{file.dir: {directory}, server-timing: OFF}}\n",
+            document.port()
+        ),
+    );
+    let served = start(&dir, port);
+    let all = |path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        String::from_utf8(Client::connect(served.address).send(head).rest().0).expect("it is text")
+    };
+    let text = all("/a.txt");
+    let hints =
+        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Both: 1\r\n\r\nHTTP/1.1 200 OK\r\n";
+    assert!(text.starts_with(hints), "{text}");
+    assert!(text.contains("\r\nX-Both: 1\r\n") && text.matches("Link:").count() == 1, "{text}");
+    assert!(text.contains("\r\n\r\n6\r\na file\r\n0\r\nserver-timing: total;dur="), "{text}");
+    let off = all("/off/a.txt");
+    assert!(off.ends_with("\r\n\r\na file") && !off.contains("iming"), "{off}");
+    let lost = all("/none");
+    assert!(
+        lost.contains("HTTP/1.1 404 Not Found\r\n") && lost.contains("GET /lost?a HTTP/1.1\r\n"),
+        "{lost}"
+    );
+    let lines = wait_for("the log", || Some(dir.read("access.log")).filter(|log| log.lines().count() == 3));
+    assert!(lines.starts_with("1 - -\n1 - -\n1 - ") && !lines.ends_with("- -\n"), "{lines}");
 }
 
 /// The client that the PROXY header names is the client; `Upgrade` is refused where another port of the host has TLS, too.

@@ -266,3 +266,21 @@ both_drivers! {
         });
     }
 }
+
+/// A program that has ended is started again by the next line, and what is lost in between is reported.
+#[test]
+fn a_log_s_program_that_ends_is_started_again() {
+    let conf = "http { log_format u '$uri'; access_log \"|head -n 1 >> %%DIR%%/lines\" u;
+        server { listen 127.0.0.1:%%PORT%%; return 200; } }";
+    let server = Server::builder(conf).allow("Broken pipe").start();
+    let mut client = server.client();
+    assert_eq!(client.get("/first").status, 200);
+    wait_for("the first line", || (server.dir().read("lines") == "/first\n").then_some(()));
+    let mut number = 0;
+    let lines = wait_for("programs after it", || {
+        number += 1;
+        assert_eq!(client.get(&format!("/{number}")).status, 200);
+        Some(server.dir().read("lines")).filter(|lines| lines.lines().count() >= 3)
+    });
+    assert!(lines.lines().skip(1).all(|line| line[1..].parse::<u32>().is_ok()), "whole lines: {lines}");
+}

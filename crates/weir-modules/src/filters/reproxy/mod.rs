@@ -2,8 +2,8 @@
 //! the application's response, as H2O's `reproxy` has it.
 //!
 //! A header filter sees the field before all other filters do. A path of this server, and a URL of one of the server's names, is
-//! an internal redirect. A URL of another host goes to the named location that `reproxy` names, if the list of hosts behind it
-//! has the host: without a list no other server is ever asked. All else is 502; the field itself never reaches a client.
+//! an internal redirect. A URL of another host goes to the named location that `reproxy` names, if the list after it has the
+//! host. Without a list no other server is ever asked. All else is 502; the field itself never reaches a client.
 
 mod allowed;
 
@@ -29,19 +29,19 @@ impl Module for Reproxy {
     type Conf = ReproxyConf;
     const DIRECTIVES: &'static [Directive<ReproxyConf>] = &[
         ReproxyRow::new("reproxy", ANY, MORE, ReproxyConf::set)
-            .syntax("reproxy off | on | @location host ...")
+            .syntax("reproxy off | on\nreproxy @location host ...")
             .default("off")
             .doc(
-                "Replaces a response that has the field `X-Reproxy-URL` by what this URL delivers, to \
-                 a GET (or HEAD) without a body; nothing of the response itself is sent. With `on`, a \
-                 path, and a URL of one of the server's names without a port or with the one that the \
-                 client is connected to, are internal redirects. With a named location, URLs of other \
-                 hosts go there with the URL in `$reproxy_url`, if the list has the host: `name`, \
-                 `*.name`, an address, each with `:port`, `:*` for any port, or the scheme's port if \
-                 there is none; `*` for all hosts and ports; `unix:/path` for a socket, \
-                 `unix:*` for all sockets, which a URL names as `http://[unix:/path]/`. Redirects \
-                 (301, 302, 303, 307, 308) of what was asked that way are followed by the rules of \
-                 the location that they came from. Anything else is 502 with a line in the error log.",
+                "Replaces a response that has the field `X-Reproxy-URL` by what this URL delivers to \
+                 a GET (or HEAD) without a body. Nothing of the response itself is sent. With `on`, paths \
+                 are internal redirects. So are URLs of the server's names that have no port, or the one \
+                 that the client is connected to. With a named location, URLs of other hosts go there if \
+                 the list has the host; `$reproxy_url` is the URL. The list has names, `*.name` for all \
+                 names below, addresses, or `*` for all hosts and ports. A name or address without a \
+                 port has that of the scheme, with `:port` this one, with `:*` any. `unix:/path` is a \
+                 socket, `unix:*` all sockets; URLs name them as `http://[unix:/path]/`. Redirects (301, \
+                 302, 303, 307, 308) of what was asked that way are followed by the rules of the location \
+                 that they came from. Anything else is 502 with a line in the error log.",
             )
             .example(
                 "location / {\n    proxy_pass http://127.0.0.1:3000;\n    reproxy @fetch storage.example.com;\n}\n\

@@ -48,12 +48,8 @@ impl UpstreamProtocol for FastCgiProtocol {
     fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
         let mut params = Vec::with_capacity(1024);
         self.params.for_each(x, |name, value| fastcgi::pair(&mut params, name, value));
-        if params.len() > usize::from(u16::MAX) {
-            let len = params.len();
-            x.log(LogLevel::Alert, &format_args!("fastcgi request record is too big: {len}"));
-            return Err(Verdict::Status(500));
-        }
         fastcgi::begin(&mut out.head, self.connection);
+        // More than a record holds are several; nginx refuses such requests.
         fastcgi::record(&mut out.head, RecordKind::Params, &params);
         fastcgi::record_head(&mut out.head, RecordKind::Params, 0);
         if self.settings.passes_body(x) {

@@ -7,18 +7,21 @@ use weir_http::{KnownField, Version, base64, header};
 
 use super::request;
 use weir_engine::exchange::Exchange;
+use weir_engine::read;
 use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::H2Mux;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientStream, Transport};
 use weir_http::h2::StreamEnd;
 
-/// Whether the request of `x`, whose head was read, asks for it, and can have it: one without a body, on a connection
-/// without TLS. The settings of the client.
+/// Whether the request of `x`, whose head was read, asks for it, and can have it: on a connection without TLS, without a
+/// body or with one that the server's `client_max_body_size` allows. The settings of the client.
 pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     let request = &x.request;
-    let plain = !x.connection.is_tls() && request.head.version == Version::V11 && !request.head.has_body();
-    if !plain || !x.connection.takes_http2() || !x.connection.server().http2.upgrade {
+    let plain = !x.connection.is_tls() && request.head.version == Version::V11;
+    let most = x.plan.core.client_max_body_size;
+    let is_too_large = most != 0 && request.head.content_length.is_some_and(|length| length > most);
+    if !plain || is_too_large || !x.connection.takes_http2() || !x.connection.server().http2.upgrade {
         return None;
     }
     let mut upgrades = header::tokens(request.value(&x.arena, KnownField::Upgrade)?);
@@ -31,6 +34,22 @@ pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
         None => base64::decode_url(x.arena.get(first.value)),
         Some(_) => None,
     }
+}
+
+/// Reads the body of `x`, all of which comes before the connection changes (RFC 7540 section 3.2).
+///
+/// # Errors
+/// The status to respond with, by HTTP/1.
+pub(crate) async fn read_body(x: &mut Exchange) -> Result<(), u16> {
+    if !x.request.head.has_body() {
+        return Ok(());
+    }
+    read::start(x);
+    x.read_body().await.map_err(|error| error.status())?;
+    let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
+    let head = &mut x.request.head;
+    (head.content_length, head.chunked) = (Some(length), false);
+    Ok(())
 }
 
 /// Responds to `x` on the first stream of the HTTP/2 connection that `wire` becomes, and serves that to its end.
@@ -53,7 +72,10 @@ pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<ClientWire>, settings: &[u
             own.request.head.retain_fields(|field| {
                 !matches!(
                     field.known,
-                    KnownField::Connection | KnownField::Upgrade | KnownField::Http2Settings
+                    KnownField::Connection
+                        | KnownField::Upgrade
+                        | KnownField::Http2Settings
+                        | KnownField::TransferEncoding
                 )
             });
             own.bytes_before = 0;

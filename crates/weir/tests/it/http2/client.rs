@@ -62,9 +62,14 @@ impl Client {
 
     /// A connection that begins as HTTP/1.1: it asks for `path`, and gets the response on the stream that is returned.
     pub(crate) fn upgrade(addr: SocketAddr, path: &str) -> (Client, StreamKey) {
+        Client::upgrade_with(addr, &format!("GET {path}"), "\r\n")
+    }
+
+    /// As `upgrade`, of a request that begins with `line`, a method and a path; `rest` is its last fields and its body.
+    pub(crate) fn upgrade_with(addr: SocketAddr, line: &str, rest: &str) -> (Client, StreamKey) {
         let mut socket = TcpStream::connect(addr).expect("the server listens");
-        let head = "Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
-        socket.write_all(format!("GET {path} HTTP/1.1\r\n{head}").as_bytes()).expect("the server reads");
+        let head = "Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+        socket.write_all(format!("{line} HTTP/1.1\r\n{head}{rest}").as_bytes()).expect("the server reads");
         let expected = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
         let mut answer = vec![0; expected.len()];
         socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");

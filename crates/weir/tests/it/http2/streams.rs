@@ -285,4 +285,38 @@ both_drivers! {
         let key = client.get("/c");
         assert_eq!(client.answer(key).text(), "GET /c HTTP/2.0 h2c .");
     }
+
+    /// All of a request's body comes before the connection changes; a body that is too large or broken gets its error by HTTP/1.
+    fn an_upgrade_may_have_a_body(driver) {
+        let backend = Backend::start(|visit| {
+            while let Some(head) = visit.head() {
+                let length = head.to_ascii_lowercase().split("content-length: ").nth(1).map_or(0, |rest| {
+                    rest.lines().next().and_then(|line| line.parse().ok()).unwrap_or(0)
+                });
+                let body = visit.bytes(length).unwrap_or_default();
+                visit.answer(&format!("{length} {}", String::from_utf8_lossy(&body)));
+            }
+        });
+        let server = Server::builder(&format!(
+            "http {{ client_max_body_size 100k; client_body_buffer_size 1k; server {{ listen 127.0.0.1:%%PORT%%; http2 on;
+             location / {{ proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port()
+        )).allow("too large").allow("invalid chunked body").start();
+        let long = "x".repeat(50_000);
+        for (rest, shown) in [
+            ("Content-Length: 3\r\n\r\nabc".to_owned(), "3 abc".to_owned()),
+            ("Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n".to_owned(), "3 abc".to_owned()),
+            (format!("Content-Length: 50000\r\n\r\n{long}"), format!("50000 {long}")),
+        ] {
+            let (mut client, key) = Client::upgrade_with(server.addr(0), "POST /a", &rest);
+            assert_eq!(client.answer(key).text(), shown);
+            assert_eq!(client.fetch("/b").text(), "0 ");
+        }
+        let refused = |rest: &str| {
+            let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+            server.client().request(format!("{head}{rest}")).status
+        };
+        assert_eq!(refused("Content-Length: 1000000\r\n\r\n"), 413);
+        assert_eq!(refused("Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 400);
+        assert_eq!(refused(&format!("Transfer-Encoding: chunked\r\n\r\n1e848\r\n{}\r\n0\r\n\r\n", "x".repeat(125_000))), 413);
+    }
 }
