@@ -260,15 +260,15 @@ impl Listeners<'_, '_> {
         let mut servers = Vec::new();
         for (tls, group) in groups {
             let mut lines = vec![line("server_name", host.key.span, &[(name, host.key.span)])];
-            let header = group.iter().find(|listen| listen.has_proxy_header);
-            lines.extend(header.into_iter().flat_map(|listen| client_of_header(listen.span)));
             let mut seen: Vec<(&str, bool)> = Vec::new();
+            let header = group.iter().find(|listen| listen.has_proxy_header).map(|listen| listen.span);
             for listen in group {
                 if !seen.contains(&(&listen.address, listen.is_quic)) {
                     seen.push((&listen.address, listen.is_quic));
                     lines.extend(self.lines(listen, is_default(listen)));
                 }
             }
+            lines.extend(header.into_iter().flat_map(client_of_header));
             lines.extend(tls.iter().flat_map(|tls| tls.settings.iter().cloned()));
             lines.extend(host.lines.iter().cloned());
             servers.push(block("server", host.key.span, &[], lines));
