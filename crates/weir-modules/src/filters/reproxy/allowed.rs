@@ -46,6 +46,11 @@ impl AllowedHost {
             return None;
         }
         let Ok(HttpAuthority::Host { name, port }) = HttpAuthority::parse(text) else { return None };
+        // Of labels that are empty no host has a name.
+        if name == b"." || name.windows(2).any(|pair| pair == b"..") || (!is_below && name.starts_with(b"."))
+        {
+            return None;
+        }
         let port = match (port, is_any) {
             (None, false) => AllowedPort::Usual,
             (None, true) => AllowedPort::Any,
@@ -128,8 +133,8 @@ mod tests {
             assert_eq!(allows(word, url), expected, "{word} {url}");
         }
         for wrong in [
-            "", ".", "*.", "*a", "**", "*.*", "a:0", "a:80:*", "a/b", "u@a", "unix:", "unix:a", "http://a",
-            "a b", "*..a", "[::1",
+            "", ".", "*.", "*.:80", "a..b", ".a", "*a", "**", "*.*", "a:0", "a:80:*", "a/b", "u@a", "unix:",
+            "unix:a", "http://a", "a b", "*..a", "[::1",
         ] {
             assert_eq!(AllowedHost::parse(wrong.as_bytes()), None, "{wrong}");
         }
