@@ -4,6 +4,39 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use weir_sim::cut::PlanCut;
+use weir_sim::plan::Plan;
+
+/// What some seeds draw and others do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SimFeature {
+    /// A block `stream`.
+    Stream,
+    /// WebSockets.
+    WebSocket,
+    /// Upstream servers that speak HTTP/2.
+    Grpc,
+}
+
+/// Their names on the command line.
+const FEATURES: [(&str, SimFeature); 3] =
+    [("stream", SimFeature::Stream), ("websocket", SimFeature::WebSocket), ("grpc", SimFeature::Grpc)];
+
+impl SimFeature {
+    fn of(word: &str) -> Result<SimFeature, String> {
+        let found = FEATURES.iter().find(|(name, _)| *name == word).map(|(_, feature)| *feature);
+        let names = FEATURES.map(|(name, _)| name).join(", ");
+        found.ok_or_else(|| format!("{word:?} is none of {names}"))
+    }
+
+    /// Whether a plan has it.
+    pub(crate) fn is_in(self, plan: &Plan) -> bool {
+        match self {
+            SimFeature::Stream => !plan.stream.is_empty(),
+            SimFeature::Grpc => plan.framed.is_some(),
+            SimFeature::WebSocket => plan.tunnels.settings.is_some(),
+        }
+    }
+}
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -14,8 +47,8 @@ pub(crate) struct Arguments {
     pub(crate) minutes: Option<u64>,
     /// So many at a time.
     pub(crate) jobs: usize,
-    /// Of the seeds those alone that have a block `stream`.
-    pub(crate) has_stream: bool,
+    /// Of the seeds those alone that have all of these.
+    pub(crate) features: Vec<SimFeature>,
     /// Each seed is run twice, and must do the same.
     pub(crate) is_twice: bool,
     /// The second time in another environment and working directory, while other programs compute.
@@ -35,7 +68,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) const USAGE: &str =
-    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--stream] [--twice [--disturbed]] [--keep]
+    "usage: weir-sim [--seed N | --seeds FROM..TO] [--minutes N] [--jobs N] [--with FEATURE] [--twice [--disturbed]] [--keep]
                 [--minimise] [--cut \"clients=0,3 ...\"] [--profiles DIRECTORY] [--weir PROGRAM] [--world LIBRARY]";
 
 impl Arguments {
@@ -44,7 +77,7 @@ impl Arguments {
             seeds: 0..100,
             minutes: None,
             jobs: 2,
-            has_stream: false,
+            features: Vec::new(),
             is_twice: false,
             is_disturbed: false,
             is_minimised: false,
@@ -70,7 +103,7 @@ impl Arguments {
                 "--profiles" => arguments.profiles = Some(value()?.into()),
                 "--weir" => arguments.weir = Some(value()?.into()),
                 "--world" => arguments.world = Some(value()?.into()),
-                "--stream" => arguments.has_stream = true,
+                "--with" => arguments.features.push(SimFeature::of(&value()?)?),
                 "--twice" => arguments.is_twice = true,
                 "--disturbed" => arguments.is_disturbed = true,
                 "--minimise" => arguments.is_minimised = true,
@@ -109,7 +142,8 @@ mod tests {
         assert_eq!((read.seeds, read.is_twice, read.jobs, read.weir), (3..9, true, 1, Some("a".into())));
         assert_eq!(parse("--seed 5").expect("good").seeds, 5..6);
         assert_eq!(parse("--minutes 2").expect("good").seeds, 0..u64::MAX);
-        for wrong in ["--seed", "--seed x", "--seeds 3", "--what", "a"] {
+        assert_eq!(parse("--with websocket").expect("good").features, [SimFeature::WebSocket]);
+        for wrong in ["--with x", "--seed", "--seed x", "--seeds 3", "--what", "a"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

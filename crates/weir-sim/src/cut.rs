@@ -8,14 +8,15 @@ use crate::plan::{ClientEnd, Plan};
 /// words that are not there leave all as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanCut {
-    /// The clients that stay, by their places; those of HTTP/2 come after the others, then those of sessions and
-    /// of datagrams.
+    /// The clients that stay, by their places; those of HTTP/2 come after the others, then those of sessions, of datagrams,
+    /// and of WebSockets.
     pub clients: Option<Vec<usize>>,
     /// Each client asks at most so often.
     pub requests: Option<usize>,
     /// The reloads that stay.
     pub reloads: Option<Vec<usize>>,
-    /// The falls of upstream servers that stay; those of servers of sessions come after the others.
+    /// The falls of upstream servers that stay; those of servers of sessions, of datagrams and of WebSockets come after
+    /// the others.
     pub downs: Option<Vec<usize>>,
     /// Whether accept(2) never fails.
     pub accepts: bool,
@@ -143,6 +144,7 @@ impl Plan {
         clients.keep(&mut self.http2.clients);
         clients.keep(&mut self.stream.sessions);
         clients.keep(&mut self.stream.flows.clients);
+        clients.keep(&mut self.tunnels.tunnels);
         for client in &mut self.http2.clients {
             client.requests.truncate(cut.requests.unwrap_or(usize::MAX).max(1));
         }
@@ -151,6 +153,7 @@ impl Plan {
         downs.keep(&mut self.downs);
         downs.keep(&mut self.stream.downs);
         downs.keep(&mut self.stream.flows.downs);
+        downs.keep(&mut self.tunnels.downs);
         for client in &mut self.clients {
             client.requests.truncate(cut.requests.unwrap_or(usize::MAX).max(1));
         }

@@ -1,5 +1,6 @@
 //! What is due to a request, whatever happens to upstream servers.
 
+use crate::framed_oracle;
 use crate::outcome::{Outcome, whole_fault};
 use crate::plan::{Plan, UPSTREAM_PORTS};
 use crate::request::{RequestPlan, Target, UpstreamManner};
@@ -17,6 +18,9 @@ pub(crate) fn whole_is_due(plan: &Plan, request: &RequestPlan, outcome: &Outcome
     if request.target == Target::Routed {
         // What is due is judged by the response as it has come.
         return None;
+    }
+    if let Target::Framed(ask) = request.target {
+        return framed_oracle::whole_fault(plan, request, &ask, outcome);
     }
     // Where a body goes to the end of the connection, nobody knows that it was to go on.
     let goes_to_end = matches!(request.target.manner(), Some((UpstreamManner::ToClose, _)));
@@ -39,7 +43,9 @@ pub(crate) fn is_hit(plan: &Plan, request: &RequestPlan) -> bool {
 
 /// Whether what an upstream server sends may end early for a reason that is not the request's own.
 pub(crate) fn may_be_cut_off(plan: &Plan, request: &RequestPlan) -> bool {
-    is_hit(plan, request) || upstream_tls_oracle::may_be_hit(plan, request)
+    is_hit(plan, request)
+        || framed_oracle::may_be_cut_off(plan, request.target)
+        || upstream_tls_oracle::may_be_hit(plan, request)
 }
 
 /// The upstream servers that may respond, by their places among all of them.
@@ -49,7 +55,7 @@ fn servers_of(plan: &Plan, target: Target) -> Vec<usize> {
         (Target::Secret(door, ..), Some(tls)) => {
             tls.trusted(door).into_iter().map(|server| first + server).collect()
         }
-        (Target::Watched, _) => Vec::new(),
+        (Target::Watched | Target::Framed(_), _) => Vec::new(),
         (target, _) if target.is_proxied() => (0..first).collect(),
         _ => Vec::new(),
     }

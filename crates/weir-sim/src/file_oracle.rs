@@ -104,7 +104,9 @@ fn needed(request: &RequestPlan) -> &'static [SimFileKind] {
         Target::Return | Target::Lua(_) | Target::Paced(_) | Target::Crowded(..) => &[],
         Target::Routed | Target::Watched => &[],
         Target::File(_) => &[SimFileKind::Served],
-        Target::Proxied(..) | Target::Secret(..) => &[SimFileKind::RequestBody, SimFileKind::Temporary],
+        Target::Proxied(..) | Target::Secret(..) | Target::Framed(_) => {
+            &[SimFileKind::RequestBody, SimFileKind::Temporary]
+        }
         Target::Cached(_) => &[SimFileKind::RequestBody, SimFileKind::Temporary, SimFileKind::Cached],
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cached;
+mod configuration;
 pub mod crash;
 pub mod cut;
 pub mod downtime;
@@ -14,6 +15,8 @@ mod due;
 mod file_oracle;
 pub mod files;
 mod flow_oracle;
+pub mod framed;
+mod framed_oracle;
 pub mod health;
 mod health_oracle;
 pub mod http2;
@@ -31,6 +34,8 @@ mod session_oracle;
 pub mod sessions;
 mod time_oracle;
 pub mod tls;
+mod tunnel_oracle;
+pub mod tunnels;
 pub mod upstream_tls;
 mod upstream_tls_oracle;
 pub mod wire;

@@ -58,7 +58,8 @@ fn main() -> ExitCode {
                         arguments.minutes.is_some_and(|minutes| began.elapsed().as_secs() >= minutes * 60);
                     let next = seeds.lock().map_or(None, |mut seeds| seeds.next());
                     let Some(seed) = next.filter(|_| !is_over) else { return };
-                    if arguments.has_stream && Plan::new(seed).stream.is_empty() {
+                    let plan = Plan::new(seed);
+                    if !arguments.features.iter().all(|feature| feature.is_in(&plan)) {
                         continue;
                     }
                     let runs = SimulatedRun::of(seed, &programs, &arguments);

@@ -19,9 +19,9 @@ pub(crate) fn minimised(seed: u64, mut has_fault: impl FnMut(&PlanCut) -> bool) 
     let mut best = PlanCut::default();
     // Without clients nothing ends the simulation.
     let stream = &plan.stream;
-    let clients =
-        plan.clients.len() + plan.http2.clients.len() + stream.sessions.len() + stream.flows.clients.len();
-    let downs = plan.downs.len() + stream.downs.len() + stream.flows.downs.len();
+    let of_stream = stream.sessions.len() + stream.flows.clients.len();
+    let clients = plan.clients.len() + plan.http2.clients.len() + of_stream + plan.tunnels.tunnels.len();
+    let downs = plan.downs.len() + stream.downs.len() + stream.flows.downs.len() + plan.tunnels.downs.len();
     let lists: [(usize, usize, PlacesOf); 3] = [
         (clients, 1, |cut| &mut cut.clients),
         (plan.reloads.len(), 0, |cut| &mut cut.reloads),

@@ -10,6 +10,7 @@ use crate::due::{may_be_cut_off, whole_is_due};
 use crate::file_oracle::{FileExcuses, left_fault, lost_lines};
 use crate::files::SimFileKind;
 use crate::flow_oracle;
+use crate::framed_oracle;
 use crate::health_oracle;
 use crate::http2_oracle as http2;
 use crate::limit_oracle;
@@ -18,6 +19,8 @@ use crate::plan::{ClientEnd, ClientPlan, OBJECTS, OPEN_FILES_MOST, Plan, Request
 use crate::routing_oracle;
 use crate::session_oracle::StreamOutcomes;
 use crate::time_oracle;
+use crate::tunnel_oracle::TunnelOutcomes;
+use crate::tunnels::plan::TUNNELS_KEPT;
 use crate::upstream_tls_oracle;
 
 /// What a simulation has left.
@@ -102,8 +105,10 @@ fn faults_of(plan: &Plan, remains: &Remains, excuses: &FileExcuses) -> Vec<Strin
     }
     let sessions = StreamOutcomes::of(&remains.journal);
     faults.extend(sessions.faults(plan, excuses.has_crashed));
+    faults.extend(TunnelOutcomes::of(&remains.journal).faults(plan, excuses.has_crashed));
     faults.extend(remains.journal.lines().find_map(|line| remainder_fault(plan, line)));
     faults.extend(remains.journal.lines().filter_map(|line| routing_oracle::fault(plan, line)));
+    faults.extend(remains.journal.lines().filter_map(|line| framed_oracle::trailer_fault(plan, line)));
     faults.extend(upstream_tls_oracle::faults(plan, &remains.journal, &outcomes));
     faults.extend(remains.journal.lines().filter_map(|line| http2::connection_fault(plan, line)));
     faults.extend(limit_oracle::faults(plan, &outcomes, excuses.has_crashed));
@@ -168,7 +173,9 @@ fn remainder_fault(plan: &Plan, line: &str) -> Option<String> {
     let groups = 1 + u64::from(plan.upstream_tls.is_some());
     // A check may be under way to each of the servers.
     let checked = if plan.health.check.is_some() { plan.health.servers.len() as u64 } else { 0 };
-    let kept = checked + groups * plan.settings.workers * plan.settings.upstream_keepalive;
+    let tunnels = if plan.tunnels.settings.is_some() { TUNNELS_KEPT } else { 0 };
+    let others = tunnels + plan.framed.map_or(0, |framed| framed.keepalive);
+    let kept = checked + plan.settings.workers * (groups * plan.settings.upstream_keepalive + others);
     // Each worker may have an object's file open.
     let objects = if plan.cache.is_some() { plan.settings.workers * OBJECTS.len() as u64 } else { 0 };
     let open = if plan.settings.keeps_files { plan.settings.workers * OPEN_FILES_MOST } else { 0 };
@@ -242,7 +249,10 @@ fn log_faults(
     let (of_sessions, mut missing) = sessions.log_faults(plan, &remains.access_log, has_failed);
     faults.extend(of_sessions);
     faults.extend(flow_oracle::faults(plan, &remains.journal, &remains.access_log, has_failed));
-    let mut open = 0;
+    let tunnels = TunnelOutcomes::of(&remains.journal).logged(plan, &remains.access_log, has_failed);
+    faults.extend(tunnels.faults);
+    missing += tunnels.missing;
+    let mut open = tunnels.open;
     for outcome in outcomes {
         let logged = lines.remove(&outcome.number).unwrap_or_default();
         // The head of a request that is refused for its length is not read: its line has no number.
@@ -306,6 +316,7 @@ mod tests {
     use crate::plan::{BodyPlan, Settings, UpstreamManner};
     use crate::routing::plan::RoutingPlan;
     use crate::sessions::plan::StreamPlan;
+    use crate::tunnels::plan::TunnelsPlan;
 
     fn plan(target: Target) -> Plan {
         let settings = Settings {
@@ -357,6 +368,8 @@ mod tests {
             upstream_tls: None,
             limits: None,
             health: HealthPlan::default(),
+            tunnels: TunnelsPlan::default(),
+            framed: None,
         }
     }
 

@@ -2,14 +2,13 @@
 //!
 //! All times are microseconds of the simulation's clock.
 
-use std::fmt::Write;
-
 use crate::cached::CachePlan;
 use crate::crash::CrashPlan;
 pub use crate::downtime::UPSTREAM_PORTS;
 use crate::downtime::UpstreamDown;
 use crate::draw::Draw;
 use crate::files::FilePlan;
+use crate::framed::{FramedAsk, FramedPlan};
 use crate::health::{HEALTH_NUMBERS, HEALTH_SPAN, HealthPlan};
 use crate::http2::plan::{Http2ClientPlan, Http2Plan};
 use crate::limits::LimitPlan;
@@ -20,6 +19,7 @@ pub use crate::request::{
 use crate::routing::plan::{ROUTED_NUMBERS, ROUTED_PORT, RoutingPlan};
 use crate::sessions::plan::{HTTP_PASS_PORT, StreamPlan};
 use crate::tls::{TlsPlan, TlsSettings};
+use crate::tunnels::plan::TunnelsPlan;
 use crate::upstream_tls::UpstreamTlsPlan;
 
 /// Everything that one simulation does, drawn from its seed.
@@ -57,6 +57,10 @@ pub struct Plan {
     pub limits: Option<LimitPlan>,
     /// Upstream servers that fail and recover, if there are any.
     pub health: HealthPlan,
+    /// WebSockets.
+    pub tunnels: TunnelsPlan,
+    /// Upstream servers that speak HTTP/2, if there are any.
+    pub framed: Option<FramedPlan>,
 }
 
 /// Which of the requests that upstream servers are asked for are for objects of the cache.
@@ -197,7 +201,10 @@ impl Plan {
             upstream_tls: UpstreamTlsPlan::drawn(&mut draw.apart(14)),
             limits: None,
             health: HealthPlan::drawn(&mut draw.apart(17)),
+            tunnels: TunnelsPlan::default(),
+            framed: FramedPlan::drawn(&mut draw.apart(31)),
         };
+        plan.draw_tunnels(&mut draw.apart(30), span);
         if tls.is_some() {
             plan.draw_secrets(&mut secrets);
         }
@@ -208,9 +215,16 @@ impl Plan {
         if plan.upstream_tls.is_some() {
             plan.downs.extend(UpstreamTlsPlan::downs(&mut draw.apart(16), span));
         }
+        plan.draw_framed(&mut draw.apart(32));
         plan.draw_limits(&mut draw.apart(19), span);
         plan.draw_health(&mut draw.apart(18));
         plan
+    }
+
+    /// WebSockets. Requests precede them where connections take several.
+    fn draw_tunnels(&mut self, draw: &mut Draw, span: u64) {
+        let may_follow = self.settings.keepalive_requests > 2 && self.settings.keepalive_seconds > 0;
+        self.tunnels = TunnelsPlan::drawn(draw, span, self.tls.as_ref(), may_follow);
     }
 
     /// Servers of routing, and who asks them.
@@ -279,6 +293,20 @@ impl Plan {
         }
     }
 
+    /// Which requests ask for what servers that speak HTTP/2 have, if there are any.
+    fn draw_framed(&mut self, draw: &mut Draw) {
+        if self.framed.is_none() {
+            return;
+        }
+        for request in self.requests_mut() {
+            if let Target::Proxied(_, size) = request.target
+                && draw.chance(3, 5)
+            {
+                request.target = Target::Framed(FramedAsk::drawn(draw, size));
+            }
+        }
+    }
+
     /// Who asks the servers that fail and recover, if there are any, and when the configuration is loaded again meanwhile.
     fn draw_health(&mut self, draw: &mut Draw) {
         if self.health.is_empty() {
@@ -296,11 +324,16 @@ impl Plan {
         first.chain(streams.map(|stream| &mut stream.request))
     }
 
-    /// The request with this number, of any client.
-    pub fn request(&self, number: u64) -> Option<&RequestPlan> {
+    /// All requests.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
         let first = self.clients.iter().flat_map(|client| &client.requests);
         let streams = self.http2.clients.iter().flat_map(|client| &client.requests);
-        first.chain(streams.map(|stream| &stream.request)).find(|request| request.number == number)
+        first.chain(streams.map(|stream| &stream.request))
+    }
+
+    /// The request with this number, of any client.
+    pub fn request(&self, number: u64) -> Option<&RequestPlan> {
+        self.requests().find(|request| request.number == number)
     }
 
     /// Who of the clients speaks TLS, and how.
@@ -310,127 +343,10 @@ impl Plan {
             *tls = draw.chance(1, 2).then(|| TlsPlan::drawn(draw));
         }
     }
-
-    /// The configuration for a server in `directory`.
-    pub fn configuration(&self, directory: &str) -> String {
-        let s = &self.settings;
-        // Of two logs of one path that are opened apart, with a buffer and without, a line that a full disk has cut off goes on in the other's.
-        let log_buffer = if s.buffers_log && self.stream.is_empty() { " buffer=2k flush=300ms" } else { "" };
-        let word = |on: bool| if on { "on" } else { "off" };
-        let mut servers = format!("        {}\n", s.balance);
-        for port in UPSTREAM_PORTS {
-            let _ = writeln!(servers, "        server 127.0.0.1:{port} max_fails=0;");
-        }
-        if s.upstream_keepalive > 0 {
-            let _ = writeln!(servers, "        keepalive {};", s.upstream_keepalive);
-        }
-        let reuseport = if s.reuseport { " reuseport" } else { "" };
-        let close = if s.upstream_keepalive > 0 { "" } else { "close" };
-        let (http2, http2_server) = self.http2.configuration();
-        let (ssl, ssl_listen, ssl_verified) = self.tls.map(|tls| tls.configuration()).unwrap_or_default();
-        let proxied = format!(
-            "            proxy_http_version 1.1;
-            proxy_set_header Connection '{close}';
-            proxy_request_buffering {request_buffering};
-            proxy_buffer_size {buffer};
-            proxy_buffers 4 {buffer};
-            proxy_busy_buffers_size {busy};
-            proxy_connect_timeout 3s;
-            proxy_read_timeout {UPSTREAM_PATIENCE}s;
-            proxy_next_upstream_tries 2;
-",
-            request_buffering = word(s.request_buffering),
-            buffer = s.buffer,
-            busy = 2 * s.buffer,
-        );
-        let (cache, cached) = match self.cache {
-            Some(cache) => (cache.configuration(directory), cache.location(&format!("{PLAIN}{proxied}"))),
-            None => Default::default(),
-        };
-        let (secret, secrets) = match &self.upstream_tls {
-            Some(tls) => (tls.block(s.upstream_keepalive), tls.locations(directory, &proxied)),
-            None => Default::default(),
-        };
-        let locations = format!(
-            "        client_max_body_size 10m;
-        client_body_buffer_size 8k;
-{http2_server}        location /return {{ return 200 'n=$arg_n\\n'; }}
-        location /file/ {{ root {directory}/www; }}
-        location /lua {{ content_by_lua_block {{
-            ngx.sleep(ngx.var.arg_ms / 1000)
-            ngx.say('n=', ngx.var.arg_n){own}
-        }} }}
-        location /up/ {{
-            proxy_buffering {buffering};
-{PLAIN}{proxied}        }}
-{cached}{secrets}{limited}{watched}",
-            limited = self.limits.map_or_else(String::new, |limits| limits.locations()),
-            buffering = word(s.buffering),
-            own = if s.logs_own { OWN } else { "" },
-            watched = self.health.location(),
-        );
-        let routed = format!(
-            "        root /absent;\n        access_log {directory}/access.log routed{log_buffer};\n{http2_server}"
-        );
-        let verified = match self.tls {
-            Some(_) => format!("    server {{\n{ssl_verified}{locations}    }}\n"),
-            None => String::new(),
-        };
-        format!(
-            "daemon off;
-master_process off;
-worker_processes {workers};
-pid {directory}/weir.pid;
-error_log {directory}/error.log info;
-events {{ use epoll; worker_connections 512; }}
-http {{
-    log_format sim '$arg_n $status $request_completion $body_bytes_sent $connection .';
-    log_format routed '$http_x_n $status $request_completion $body_bytes_sent $connection .';
-    access_log {directory}/access.log sim{log_buffer};
-    profile off;
-    keepalive_requests {requests};
-    keepalive_timeout {seconds}s;
-    sendfile {sendfile};
-    gzip {gzip};
-    gzip_types *;
-{open_files}    client_body_temp_path {directory}/body_temp 1;
-    proxy_temp_path {directory}/proxy_temp 1 2;
-{cache}{http2}{ssl}{limits}    upstream up {{
-{servers}    }}
-{secret}{watched}    server {{
-        listen 127.0.0.1:{SERVER_PORT}{reuseport};
-{ssl_listen}{locations}    }}
-{verified}{routing}}}
-{stream}",
-            stream = self.stream.configuration(directory, SERVER_PORT, self.tls.as_ref()),
-            routing = self.routing.configuration(&routed),
-            open_files = if s.keeps_files { OPEN_FILES } else { "" },
-            limits = self.limits.map_or_else(String::new, |limits| limits.configuration()),
-            watched = self.health.block(),
-            workers = s.workers,
-            requests = s.keepalive_requests,
-            seconds = s.keepalive_seconds,
-            sendfile = word(s.sendfile),
-            gzip = word(s.gzip),
-        )
-    }
 }
 
-/// The line of locations whose upstream servers speak no TLS.
-const PLAIN: &str = "            proxy_pass http://up;\n";
 /// `max` of `open_file_cache`, of each worker.
 pub const OPEN_FILES_MOST: u64 = 3;
-/// Errors are not among what is held: a file that could not be read would be missing for longer than it was.
-const OPEN_FILES: &str = "    open_file_cache max=3 inactive=2s;\n    open_file_cache_valid 1s;\n    open_file_cache_min_uses 1;\n";
-
-/// A script's line of what a process knows of itself and of its machine: numbers, times, addresses, random numbers. Two runs of a
-/// seed must agree in it, as in all that is logged.
-const OWN: &str = "
-            local v = ngx.var
-            ngx.log(ngx.INFO, table.concat({ 'own', ngx.worker.pid(), ngx.worker.id(), v.pid, ngx.now(), ngx.time(),
-                v.msec, v.request_time, os.time(), os.clock(), v.request_id, v.connection, v.connection_requests,
-                v.remote_port, math.random(), tostring({}), tostring(ngx.log), tostring(coroutine.create(print)),
-                ngx.worker.count(), ngx.get_phase() }, ' '))";
 
 /// Numbers of requests to the second server begin after this.
 const SECOND: u64 = 500_000;
@@ -456,10 +372,12 @@ impl Plan {
             files: FilePlan::default(),
             crash: None,
             health: HealthPlan { ills: Vec::new(), ..self.health.clone() },
+            tunnels: self.tunnels.without_clients(),
             stream: self.stream.after_crash(&mut draw.apart(3), span, self.tls.as_ref()),
             ..self.clone()
         };
         plan.draw_upstream_tls(&mut draw.apart(4));
+        plan.draw_framed(&mut draw.apart(5));
         plan.draw_objects(&mut draw.apart(2), ObjectShare::All);
         plan
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
+use crate::framed::{FramedAsk, FramedManner};
 use crate::limits::{CROWD_MS, LIMIT_KEYS};
 use crate::routing::plan::RoutedAsk;
 use crate::wire::in_chunks;
@@ -46,6 +47,8 @@ pub enum Target {
     Proxied(UpstreamManner, u64),
     /// The same of a server that speaks TLS, through the location of this number.
     Secret(usize, UpstreamManner, u64),
+    /// What a server that speaks HTTP/2 says.
+    Framed(FramedAsk),
     /// One of [`OBJECTS`], through the cache.
     Cached(usize),
     /// A text behind `limit_req`, with the key.
@@ -268,6 +271,7 @@ impl Target {
             Target::Secret(door, manner, size) => {
                 format!("/tls/{door}/{}?n={number}&size={size}", manner.word())
             }
+            Target::Framed(ask) => ask.path(number),
             Target::Cached(object) => {
                 let (manner, _) = OBJECTS[object];
                 format!("/cached/{}?n={number}&o={object}", manner.word())
@@ -302,6 +306,7 @@ impl Target {
                 UpstreamManner::Closes | UpstreamManner::Silent => None,
                 _ => Some(content(number, size)),
             },
+            Target::Framed(ask) => Some(content(number, ask.due_size())),
             Target::Watched => Some(content(number, 60)),
             Target::Routed => None,
             Target::Cached(object) => Some(content(OBJECT_NUMBERS + object as u64, OBJECTS[object].1)),
@@ -310,12 +315,20 @@ impl Target {
 
     /// Whether an upstream server is asked, or may be.
     pub fn is_proxied(self) -> bool {
-        matches!(self, Target::Proxied(..) | Target::Secret(..) | Target::Cached(_) | Target::Watched)
+        matches!(
+            self,
+            Target::Proxied(..)
+                | Target::Secret(..)
+                | Target::Framed(_)
+                | Target::Cached(_)
+                | Target::Watched
+        )
     }
 
     /// Whether the response ends before its end.
     pub fn is_cut(self) -> bool {
-        matches!(self.manner(), Some((UpstreamManner::CutShort, size)) if size > 0)
+        let is_framed = matches!(self, Target::Framed(ask) if ask.manner == FramedManner::CutShort);
+        is_framed || matches!(self.manner(), Some((UpstreamManner::CutShort, size)) if size > 0)
     }
 }
 

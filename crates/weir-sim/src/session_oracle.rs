@@ -27,7 +27,7 @@ pub(crate) struct StreamOutcomes<'j> {
 }
 
 /// Whether all has come that was to come.
-fn is_whole(record: &JournalRecord<'_>) -> bool {
+pub(crate) fn is_whole(record: &JournalRecord<'_>) -> bool {
     record.number("got") == record.number("of")
 }
 
@@ -206,7 +206,7 @@ impl<'j> StreamOutcomes<'j> {
 }
 
 /// That a side sends no more is heard by the other after its last byte, also while that one still sends.
-fn end_fault(client: &JournalRecord<'_>, visit: &JournalRecord<'_>) -> Option<&'static str> {
+pub(crate) fn end_fault(client: &JournalRecord<'_>, visit: &JournalRecord<'_>) -> Option<&'static str> {
     let is_late = |from: &JournalRecord<'_>, to: &JournalRecord<'_>| {
         let (ended, heard, gone) = (from.number("ended_at"), to.number("heard_at"), to.number("t"));
         let heard = if heard == 0 { gone } else { heard };

@@ -45,7 +45,9 @@ fn longest(plan: &Plan, target: Target) -> u64 {
         // One that waits for another's response to be in the cache asks itself after `proxy_cache_lock_timeout`, 5 s.
         Target::Cached(_) => TRIES * (CONNECT + UPSTREAM_PATIENCE * 1_000_000) + 5_000_000,
         Target::Proxied(UpstreamManner::Length | UpstreamManner::Chunked, _) if plan.downs.is_empty() => 0,
-        Target::Proxied(..) | Target::Secret(..) => TRIES * (CONNECT + UPSTREAM_PATIENCE * 1_000_000),
+        Target::Proxied(..) | Target::Secret(..) | Target::Framed(_) => {
+            TRIES * (CONNECT + UPSTREAM_PATIENCE * 1_000_000)
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct WireMessage {
     pub fields: Vec<String>,
     /// The body without its framing.
     pub body: Vec<u8>,
+    /// The lines after the last chunk.
+    pub trailers: Vec<String>,
 }
 
 impl WireMessage {
@@ -78,15 +80,14 @@ impl MessageReader {
         let head = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
         let mut lines = head.split("\r\n").map(str::to_owned);
         let line = lines.next().unwrap_or_default();
-        let mut message = WireMessage { line, fields: lines.collect(), body: Vec::new() };
+        let mut message =
+            WireMessage { line, fields: lines.collect(), body: Vec::new(), trailers: Vec::new() };
         if self.kind == MessageKind::Response && !message.line.starts_with("HTTP/1.1 ") {
             return Err(BadMessage(format!("no response: {:?}", message.line)));
         }
         let rest = &self.bytes[end + 4..];
         let taken = match (message.field("transfer-encoding"), message.field("content-length")) {
-            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => {
-                chunked(rest, &mut message.body)?
-            }
+            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => chunked(rest, &mut message)?,
             (Some(_), _) => return Err(BadMessage("two framings".to_owned())),
             (None, Some(length)) => {
                 let length: usize =
@@ -129,7 +130,7 @@ pub fn in_chunks(content: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// Reads chunks to the last one; the bytes that they take. `None`: not all are there.
-fn chunked(bytes: &[u8], body: &mut Vec<u8>) -> Result<Option<usize>, BadMessage> {
+fn chunked(bytes: &[u8], message: &mut WireMessage) -> Result<Option<usize>, BadMessage> {
     let mut at = 0;
     loop {
         let rest = &bytes[at..];
@@ -137,15 +138,29 @@ fn chunked(bytes: &[u8], body: &mut Vec<u8>) -> Result<Option<usize>, BadMessage
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
         let length =
             usize::from_str_radix(&line, 16).map_err(|_| BadMessage(format!("a chunk's line: {line:?}")))?;
+        if length == 0 {
+            return Ok(trailers(&rest[end + 2..], message).map(|taken| at + end + 2 + taken));
+        }
         let Some(chunk) = rest.get(end + 2..end + 2 + length + 2) else { return Ok(None) };
         if !chunk.ends_with(b"\r\n") {
             return Err(BadMessage("a chunk without its end".to_owned()));
         }
-        body.extend_from_slice(&chunk[..length]);
+        message.body.extend_from_slice(&chunk[..length]);
         at += end + 2 + length + 2;
-        if length == 0 {
-            return Ok(Some(at));
+    }
+}
+
+/// Reads what follows the last chunk; the bytes that it takes. `None`: not all is there.
+fn trailers(bytes: &[u8], message: &mut WireMessage) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let end = find(&bytes[at..], b"\r\n")?;
+        let line = String::from_utf8_lossy(&bytes[at..at + end]).into_owned();
+        at += end + 2;
+        if line.is_empty() {
+            return Some(at);
         }
+        message.trailers.push(line);
     }
 }
 

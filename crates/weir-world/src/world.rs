@@ -5,10 +5,12 @@ mod client;
 mod crash;
 mod disk;
 mod files;
+mod framed;
 mod health;
 mod http2;
 mod stream;
 mod tls;
+mod tunnel;
 mod upstream;
 mod upstream_tls;
 
@@ -30,12 +32,14 @@ use crate::start::PROCESS;
 use client::SimClient;
 pub(crate) use disk::SimDisk;
 pub(crate) use files::{FileCall, FileFate, SimFiles};
+use framed::{FramedEvent, FramedServers};
 use health::{HealthEvent, HealthServers};
 use http2::{Http2Connection, Http2Event};
 use stream::clients::{SessionClient, SessionEvent};
 use stream::flows::DatagramNetwork;
 use stream::servers::{SessionVisit, VisitEvent};
 use tls::TlsClients;
+use tunnel::{TunnelEvent, TunnelWorld};
 use upstream::UpstreamConnection;
 use upstream_tls::TlsServers;
 
@@ -57,6 +61,8 @@ pub(crate) struct World {
     session_servers: Vec<i32>,
     visits: Vec<SessionVisit>,
     network: DatagramNetwork,
+    tunnels: TunnelWorld,
+    framed: FramedServers,
     epoll: i32,
     journal: String,
     journal_path: String,
@@ -94,6 +100,9 @@ enum WorldEvent {
     Session(usize, SessionEvent),
     Visit(usize, VisitEvent),
     Health(HealthEvent),
+    /// A side's place, a client's, or that of a fall.
+    Tunnel(usize, TunnelEvent),
+    Framed(usize, FramedEvent),
     SessionServerFalls(usize),
     SessionServerRises(usize),
     /// A client's place, and its datagram's.
@@ -124,6 +133,10 @@ const OF_SESSION_SERVER: u64 = 6 << 32;
 const OF_VISIT: u64 = 7 << 32;
 const OF_HEALTH_SERVER: u64 = 8 << 32;
 const OF_HEALTH_VISIT: u64 = 9 << 32;
+const OF_TUNNEL: u64 = 10 << 32;
+const OF_TUNNEL_SERVER: u64 = 11 << 32;
+const OF_FRAMED: u64 = 12 << 32;
+const OF_FRAMED_SERVER: u64 = 13 << 32;
 
 impl World {
     /// The world of a seed, whose journal goes into `directory`; `own` is the seed of what it draws itself, `is_second`: it is that
@@ -140,6 +153,7 @@ impl World {
         let http2 = plan.http2.clients.iter().map(|_| Http2Connection::new()).collect();
         let sessions = plan.stream.sessions.iter().map(|_| SessionClient::new()).collect();
         let tls_servers = TlsServers::new(plan.upstream_tls.as_ref()).unwrap_or_else(|| kernel::exit(74));
+        let tunnels = TunnelWorld::new(plan.tunnels.tunnels.len());
         World {
             draw: Draw::new(own).apart(20),
             disk: loses_power.then(|| SimDisk::new(directory, Draw::new(own).apart(22))),
@@ -158,6 +172,8 @@ impl World {
             session_servers: Vec::new(),
             visits: Vec::new(),
             network: DatagramNetwork::default(),
+            tunnels,
+            framed: FramedServers::default(),
             epoll: epoll as i32,
             journal: String::new(),
             journal_path: format!("{directory}/{}", if is_second { "journal-2" } else { "journal" }),
@@ -227,6 +243,8 @@ impl World {
             self.upstream_rises(server, addresses);
         }
         self.open_stream(addresses);
+        self.open_tunnels(addresses);
+        self.open_framed(addresses);
         self.open_health(addresses);
         self.files = self.files_of_server(addresses);
         for (which, down) in self.plan.downs.clone().into_iter().enumerate() {
@@ -270,7 +288,8 @@ impl World {
         let servers = self.upstreams.iter().chain(&self.session_servers).filter(|fd| **fd >= 0).count();
         let connections = self.connections.iter().filter(|connection| connection.is_open()).count();
         let visits = self.visits.iter().filter(|visit| visit.is_open()).count();
-        kernel::open_files() - servers - connections - visits - self.health.files() - addresses.lines()
+        let others = self.health.files() + self.tunnels.files() + self.framed.files() + addresses.lines();
+        kernel::open_files() - servers - connections - visits - others
     }
 
     fn at(&mut self, time: u64, event: WorldEvent) {
@@ -306,6 +325,10 @@ impl World {
                 OF_SESSION => self.session_notices(now, which),
                 OF_SESSION_SERVER => self.session_server_accepts(which),
                 OF_VISIT => self.visit_notices(now, which),
+                OF_TUNNEL => self.tunnel_notices(now, which),
+                OF_TUNNEL_SERVER => self.tunnel_server_accepts(which),
+                OF_FRAMED => self.framed_notices(now, which),
+                OF_FRAMED_SERVER => self.framed_accepts(now, which),
                 OF_HEALTH_SERVER => self.health_accepts(which),
                 OF_HEALTH_VISIT => self.health_notices(now, which),
                 _ => {
@@ -332,6 +355,8 @@ impl World {
             WorldEvent::UpstreamRises(which) => self.upstream_rises(self.plan.downs[which].server, addresses),
             WorldEvent::Session(which, event) => self.session_happens(now, which, event, addresses),
             WorldEvent::Visit(which, event) => self.visit_happens(now, which, event),
+            WorldEvent::Tunnel(which, event) => self.tunnel_happens(now, which, event, addresses),
+            WorldEvent::Framed(which, event) => self.framed_happens(now, which, event),
             WorldEvent::Health(event) => self.health_happens(now, event, addresses),
             WorldEvent::SessionServerFalls(which) => {
                 self.session_server_falls(now, self.plan.stream.downs[which].server, addresses);
@@ -362,6 +387,7 @@ impl World {
         for which in 0..self.visits.len() {
             self.visit_ends(now, which, "open");
         }
+        self.note_open_tunnels(now);
         self.note_flows();
         self.write_journal(now, self.order);
         kernel::signal(libc::SIGQUIT, PROCESS);
@@ -378,9 +404,11 @@ impl World {
     /// Ends the server when all clients are gone.
     fn maybe_quit(&mut self, now: u64) {
         let all_gone = self.clients.iter().all(SimClient::is_gone);
-        let sessions_are = self.sessions.iter().all(SessionClient::is_gone) && self.flows_are_over();
+        let sessions_are = self.sessions.iter().all(SessionClient::is_gone)
+            && self.flows_are_over()
+            && self.tunnels.are_over();
         if all_gone && sessions_are && self.http2.iter().all(Http2Connection::is_gone) {
-            let rest = REST + self.plan.stream.rest();
+            let rest = REST + self.plan.stream.rest().max(self.plan.tunnels.rest());
             self.at(now + rest * MICROSECOND, WorldEvent::Quit);
         }
     }

@@ -9,6 +9,8 @@ use super::hpack::{FieldPair, HpackReader, encode, integer};
 use super::plan::{BrokenFrame, FLOODS, FloodKind, Http2ClientPlan, Http2End, Http2Noise, StreamPlan};
 use super::stream::{ClientStream, RemoteEnd};
 use crate::draw::Draw;
+use crate::framed::trailer_words;
+use crate::request::Target;
 use crate::routing::DueResponse;
 
 /// A client's connection.
@@ -226,6 +228,11 @@ impl Http2Client {
             let fields = stream.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let words = DueResponse::of(stream.status, &stream.got, fields).words();
             self.lines.push(format!("w n={} {words}", plan.request.number));
+        }
+        let is_framed = matches!(plan.request.target, Target::Framed(_));
+        if stream.remote == RemoteEnd::Whole && stream.status == 200 && is_framed && !plan.is_head {
+            let trailers = stream.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            self.lines.push(format!("gt n={} trailers={}", plan.request.number, trailer_words(trailers)));
         }
         let (n, at, status, us) =
             (plan.request.number, number.div_ceil(2), stream.status, now - stream.since);

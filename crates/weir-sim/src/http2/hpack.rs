@@ -67,12 +67,17 @@ pub struct HpackReader {
 }
 
 /// The table that both sides begin with, bytes.
-const USUAL: usize = 4096;
+pub(super) const USUAL: usize = 4096;
 
 impl HpackReader {
     /// A reader that allows a table of so many bytes.
     pub fn new(limit: usize) -> HpackReader {
         HpackReader { entries: VecDeque::new(), size: USUAL, limit, must_shrink: limit < USUAL }
+    }
+
+    /// From now on a table of so many bytes is allowed.
+    pub(super) fn allow(&mut self, limit: usize) {
+        (self.limit, self.must_shrink) = (limit, self.size > limit);
     }
 
     /// The fields of a block.

@@ -151,7 +151,9 @@ impl Http2Client {
         }
         let is_trailers =
             stream.status > 0 && is_end && !fields.iter().any(|(name, _)| name.starts_with(':'));
-        if !is_trailers && let Some(wrong) = stream.head(fields) {
+        if is_trailers {
+            stream.trailers = fields;
+        } else if let Some(wrong) = stream.head(fields) {
             return Some(wrong);
         }
         if is_end { self.ends(now, number) } else { None }
@@ -302,7 +304,7 @@ fn fault(what: &str) -> FrameFault {
 }
 
 /// What a frame carries without its padding and the first `skipped` bytes.
-fn unpadded(frame: &Frame, skipped: usize) -> Option<&[u8]> {
+pub(super) fn unpadded(frame: &Frame, skipped: usize) -> Option<&[u8]> {
     let (from, padding) = match frame.has(PADDED) {
         true => (1, usize::from(*frame.payload.first()?)),
         false => (0, 0),

@@ -39,6 +39,8 @@ pub(super) struct ClientStream {
     pub(super) got: Vec<u8>,
     /// The fields of its response.
     pub(super) fields: Vec<FieldPair>,
+    /// Those after its content.
+    pub(super) trailers: Vec<FieldPair>,
     pub(super) remote: RemoteEnd,
     /// The client has sent RST_STREAM.
     pub(super) is_cancelled: bool,
@@ -64,6 +66,7 @@ impl ClientStream {
             length: None,
             got: Vec::new(),
             fields: Vec::new(),
+            trailers: Vec::new(),
             remote: RemoteEnd::Open,
             is_cancelled: false,
             is_noted: false,

@@ -47,7 +47,8 @@ pub(crate) async fn run(
     let high = if opened { up.settings.buffer_size } else { HIGH };
     let (ends, bulk) = Default::default();
     let timeout = up.settings.read_timeout;
-    let tunnel = UpgradeTunnel { client, server: link, timeout, high, ends, bulk, flow };
+    let received = Cell::new(0);
+    let tunnel = UpgradeTunnel { client, server: link, timeout, high, ends, bulk, received, flow };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let task = Box::pin(tunnel.run());
@@ -59,7 +60,7 @@ pub(crate) async fn run(
         Some(flow) => end_session(x, flow, &end),
         None => {
             tunnel.end_client();
-            count(&tunnel.server, records);
+            tunnel.count(records);
             if let TunnelEnd::TimedOut = end {
                 // Which side was silent is not known: as with a client's time-out, neither side is to blame.
                 x.log(LogLevel::Info, &TIMED_OUT);
@@ -86,16 +87,6 @@ async fn send_head(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingH
         wire.flush();
     }
     true
-}
-
-fn count(link: &UpstreamLink, records: &AttemptRecords) {
-    match link {
-        UpstreamLink::Own(connection) => records.count(connection.stream.sent(), connection.sent(), 0),
-        UpstreamLink::Talk(talk) => {
-            let (sent, received) = talk.counts();
-            records.count(0, sent, received);
-        }
-    }
 }
 
 /// Says in nginx's words how a session has ended.
@@ -149,6 +140,8 @@ struct UpgradeTunnel {
     ends: TunnelEnds,
     /// Of both directions, in the order of [`FlowDirection`].
     bulk: [BulkRun; 2],
+    /// Bytes that the server has sent since the head, without those that came with it.
+    received: Cell<u64>,
     /// Of a session.
     flow: Option<SessionFlow>,
 }
@@ -359,6 +352,9 @@ impl UpgradeTunnel {
             Poll::Ready(TunnelBytes::Piece(piece)) => piece,
         };
         self.server.timer().touch(self.patience());
+        if let FlowDirection::Back = direction {
+            self.received.set(self.received.get() + bytes.len() as u64);
+        }
         if bulk.note(bytes.len()) {
             self.end_bulk(direction);
         }
@@ -427,6 +423,17 @@ impl UpgradeTunnel {
         match direction {
             FlowDirection::Forth => self.server.pass(bytes),
             FlowDirection::Back => self.client.pass(bytes),
+        }
+    }
+
+    /// Counts what has passed; a response's length has none of it, as in nginx.
+    fn count(&self, records: &AttemptRecords) {
+        match &self.server {
+            UpstreamLink::Own(connection) => records.count(0, connection.sent(), self.received.get()),
+            UpstreamLink::Talk(talk) => {
+                let (sent, received) = talk.counts();
+                records.count(0, sent, received);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use weir_sim::framed::trailer_words;
 use weir_sim::plan::{ClientEnd, RequestPlan, Target};
 use weir_sim::routing::DueResponse;
 use weir_sim::wire::{MessageKind, MessageReader, WireMessage};
@@ -230,6 +231,10 @@ impl World {
         if request.ask.is_some() {
             let words = DueResponse::of(message.status(), &message.body, message.pairs()).words();
             self.note(format_args!("w n={} {words}", request.number));
+        }
+        if matches!(request.target, Target::Framed(_)) && message.status() == 200 {
+            let trailers = message.trailers.iter().filter_map(|line| line.split_once(": "));
+            self.note(format_args!("gt n={} trailers={}", request.number, trailer_words(trailers)));
         }
         let us = (now - since) / MICROSECOND;
         let (number, status) = (request.number, message.status());

@@ -49,6 +49,29 @@ both_drivers! {
         assert_eq!(line, format!("200 10 {to} - 127.0.0.1 {} / /", backend.port()));
     }
 
+    /// Both counts of the simulation's seeds 3003 and 3012, and nginx's.
+    fn bytes_of_an_upgraded_connection_are_counted(driver) {
+        const HEAD: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let backend = Backend::start(|visit| {
+            let asked = visit.head().expect("a request").len();
+            visit.send(HEAD);
+            while visit.bytes(1).is_some() {}
+            visit.send(vec![b'x'; 100_000]);
+            visit.send(format!("asked={asked:08}"));
+        });
+        let conf = format!("http {{ log_format t '$upstream_bytes_sent $upstream_bytes_received $upstream_response_length';
+            server {{ listen 127.0.0.1:%%PORT%%; access_log %%DIR%%/access.log t;
+            location / {{ proxy_pass http://127.0.0.1:{}; proxy_upgrade on; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let mut client = server.client();
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").until("\r\n\r\n");
+        client.send(vec![b'y'; 5000]).half_close();
+        let (bytes, _) = client.rest();
+        let asked: usize = String::from_utf8_lossy(&bytes[bytes.len() - 8..]).parse().expect("a number");
+        let line = server.access_log_lines(1).remove(0);
+        assert_eq!(line, format!("{} {} 0", asked + 5000, HEAD.len() + 100_000 + "asked=00000000".len()));
+    }
+
     /// nginx cuts both directions at the first FIN.
     fn what_a_server_says_after_its_client_has_ended_arrives(driver) {
         const MUCH: usize = 3_000_000;
