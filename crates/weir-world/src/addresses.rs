@@ -225,6 +225,19 @@ impl SocketAddresses {
         (accepted, all - accepted)
     }
 
+    /// The ports of the servers that the server is connected to, those of clients of `ports` left out.
+    pub(crate) fn connected_ports(&self, ports: &[u16]) -> Vec<u16> {
+        let is_clients = |ends: &&SocketEnds| ends.local.is_some_and(|local| ports.contains(&local.1));
+        let mut all: Vec<u16> = self
+            .ends
+            .values()
+            .filter(|ends| !is_clients(ends))
+            .filter_map(|ends| Some(ends.peer?.1))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
     fn next_port(&mut self) -> u16 {
         self.given = (self.given + 1) % 20_000;
         EPHEMERAL + self.given

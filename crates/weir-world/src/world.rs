@@ -379,10 +379,11 @@ impl World {
         self.is_over = true;
         let ports = [&[SERVER_PORT, TLS_PORT, VERIFIED_PORT, ROUTED_PORT][..], &DOORS].concat();
         let (accepted, connected) = addresses.open_connections(&ports);
+        let servers = addresses.connected_ports(&ports);
         let cached = self.files_of_plan.count(SimFileKind::Cached);
         let (before, files) = (self.files, self.files_of_server(addresses));
         self.note(format_args!(
-            "left accepted={accepted} connected={connected} files={files} before={before} cached={cached}"
+            "left accepted={accepted} connected={connected} files={files} before={before} cached={cached} ports={servers:?}"
         ));
         for which in 0..self.visits.len() {
             self.visit_ends(now, which, "open");

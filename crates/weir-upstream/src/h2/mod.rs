@@ -16,6 +16,7 @@ pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod connecting;
 pub(crate) mod session;
+pub(crate) mod session_list;
 pub(crate) mod talk;
 
 pub(super) use call::CallProgress;

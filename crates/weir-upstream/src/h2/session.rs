@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +13,7 @@ use weir_http::hpack;
 use weir_rt::{OutputChunk, RecvOutcome};
 
 use super::call::{CallFields, CallProgress, StreamCall};
+use super::session_list::SessionList;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::connection::upstream_connection::UpstreamConnection;
 use crate::peer::Peer;
@@ -57,6 +58,8 @@ pub(crate) struct UpstreamSession {
     /// No call is taken any more; it ends with the last one.
     retired: Cell<bool>,
     lost: Cell<Option<SessionLoss>>,
+    /// Where it is among others, if it is shared.
+    list: RefCell<Weak<SessionList>>,
 }
 
 /// What is stored of a stream beside the protocol's state, at its key's index.
@@ -192,6 +195,7 @@ impl UpstreamSession {
             idle_since: Cell::new(weir_rt::now_ms()),
             retired: Cell::new(false),
             lost: Cell::new(None),
+            list: RefCell::default(),
         });
         weir_rt::spawn(run(session.clone(), worker.clone()));
         session
@@ -303,6 +307,16 @@ impl UpstreamSession {
         }
     }
 
+    /// It has been added to this list.
+    pub(super) fn set_list(&self, list: &Rc<SessionList>) {
+        *self.list.borrow_mut() = Rc::downgrade(list);
+    }
+
+    /// Whether it takes no call any more.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.get()
+    }
+
     /// Why it ends that was idle for too long, unless it would take no further call either.
     fn overdue(&self, worker: &Worker) -> UpstreamCloseReason {
         if worker.is_stopping() {
@@ -332,10 +346,15 @@ impl UpstreamSession {
         };
         h2.consumed(key, unread as u64, &mut out);
         h2.release(key, &mut out);
-        if h2.streams() == 0 {
-            self.idle_since.set(weir_rt::now_ms());
-        }
+        let is_idle = h2.streams() == 0;
         drop((out, h2));
+        if is_idle {
+            self.idle_since.set(weir_rt::now_ms());
+            // Among others there may be one too many now.
+            if let Some(list) = self.list.borrow().upgrade() {
+                list.close_beyond();
+            }
+        }
         self.wake();
     }
 

@@ -21,6 +21,7 @@ use weir_rt::HeldMemory;
 use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::connection::parked::ParkedSocket;
 use crate::connection::upstream_connection::UpstreamConnection;
+use crate::h2::session_list::SessionList;
 use crate::h2::{SessionConnecting, UpstreamSession};
 use crate::peer::Peer;
 use crate::peer::idle_time::LOOK;
@@ -37,8 +38,8 @@ pub(crate) struct WorkerPool {
     swept: Cell<bool>,
     /// Places of its share that are empty because their connections are in the list of all.
     lent: Rc<Cell<usize>>,
-    /// Connections that speak HTTP/2, busy and idle ones.
-    sessions: RefCell<Vec<Rc<UpstreamSession>>>,
+    /// Connections that speak HTTP/2.
+    http2: Rc<SessionList>,
     /// Those that are being made.
     pub(crate) connecting: SessionConnecting,
 }
@@ -57,7 +58,7 @@ impl WorkerPool {
             idle: RefCell::default(),
             swept: Cell::new(false),
             lent: Rc::default(),
-            sessions: RefCell::default(),
+            http2: Rc::default(),
             connecting: SessionConnecting::default(),
         }
     }
@@ -79,26 +80,16 @@ impl WorkerPool {
         peer: &Peer,
         secure: Option<&SecureUpstream>,
     ) -> Option<Rc<UpstreamSession>> {
-        let sessions = self.sessions.borrow();
+        let sessions = self.http2.sessions.borrow();
         sessions.iter().find(|session| session.is_to(peer, secure) && session.has_room()).cloned()
     }
 
-    /// Adds one, if they are shared. Of idle ones as many are kept alive as of other connections; the one that has been
-    /// idle for longest is closed.
+    /// Adds one, if they are shared. Of idle ones as many are kept alive as of other connections.
     pub(crate) fn add(&self, session: &Rc<UpstreamSession>, worker: &Worker) {
         if !self.shares() {
             return;
         }
-        let mut sessions = self.sessions.borrow_mut();
-        sessions.retain(|session| !session.is_lost());
-        sessions.push(session.clone());
-        let most = PoolShare::of(self.keep.connections, worker.colleagues()).alone;
-        let idle = || sessions.iter().filter(|session| session.streams() == 0 && session.is_used());
-        if idle().count() > most
-            && let Some(oldest) = idle().min_by_key(|session| session.idle_since())
-        {
-            oldest.retire(UpstreamCloseReason::KeepaliveFull);
-        }
+        self.http2.add(session, PoolShare::of(self.keep.connections, worker.colleagues()).alone);
     }
 
     /// The worker's own idle connections.
@@ -116,7 +107,7 @@ impl WorkerPool {
             };
             Some((kind, size_of::<IdleConnection>() + idle.connection.held_bytes()))
         });
-        let sessions = self.sessions.borrow();
+        let sessions = self.http2.sessions.borrow();
         memory.add_sampled(sessions.len(), sessions.iter(), |session| {
             Some((
                 MemoryKind::UpstreamHttp2,
@@ -286,7 +277,7 @@ impl WorkerPool {
         let is_member = |session: &UpstreamSession| {
             members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state))
         };
-        self.sessions.borrow_mut().retain(|session| {
+        self.http2.sessions.borrow_mut().retain(|session| {
             let stays = is_member(session);
             if !stays {
                 session.retire(UpstreamCloseReason::Removed);
@@ -397,7 +388,7 @@ impl Drop for WorkerPool {
     /// No request can find its sessions any more: each ends with its last call.
     fn drop(&mut self) {
         self.common.repay(self.lent.get());
-        for session in self.sessions.get_mut() {
+        for session in self.http2.sessions.borrow().iter() {
             session.retire(UpstreamCloseReason::Reload);
         }
         self.idle.get_mut().iter().for_each(|idle| idle.connection.end.ends(UpstreamCloseReason::Reload));

@@ -164,9 +164,14 @@ impl World {
 
     /// What comes to a side is as it must be; after this it has so many bytes.
     pub(super) fn tunnel_gets(&mut self, now: u64, which: usize, plain: &[u8]) {
-        let expected = self.content_to(which);
+        if plain.is_empty() {
+            return;
+        }
+        if self.tunnels.sides[which].expected.is_empty() {
+            self.tunnels.sides[which].expected = self.content_to(which);
+        }
         let side = &mut self.tunnels.sides[which];
-        side.is_right &= content_part(&expected, side.got, plain);
+        side.is_right &= content_part(&side.expected, side.got, plain);
         side.got += plain.len();
         if let Some(tunnel) = side.tunnel {
             self.tunnels.moved[tunnel] = now;

@@ -27,6 +27,8 @@ pub(in crate::world) struct TunnelSide {
     pub(super) refuses: bool,
     /// Of the response that a client has got.
     pub(super) status: u16,
+    /// What comes to it, once its head is read, and how much of it has come.
+    pub(super) expected: Vec<u8>,
     pub(super) got: usize,
     pub(super) is_right: bool,
     /// It has begun to send its bytes.
@@ -39,6 +41,8 @@ pub(in crate::world) struct TunnelSide {
     times: SideTimes,
     reads: u32,
     pieces: u32,
+    /// How often there has been no room in a row.
+    waits: u32,
 }
 
 impl TunnelSide {
@@ -65,6 +69,14 @@ impl World {
 
     pub(super) fn content_to(&self, which: usize) -> Vec<u8> {
         self.content(which, self.tunnels.sides[which].server.is_none())
+    }
+
+    /// How much comes to a side.
+    fn due_to(&self, which: usize) -> usize {
+        let side = &self.tunnels.sides[which];
+        let plan = side.tunnel.map(|tunnel| &self.plan.tunnels.tunnels[tunnel]);
+        let of_server = side.server.is_none();
+        plan.map_or(0, |plan| if of_server { plan.server.sends } else { plan.client.sends }) as usize
     }
 
     fn content(&self, which: usize, of_server: bool) -> Vec<u8> {
@@ -135,10 +147,18 @@ impl World {
         let piece = side.channel.piece(most);
         let sent = if piece.is_empty() { 0 } else { unix::send(side.fd, &piece) };
         match sent {
-            0.. => side.channel.took(sent as usize),
+            0.. => {
+                side.channel.took(sent as usize);
+                side.waits = 0;
+            }
             // Nobody hears it; what has come is still read.
             _ if -sent as i32 != libc::EAGAIN => side.channel.out.clear(),
-            _ => return self.tunnel_at(now + 1000 * MICROSECOND, which, TunnelEvent::Sends),
+            _ => {
+                // Where there is no room for long it is tried less often.
+                side.waits = (side.waits + 1).min(6);
+                let delay = (1000 << side.waits) * MICROSECOND;
+                return self.tunnel_at(now + delay, which, TunnelEvent::Sends);
+            }
         }
         if let (1.., Some(tunnel)) = (sent, side.tunnel) {
             self.tunnels.moved[tunnel] = now;
@@ -171,7 +191,7 @@ impl World {
 
     /// All that there was to send has gone, or something has come: whether the side ends.
     fn tunnel_goes_on(&mut self, now: u64, which: usize) {
-        let due = self.content_to(which).len();
+        let due = self.due_to(which);
         let Some(plan) = self.plan_of_side(which) else {
             if self.tunnels.sides[which].hears_end {
                 self.tunnel_ends(now, which, "end");
@@ -220,7 +240,7 @@ impl World {
 
     /// What has come to a side is noted.
     fn note_side(&mut self, now: u64, which: usize, why: &str) {
-        let of = self.content_to(which).len();
+        let of = self.due_to(which);
         let side = &self.tunnels.sides[which];
         let (server, tunnel, got, status) = (side.server, side.tunnel, side.got, side.status);
         let body = if side.is_right { "right" } else { "wrong" };

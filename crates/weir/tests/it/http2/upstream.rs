@@ -75,6 +75,28 @@ both_drivers! {
         assert_eq!(peer.seen().connections, 1);
     }
 
+    /// Seed 6013 of the simulation: those that were busy when the last one was opened stayed for `keepalive_timeout`.
+    fn idle_connections_are_as_many_as_keepalive_says(driver) {
+        let peers = [Peer::start(), Peer::start(), Peer::start()];
+        let servers: String = peers.iter().map(|peer| format!("server 127.0.0.1:{};", peer.port)).collect();
+        let server = Server::builder(&format!("http {{ upstream u {{ {servers} keepalive 1; }}
+            server {{ listen 127.0.0.1:%%PORT%%; http2 on; {GRPC} }} }}")).driver(driver).start();
+        let mut client = Client::connect(server.addr(0));
+        let keys: Vec<_> = peers.iter().map(|_| client.begin_body("/echo", &FIELDS)).collect();
+        for key in &keys {
+            client.send(*key, b"some", false);
+            client.until("the echo", |client| client.answers[key].body.len() == 4);
+        }
+        let sum = |count: fn(&Peer) -> usize| peers.iter().map(count).sum::<usize>();
+        assert_eq!((sum(|peer| peer.seen().connections), sum(|peer| peer.seen().ended)), (3, 0));
+        for key in keys {
+            client.send(key, b"", true);
+            assert_eq!(client.answer(key).status, 200);
+        }
+        wait_for("two ends", || (sum(|peer| peer.seen().ended) == 2).then_some(()));
+        assert_eq!(client.fetch("/conn").status, 200);
+    }
+
     /// A WebSocket of either kind of client is a stream of the server's connection (RFC 8441), beside its other streams.
     fn websockets_are_streams_of_servers(driver) {
         let peer = Peer::start();
