@@ -71,7 +71,8 @@ impl FileExcuses {
         let needed = needed(request);
         let is_hit = self.failed.iter().any(|(kind, at)| needed.contains(kind) && (since..=end).contains(at));
         let is_usual = match outcome.end {
-            "whole" => outcome.status == 500 && outcome.body == "page",
+            // A page for the head alone has no content, as an empty file.
+            "whole" => outcome.status == 500 && (outcome.body == "page" || request.target == Target::File(0)),
             _ => outcome.why != "waited",
         };
         if !is_hit || !is_usual {

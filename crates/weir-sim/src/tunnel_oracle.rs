@@ -175,7 +175,9 @@ fn due_statuses(plan: &Plan, tunnel: &TunnelPlan, client: &JournalRecord<'_>) ->
     }];
     // Bytes that come after a request that is refused are no request.
     let is_confused = tunnel.is_early && tunnel.reply != TunnelReply::Accepts;
-    if client.word("why") == "left" || is_confused {
+    // A refusal that is cut off has no end.
+    let is_cut = tunnel.reply == TunnelReply::Refuses && !plan.tunnels.downs.is_empty();
+    if client.word("why") == "left" || is_confused || is_cut {
         all.push(0);
     }
     if !plan.tunnels.downs.is_empty() || matches!(tunnel.server.end, TunnelSideEnd::Leaves(_)) {

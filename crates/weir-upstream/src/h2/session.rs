@@ -574,6 +574,10 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
     session.pump();
     session.connection.timer.arm(GOODBYE);
     let _ = session.connection.stream.drained(0, Some(&session.connection.timer)).await;
+    let list = session.list.borrow().upgrade();
+    if let Some(list) = list {
+        list.forget_ended();
+    }
 }
 
 /// Bytes that a server may send on a stream before any of them is taken.

@@ -20,12 +20,18 @@ impl SessionList {
     /// Adds one, of which `most` may be idle.
     pub(crate) fn add(self: &Rc<SessionList>, session: &Rc<UpstreamSession>, most: usize) {
         self.most.set(most);
-        let mut sessions = self.sessions.borrow_mut();
-        sessions.retain(|session| !session.is_lost());
-        sessions.push(session.clone());
+        self.forget_ended();
+        self.sessions.borrow_mut().push(session.clone());
         session.set_list(self);
-        drop(sessions);
         self.close_beyond();
+    }
+
+    /// Takes out those that have ended, whose sockets are closed with that.
+    pub(super) fn forget_ended(&self) {
+        let all = self.sessions.take();
+        let (ended, open): (Vec<_>, Vec<_>) = all.into_iter().partition(|session| session.is_lost());
+        *self.sessions.borrow_mut() = open;
+        drop(ended);
     }
 
     /// Closes idle ones beyond those that may be.
