@@ -96,7 +96,7 @@ impl AskedStream {
 
     /// Whether it counts for SETTINGS_MAX_CONCURRENT_STREAMS.
     pub(super) fn is_open(&self) -> bool {
-        !self.is_reset && !(self.is_asked && self.has_responded)
+        !(self.is_reset || self.is_asked && self.has_responded)
     }
 
     /// Whether some of the response remains to be sent.
