@@ -283,11 +283,11 @@ mod tests {
     fn each_has_one_line() {
         let (plan, journal) = (plan(TunnelSideEnd::Closes), journal(20, 2_000_300));
         let faults = |log: &str| TunnelOutcomes::of(&journal).logged(&plan, log, false).faults.len();
-        let line = "T 1 101 500 300|150 .\n";
+        let line = "T 1 101 500 300|130 .\n";
         assert_eq!(faults(line), 0);
-        for wrong in ["", &line.repeat(2), "T 1 502 500 300|150 .\n", "T 1 101 500 300|9000 .\n"] {
+        for wrong in ["", &line.repeat(2), "T 1 502 500 300|130 .\n", "T 1 101 500 300|9000 .\n"] {
             assert_eq!(faults(wrong), 1, "{wrong}");
         }
-        assert_eq!(faults(&format!("{line}T 2 101 500 300|150 .\n")), 1);
+        assert_eq!(faults(&format!("{line}T 2 101 500 300|130 .\n")), 1);
     }
 }
