@@ -378,8 +378,11 @@ fn special_response(x: &mut Exchange, status: u16) -> Verdict {
     if let Some(stub) = special::stub(x) {
         return stub;
     }
+    // Before an internal redirect has another plan.
+    let site =
+        if status < 400 { Site::step(ConnectionStep::SpecialResponse) } else { x.plan.special_response };
     let verdict = special::respond(x, status);
-    x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
+    x.trace().mark(site);
     verdict
 }
 

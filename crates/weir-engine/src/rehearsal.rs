@@ -200,7 +200,7 @@ fn body(x: &mut Exchange) -> RehearsedBody {
 
 /// Whether the response is a file's, which may be in memory, and no page for an error that it had.
 fn is_of_file(x: &Exchange) -> bool {
-    matches!(x.response.status, 200 | 206) && FILES.contains(&&*module(x.answered))
+    matches!(x.response.status, 200 | 206) && FILES.contains(&&*SiteTable::global().info(x.answered).module)
 }
 
 /// Modules whose responses are files.

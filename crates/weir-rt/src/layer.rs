@@ -18,10 +18,13 @@ pub trait StreamLayer {
     /// Appends to `out` what the socket is to send for `plain`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// The most bytes that [`StreamLayer::seal`] is to be given at a time, at most 16 KB.
+    /// The most bytes that [`StreamLayer::seal`] is to be given next, at most 16 KB; not 0.
     fn piece(&self) -> usize {
         PIECE
     }
+
+    /// Nothing was sent for a second: the kernel begins with few packets in flight again.
+    fn rested(&mut self) {}
 
     /// Appends to `out` the end of data for the peer (TLS: close_notify).
     fn close(&mut self, out: &mut Vec<u8>);
@@ -183,7 +186,7 @@ impl SocketLayer {
     /// Reads some of the file range in front and seals it.
     fn file(&mut self, out: &mut Vec<u8>, spares: &mut SpareVectors) -> SealOutcome {
         let Some((file, offset, len)) = self.front_file() else { return SealOutcome::Enough };
-        let n = len.min(self.layer.piece() as u64) as usize;
+        let n = len.min(PIECE as u64) as usize;
         let mut bytes = spares.take();
         let mut end = SealOutcome::Enough;
         if !crate::sys::append_resident(file, &mut bytes, offset, n) {
@@ -200,11 +203,20 @@ impl SocketLayer {
             }
         }
         if end == SealOutcome::Enough {
-            self.layer.seal(&bytes, out);
+            self.seal_all(&bytes, out);
             self.advance(n, spares);
         }
         spares.give(bytes);
         end
+    }
+
+    fn seal_all(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        let mut rest = plain;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(self.layer.piece()));
+            self.layer.seal(piece, out);
+            rest = after;
+        }
     }
 
     /// `n` bytes of the front are sealed.

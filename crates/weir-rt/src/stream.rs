@@ -446,7 +446,7 @@ impl Stream {
     }
 
     /// From here on bytes go through `layer` both ways. `early`: what it has opened already, which is received first.
-    /// What was queued before goes out as it is, so it must have been handed over ([`Stream::flush`]).
+    /// What was queued before goes out as it is, before everything else.
     pub fn set_layer(&self, layer: Box<dyn StreamLayer>, early: Vec<u8>) {
         self.core.io.with(|io| io.set_layer(self.index, layer, early));
     }

@@ -244,8 +244,11 @@ pub struct SiteInfo {
     pub phase: Option<&'static str>,
     /// The location, as the configuration names it; empty outside of locations.
     pub location: Arc<str>,
-    /// Module, handler, filter, chunk or peer; for phases and steps their own name.
+    /// Module, handler, filter, chunk or peer; for phases and steps their own name. What people see.
     pub name: Arc<str>,
+    /// The module's own name, which `name` is too unless the configuration calls the module otherwise
+    /// ([`SiteTable::intern_named`]).
+    pub module: Arc<str>,
 }
 
 /// The name, or that of the phase or step itself.
@@ -259,7 +262,8 @@ fn named(kind: SiteKind, name: &str) -> &str {
 
 impl SiteInfo {
     fn new(kind: SiteKind, location: &str, name: &str) -> SiteInfo {
-        SiteInfo { kind, phase: kind.phase(), location: location.into(), name: named(kind, name).into() }
+        let name: Arc<str> = named(kind, name).into();
+        SiteInfo { kind, phase: kind.phase(), location: location.into(), module: name.clone(), name }
     }
 
     /// How the site is called in trees: phases, steps and handlers by their name alone, others with their kind
@@ -298,6 +302,7 @@ impl SiteTable {
         let other = SiteInfo::new(SiteKind::Other, "", "other");
         let mut inner = SiteTableInner { infos: vec![other; usize::from(FIRST_FREE)], index: HashMap::new() };
         inner.infos[0].name = "request".into();
+        inner.infos[0].module = "request".into();
         for step in ConnectionStep::ALL {
             inner.place(Site::step(step), SiteKind::Connection(step), "");
         }
@@ -337,6 +342,12 @@ impl SiteTable {
     /// When all 65,535 numbers are taken, a phase gets its site outside of locations and anything else
     /// [`Site::OTHER`]: time is then charged less finely and never lost.
     pub fn intern(&self, kind: SiteKind, location: &str, name: &str) -> Site {
+        self.intern_named(kind, location, name, name)
+    }
+
+    /// As [`SiteTable::intern`], for the handler or filter of `module` that people see as `name`. Modules of the same `name`
+    /// are one site, which belongs to the first of them.
+    pub fn intern_named(&self, kind: SiteKind, location: &str, module: &str, name: &str) -> Site {
         let mut inner = self.lock();
         let free = match inner.find(kind, location, named(kind, name)) {
             Ok(site) => return site,
@@ -345,7 +356,11 @@ impl SiteTable {
         let Ok(number) = u16::try_from(inner.infos.len()) else {
             return if let SiteKind::Phase(phase) = kind { Site::phase(phase) } else { Site::OTHER };
         };
-        inner.infos.push(SiteInfo::new(kind, location, name));
+        let mut info = SiteInfo::new(kind, location, name);
+        if module != name {
+            info.module = module.into();
+        }
+        inner.infos.push(info);
         inner.index.insert(free, Site(number));
         Site(number)
     }
@@ -500,6 +515,21 @@ mod tests {
         assert_ne!(gzip, table.intern(SiteKind::BodyFilter, "/img", "gzip"));
         assert_eq!(table.info(gzip).label(), "body_filter gzip");
         assert_eq!(usize::from(gzip.0) + 3, table.len());
+    }
+
+    #[test]
+    fn a_module_that_is_called_otherwise_is_known_by_both_names() {
+        let table = SiteTable::new();
+        let own = table.intern(SiteKind::BodyFilter, "/", "gzip");
+        let called = table.intern_named(SiteKind::BodyFilter, "/", "gzip", "compress");
+        assert_ne!(own, called);
+        let info = table.info(called);
+        assert_eq!(
+            (&*info.name, &*info.module, &*info.label()),
+            ("compress", "gzip", "body_filter compress")
+        );
+        assert_eq!(&*table.info(own).module, "gzip");
+        assert_eq!(table.intern_named(SiteKind::BodyFilter, "/", "brotli", "compress"), called);
     }
 
     #[test]

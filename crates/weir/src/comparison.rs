@@ -51,7 +51,7 @@ impl NginxComparison {
 }
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 42] = [
+const EXTRA: [&str; 43] = [
     "admin",
     "auth_require",
     "compress_hint",
@@ -92,6 +92,7 @@ const EXTRA: [&str; 42] = [
     "throttle_response",
     "trace",
     "trace_header",
+    "trace_name",
     "uwsgi_cache_purge",
     "welcome",
 ];

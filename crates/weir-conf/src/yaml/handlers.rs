@@ -7,6 +7,7 @@ use super::keys;
 use super::level::{InheritedKeys, KeyLevel, LevelLines, block, line, short, unknown};
 use super::node::{YamlNode, YamlValue, escaped_dollars};
 use super::proxy::{self, ProxyPlace};
+use super::trace_names;
 use crate::{DirectiveLine, Error, Errors, Result, Span};
 
 /// The locations of the path `key`, whose settings are in `level`; `own`: it has logs of its own.
@@ -36,6 +37,7 @@ pub(super) fn locations(
     if let Some((seconds, at)) = level.inherited.expires {
         let field = format!("Cache-Control: max-age={seconds}");
         settings.push(short("edit_header", at, &["-s", EXPIRING, "merge", &field]));
+        settings.extend((!level.inherited.has_headers).then(|| trace_names::of_expires(at)));
     }
     let last =
         level.handlers.iter().position(|(key, _)| !is_passing(key)).map_or(level.handlers.len(), |at| at + 1);
@@ -45,6 +47,7 @@ pub(super) fn locations(
         && what.text()? == "status"
     {
         settings.extend(documents(&level.inherited, false)?);
+        settings.push(trace_names::handler(what));
         return Ok(status(key, what, value.flag()?, &settings));
     }
     let mut all = Vec::new();
@@ -132,6 +135,7 @@ fn chain(
             Some((key, value)) => {
                 let place = HandlerPlace { shape, step, pages: &lines.clone(), inherited };
                 let (content, is_last) = place.content(key, value, shared)?;
+                lines.extend(trace_names::of_handler(key, &content));
                 lines.extend(content);
                 ends = is_last;
             }
@@ -169,6 +173,8 @@ pub(super) fn documents(inherited: &InheritedKeys<'_>, has_next: bool) -> Result
         let to = if written.starts_with('/') { written.into_owned() } else { document_name(url) };
         lines.push(line("error_page", status.span, &[(status.text()?, status.span), (&to, url.span)]));
     }
+    let named = lines.first().map(|line| trace_names::of_documents(line.span));
+    lines.extend(named);
     Ok(lines)
 }
 
@@ -289,6 +295,7 @@ impl HandlerPlace<'_> {
         let missing = vec![short("return", key.span, &["404"])];
         let condition = [("(!-f", key.span), (file.as_str(), key.span), (")", key.span)];
         lines.push(block("if", key.span, &condition, missing));
+        lines.extend(trace_names::of_handler(key, &lines));
         lines.extend(fastcgi::lines(name, value, &level.inherited, &names, shared)?);
         Ok(block("location", key.span, &[("~", key.span), (&pattern, key.span)], lines))
     }

@@ -22,6 +22,7 @@ pub(super) fn read(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode)
     if when == EditTime::Early {
         return Ok(());
     }
+    level.inherited.has_headers |= directive == "edit_header";
     let takes_names = action.contains("unset");
     if takes_names {
         let texts: Vec<_> =

@@ -10,6 +10,7 @@ use super::level::{KeyLevel, LevelLines, block, line, share, short};
 use super::listen::ListenKey;
 use super::node::{DOLLAR, YamlNode};
 use super::responses::compress_usual;
+use super::trace_names;
 use crate::{DirectiveLine, Error, Errors, Span};
 
 /// The lines that the document `root` is translated to.
@@ -34,7 +35,9 @@ pub(super) fn translate(root: &YamlNode, has_ipv6: bool, errors: &mut Errors) ->
     }
     servers.extend(listeners.refusals(&hosts));
     // Variables of the environment are known to every server, also where no level sets them.
-    let (variables, shared): (Vec<_>, Vec<_>) = shared.into_iter().partition(|line| line.name.is("set"));
+    let (mut variables, shared): (Vec<_>, Vec<_>) = shared.into_iter().partition(|line| line.name.is("set"));
+    let named = variables.first().map(|line| trace_names::of_environment(line.span));
+    variables.extend(named);
     for server in &mut servers {
         let lines = server.block.as_mut().map(|block| &mut block.lines);
         lines.into_iter().for_each(|lines| lines.splice(0..0, variables.iter().cloned()).for_each(drop));
@@ -69,6 +72,7 @@ fn usual(global: &mut LevelLines<'_>, at: Span) -> Vec<DirectiveLine> {
             lines.push(short(name, at, value));
         }
     }
+    lines.extend(trace_names::everywhere(at));
     if global.inherited.logs.is_empty() {
         lines.push(short("access_log", at, &["off"]));
     }

@@ -59,6 +59,8 @@ pub(super) struct InheritedKeys<'n> {
     pub(super) hints: HintFields,
     /// `error-doc`: statuses and the document, of the level closest by first.
     pub(super) error_docs: Vec<(&'n YamlNode, &'n YamlNode)>,
+    /// `header.*` is among the keys.
+    pub(super) has_headers: bool,
     /// `expires`: seconds.
     pub(super) expires: Option<(u64, Span)>,
     /// `reproxy: ON`, and where it says so.

@@ -23,6 +23,7 @@ mod responses;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trace_names;
 
 use std::path::Path;
 use std::sync::Arc;

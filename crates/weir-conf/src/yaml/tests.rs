@@ -58,6 +58,7 @@ const USUAL: &[&str] = &[
     "large_client_header_buffers",
     "compress_hint",
     "http2_upgrade",
+    "trace_name",
 ];
 
 /// What a file with a host of these keys and paths becomes, all of it.

@@ -5,18 +5,19 @@ mod settings;
 mod variable;
 
 use weir_conf::names::*;
-use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, did_you_mean, parse_number, parse_time_ms};
 use weir_rt::clock;
-use weir_trace::{KeepRule, SiteTable, SlowLimit, TraceLevel, render};
+use weir_trace::{ConnectionStep, KeepRule, SiteTable, SlowLimit, TraceLevel, render};
 
 use super::listen;
 use super::registry::ConfRegistry;
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderFilter};
 use crate::inherit;
-use crate::module::Module;
+use crate::module::{Module, ModuleList};
 use crate::phase::Verdict;
 use crate::plan::PlanBuilder;
+use crate::plan::module_names::ModuleNames;
 use crate::text::Text;
 use crate::variable::{ValueScript, Variable};
 pub use admin_host::{AdminHost, HostAddress};
@@ -58,6 +59,15 @@ impl Module for Profile {
                 "Adds the `Server-Timing` response field: always, never, or when the value is \
                  neither empty nor `0`.",
             ),
+        ProfileRow::new("trace_name", ANY, TWO, ProfileConf::name_module)
+            .syntax("trace_name module name")
+            .doc(
+                "Name of a module's handlers and filters in traces, counters, flame graphs and exports, in \
+                 place of the module's own. `special_response` is the step that finds the response of an \
+                 error. Modules of the same name in one location are counted together. In configuration \
+                 files of H2O modules have H2O's names by this directive.",
+            )
+            .example("trace_name gzip compress;"),
         ProfileRow::new("profile_cpu", PROCESS, ONE, |_, line| set_cpu(line))
             .syntax("profile_cpu frequency | off")
             .default("99")
@@ -98,10 +108,12 @@ impl Module for Profile {
 
     fn inherit(conf: &mut ProfileConf, parent: &ProfileConf) {
         inherit!(conf, parent, profile, slow, sample, redact, server_timing);
+        conf.names.inherit(&parent.names);
     }
 
     fn install(conf: &ProfileConf, plan: &mut PlanBuilder<'_>) {
         plan.profile(conf.profile.unwrap_or(true));
+        plan.name_modules(conf.names.clone());
         plan.redact_args(conf.redact.is_none_or(|bits| bits & ARGS != 0));
         if conf.slow.is_some() || conf.sample.is_some() {
             let slow = conf.slow.unwrap_or(SlowBound::Ms(SLOW_MS)).slow();
@@ -132,6 +144,8 @@ pub struct ProfileConf {
     sample: Option<u32>,
     redact: Option<u32>,
     server_timing: Option<ServerTimingRule>,
+    /// `trace_name`
+    names: ModuleNames,
 }
 
 /// `trace slow=`
@@ -197,6 +211,28 @@ impl ProfileConf {
             }
         }
         Ok(())
+    }
+
+    /// `trace_name module name`
+    fn name_module(&mut self, line: &mut LineCx<'_>) -> Result {
+        let name = line.arg(1).to_owned();
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(line.invalid_value(1));
+        }
+        let modules = &line.ext::<ConfRegistry>().shared::<ModuleList>().0;
+        let names: Vec<&'static str> = modules.iter().map(|module| module.name).chain([SPECIAL]).collect();
+        let wanted = line.arg(0);
+        let Some(module) = names.iter().find(|module| **module == wanted) else {
+            let error = line.fail_arg(0, format!("unknown module \"{wanted}\""));
+            return Err(match did_you_mean(wanted, names.iter().copied()) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            });
+        };
+        match self.names.add(module, name.into()) {
+            true => Ok(()),
+            false => Err(line.fail_arg(0, format!("module \"{wanted}\" has a name here already"))),
+        }
     }
 
     /// `server_timing on|off|string`
@@ -326,6 +362,8 @@ impl HeaderFilter for ServerTiming {
     }
 }
 
+/// A step that `trace_name` takes beside modules.
+const SPECIAL: &str = ConnectionStep::SpecialResponse.as_str();
 const PROCESS: Contexts = Contexts::MAIN.or(Contexts::HTTP);
 const MORE: ArgCount = ArgCount::MORE;
 const ARGS: u32 = 1;
@@ -342,6 +380,8 @@ const SHORTEST_TOKEN: usize = 16;
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use weir_trace::Site;
 
     use super::*;
     use crate::conf::test::{headlines, load};
@@ -402,6 +442,12 @@ mod tests {
             ),
             ("metrics_locations many;", "\"metrics_locations\" directive invalid number in weir.conf:2:19"),
             ("metrics_locations 70000;", "value must be between 0 and 65535 in weir.conf:2:19"),
+            ("trace_name profil a;", "unknown module \"profil\" in weir.conf:2:12"),
+            ("trace_name profile \"\";", "invalid value \"\" in weir.conf:2:20"),
+            (
+                "trace_name profile a; trace_name profile a;",
+                "module \"profile\" has a name here already in weir.conf:2:34",
+            ),
             ("profile_redact passwords;", "invalid value \"passwords\" in weir.conf:2:16"),
             (
                 "admin 127.0.0.1:x;",
@@ -430,6 +476,27 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn the_name_of_the_innermost_block_counts() {
+        let http = "trace_name special_response outer; trace_name profile timing; server_timing on; server {
+            location / { trace_name special_response inner; } location /b { } }";
+        let names = |x: &Exchange| {
+            let sites = [x.plan.special_response, x.plan.header_filters[0].site].into_iter();
+            sites.map(|site| SiteTable::global().info(site)).map(|info| (info.name, info.module)).collect()
+        };
+        for (path, special) in [("/", "inner"), ("/b", "outer")] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            testing::run(http, &request, async |x| {
+                let found: Vec<_> = names(x);
+                let expected = [(special, "special_response"), ("timing", "profile")];
+                assert_eq!(found, expected.map(|(name, module)| (name.into(), module.into())));
+            });
+        }
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            assert_eq!(x.plan.special_response, Site::step(ConnectionStep::SpecialResponse));
+        });
     }
 
     #[test]

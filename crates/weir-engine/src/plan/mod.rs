@@ -9,6 +9,7 @@ pub mod hosts;
 pub(crate) mod included;
 pub(crate) mod location;
 pub(crate) mod module_confs;
+pub(crate) mod module_names;
 pub mod phase;
 pub mod redirect;
 pub mod rehearsed;
@@ -20,11 +21,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::Span as ConfSpan;
-use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
+use weir_trace::{ConnectionStep, KeepRule, Site, SiteKind, SiteTable};
 
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderEntry, HeaderFilter};
 use crate::phase::{Handler, HandlerEntry, Phase, Verdict};
+use crate::plan::module_names::ModuleNames;
 use crate::settings::location::CoreSettings;
 use crate::typed_values::TypedValues;
 use crate::worker::Worker;
@@ -50,6 +52,8 @@ pub struct Plan {
     pub(crate) has_fixed_filters: bool,
     /// The location as a whole, for counts by route.
     pub route: Site,
+    /// What finds the response of an error's status.
+    pub(crate) special_response: Site,
     auto_redirect: bool,
     /// `profile`: boundaries are recorded.
     pub(crate) profile: bool,
@@ -190,6 +194,8 @@ pub struct PlanBuilder<'a> {
     profile: bool,
     redact_args: bool,
     rule: u16,
+    /// See [`PlanBuilder::name_modules`].
+    module_names: ModuleNames,
     kept: TypedValues,
 }
 
@@ -217,6 +223,7 @@ impl<'a> PlanBuilder<'a> {
             profile: true,
             redact_args: true,
             rule: 0,
+            module_names: ModuleNames::default(),
             kept: TypedValues::default(),
         }
     }
@@ -302,9 +309,24 @@ impl<'a> PlanBuilder<'a> {
         self.rule = self.worker.present.add_rule(rule);
     }
 
+    /// What people see handlers and filters as that are added from now on (`trace_name`).
+    pub(crate) fn name_modules(&mut self, names: ModuleNames) {
+        self.module_names = names;
+    }
+
     /// A site of this location, for a body filter or anything else that a module accounts.
     pub fn site(&self, kind: SiteKind, module: &'static str) -> Site {
-        SiteTable::global().intern(kind, &self.name, module)
+        let name = self.module_names.of(module).unwrap_or(module);
+        SiteTable::global().intern_named(kind, &self.name, module, name)
+    }
+
+    /// The site of what finds the response of a status: the process's, unless the configuration calls it otherwise here.
+    fn special_response(&self) -> Site {
+        let step = ConnectionStep::SpecialResponse;
+        match self.module_names.of(step.as_str()) {
+            Some(_) => self.site(SiteKind::Connection(step), step.as_str()),
+            None => Site::step(step),
+        }
     }
 
     /// The location's name in traces.
@@ -328,6 +350,7 @@ impl<'a> PlanBuilder<'a> {
         }
         Plan {
             route: SiteTable::global().intern(SiteKind::Request, &self.name, ""),
+            special_response: self.special_response(),
             auto_redirect: self.auto_redirect,
             profile: self.profile,
             redact_args: self.redact_args,

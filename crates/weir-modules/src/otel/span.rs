@@ -52,7 +52,7 @@ impl FoundStretches {
     /// The stretch that begins with `site`, or goes on with it; none: `site` has no stretch of its own.
     fn open_at(&mut self, site: Site, at: u64, parent: StretchOf) -> StretchOf {
         let info = SiteTable::global().info(site);
-        if *info.name == *super::NAME {
+        if *info.module == *super::NAME {
             return None;
         }
         let (sort, name) = match info.kind {

@@ -89,8 +89,9 @@ impl<'t> ConfLineIndex<'t> {
             let text = self.scripts.get(place).map_or_else(|| name.to_owned(), |line| text(line));
             return Some(ConfLinePlace { place: place.to_owned(), text });
         }
-        let directives = directives(self.modules, name);
         let blocks = self.first(location)?;
+        let name = self.module(location, name);
+        let directives = directives(self.modules, name);
         let inside = |block: &&'t DirectiveLine| {
             let lines = block.block.iter().flat_map(|block| &block.lines);
             let written = lines.filter(|line| directives.iter().any(|directive| line.name.is(directive)));
@@ -98,6 +99,20 @@ impl<'t> ConfLineIndex<'t> {
             written.min_by_key(|line| (rank(line.name.str(), name), line.span.start))
         };
         blocks.iter().rev().find_map(inside).map(|line| self.shown(line))
+    }
+
+    /// The module that traces call `name` in `location`: by `trace_name`, or its own name.
+    pub(crate) fn module<'n>(&self, location: &str, name: &'n str) -> &'n str
+    where
+        't: 'n,
+    {
+        let lines = |block: &&'t DirectiveLine| block.block.iter().flat_map(|block| &block.lines);
+        let module = |line: &'t DirectiveLine| match &line.args[..] {
+            [module, called] if line.name.is("trace_name") && called.str() == name => Some(module.str()),
+            _ => None,
+        };
+        let mut blocks = self.first(location).unwrap_or_default().iter().rev();
+        blocks.find_map(|block| lines(block).find_map(module)).unwrap_or(name)
     }
 
     /// The phase and the line of the directive that runs the file `script` (`log_by_lua`, `weir.conf:20`); `None` where none

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_rt::{RecvOutcome, clock};
+use weir_rt::{OutputChunk, RecvOutcome, clock};
 use weir_tls::{
     Certificate, Error, ExternalSessions, HandshakeProgress, HandshakeWishes, HelloAcceptor, HelloFields,
     ReceivedHello, ServerConfig, ServerHandshake, TlsSession, fatal_alert,
@@ -343,7 +343,8 @@ async fn complete(
         let step = effort::at(effort, move || step(handshake, &received)).await;
         handshake = step.handshake;
         if !step.out.is_empty() {
-            wire.stream.send(step.out);
+            // Tickets leave with the response where the request came with the client's last message, else when this task waits.
+            wire.stream.queue(OutputChunk::Bytes(step.out));
         }
         match step.result {
             Ok(HandshakeProgress::Complete) => break,

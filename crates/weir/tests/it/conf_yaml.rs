@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use weir_test::{Backend, Client, TempDir, free_port, require_program, wait_for};
 
 /// A server of a YAML file, ended with the test.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Drop for Served {
@@ -31,7 +31,7 @@ fn start(dir: &TempDir, port: u16) -> Served {
     start_file(dir, "h2o.yaml", port, "daemon off; master_process off;")
 }
 
-fn start_file(dir: &TempDir, file: &str, port: u16, globals: &str) -> Served {
+pub(crate) fn start_file(dir: &TempDir, file: &str, port: u16, globals: &str) -> Served {
     let child =
         weir(dir, file, &["-g", globals]).stdout(Stdio::null()).spawn().expect("the binary was built");
     let served = Served { child, address: ([127, 0, 0, 1], port).into() };

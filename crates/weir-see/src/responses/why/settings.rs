@@ -72,6 +72,7 @@ const SETTINGS: &[DearSetting] = &[
 /// The setting of `module` to look at in `location`, with the value in force; `None` where it has none, or where several
 /// locations of that name differ.
 pub(super) fn of_module(index: &ConfLineIndex<'_>, location: &str, module: &str) -> Option<FilterSetting> {
+    let module = index.module(location, module);
     let known = SETTINGS.iter().filter(|setting| setting.module == module);
     let mut others = None;
     for setting in known {
@@ -110,6 +111,11 @@ mod tests {
     fn settings_have_the_value_in_force() {
         for (conf, module, says) in [
             ("gzip_comp_level 9;", "gzip", "gzip_comp_level 9 n.conf:3: level 1 costs least"),
+            (
+                "gzip_comp_level 9; trace_name gzip packer;",
+                "packer",
+                "gzip_comp_level 9 n.conf:3: level 1 costs least",
+            ),
             ("", "brotli", "brotli_comp_level 6 : lower levels cost less, level 0 least"),
             ("zstd_comp_level 19;", "zstd", "zstd_comp_level 19 n.conf:3: level 1 costs least"),
             (

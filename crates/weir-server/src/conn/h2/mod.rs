@@ -41,6 +41,13 @@ pub(crate) fn begins(input: &[u8]) -> Option<bool> {
 /// A connection from its preface on.
 pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<ClientConnection>, wire: Rc<ClientWire>) {
     let mux = H2Mux::new(&worker, &connection, &wire);
+    // What came with the last message of a TLS handshake has its responses together with the settings. Anything else than
+    // bytes is there when it is asked for again.
+    if wire.stream.has_layer()
+        && let Some(RecvOutcome::Data(buf)) = wire.stream.try_recv()
+    {
+        wire.input.borrow_mut().push(buf);
+    }
     serve(&mux, None).await;
 }
 

@@ -208,7 +208,11 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
     SslRow::new("ssl_buffer_size", HTTP_HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
         .syntax("ssl_buffer_size size")
         .default("16k")
-        .doc("Size of TLS records of responses, at most 16k."),
+        .doc(
+            "Size of TLS records of responses, at most 16k. A connection begins with shorter ones for 64 KB, \
+             and again after a second without output. A client can read nothing of a record before its end \
+             has come, which may be a round trip later.",
+        ),
     SslRow::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.set().verify, VERIFY))
         .syntax("ssl_verify_client on | off | optional | optional_no_ca")
         .default("off")

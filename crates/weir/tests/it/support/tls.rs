@@ -180,6 +180,35 @@ impl TlsClient {
         TlsClient::cut(addr, name, config, 1 << 20).unwrap_or_else(|error| panic!("handshake: {error}"))
     }
 
+    /// Connects, and sends `request` in one write with the handshake's last message. Beside it what the next read has brought.
+    #[track_caller]
+    pub(crate) fn at_once(
+        addr: SocketAddr,
+        name: &str,
+        config: &ClientConfig,
+        request: &[u8],
+    ) -> (TlsClient, Vec<u8>) {
+        let mut stream = TcpStream::connect(addr).expect("a server");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP socket");
+        let mut connect = ClientHandshake::new(config, name).expect("a configuration");
+        let (mut out, mut buffer) = (Vec::new(), vec![0; 16 * 1024]);
+        while connect.handle(&[], &mut out).expect("a flight") != HandshakeProgress::Complete {
+            stream.write_all(&std::mem::take(&mut out)).expect("the server reads");
+            let n = read(&mut stream, &mut buffer).expect("the server answers");
+            if connect.handle(&buffer[..n], &mut out).expect("a flight") == HandshakeProgress::Complete {
+                break;
+            }
+        }
+        let (mut session, received) = connect.into_session();
+        session.seal(request, &mut out);
+        stream.write_all(&out).expect("the server reads");
+        let mut client = TlsClient { stream, session, received, raw: Vec::new(), ended: false };
+        client.more();
+        let first = client.received.clone();
+        (client, first)
+    }
+
     /// Sends bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let mut out = Vec::new();
