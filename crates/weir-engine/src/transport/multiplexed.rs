@@ -110,6 +110,10 @@ pub(crate) trait RequestStream {
     /// The client took nothing for too long: what is left of the response is not waited for.
     fn give_up(&self);
 
+    /// Content of all of the connection's streams that was taken by now, for a stream that has only to wait for its turn; `None`
+    /// where it is the client that makes no room for it.
+    fn taken_by_all(&self) -> Option<u64>;
+
     /// Why nothing more reaches the client.
     fn why_gone(&self) -> EngineError;
 
@@ -308,14 +312,15 @@ pub(crate) trait RequestStream {
         self.until(x, done).await
     }
 
-    /// Waits for what the client has to do, as long as it takes something in each `send_timeout`.
+    /// Waits for what the client has to do, as long as it takes something in each `send_timeout`: of this stream, or of others whose
+    /// turn is before this one's.
     async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), EngineError> {
         self.wake();
         let interval = x.plan.core.send_timeout;
         let timer = Timer::new();
         timer.arm(interval);
         self.core(|core| core.patience = interval);
-        let mut left = self.pending();
+        let (mut left, mut taken) = (self.pending(), self.taken_by_all());
         let drained = poll_fn(|cx| {
             if self.is_closed() {
                 return Poll::Ready(Err(self.why_gone()));
@@ -328,7 +333,12 @@ pub(crate) trait RequestStream {
                 left = now;
                 timer.touch(interval);
             }
-            if timer.poll_expired(cx).is_ready() {
+            let is_late = timer.poll_expired(cx).is_ready();
+            if is_late && self.taken_by_all().is_some_and(|now| taken.replace(now) != Some(now)) {
+                timer.arm(interval);
+                // Registers the waker; the interval is not over at once.
+                let _armed = timer.poll_expired(cx);
+            } else if is_late {
                 self.give_up();
                 return Poll::Ready(Err(EngineError::from(weir_rt::SendError::TimedOut)));
             }

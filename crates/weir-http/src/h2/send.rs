@@ -118,6 +118,11 @@ impl H2Connection {
         own.min(self.send.room().saturating_sub(ahead))
     }
 
+    /// Whether the peer has room for content of a stream, whatever it has for all of them.
+    pub fn has_own_window(&self, key: StreamKey) -> bool {
+        self.store.get(key).is_some_and(|stream| stream.send.room() > 0)
+    }
+
     /// Whether something of a stream is still to be sent that was announced, if only its end.
     pub fn is_unsent(&self, key: StreamKey) -> bool {
         let unsent = |stream: &StreamRecord| stream.state.sends() && (stream.pending > 0 || stream.last);

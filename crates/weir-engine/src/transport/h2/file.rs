@@ -29,9 +29,8 @@ impl H2Stream {
             if last && end == StreamEnd::Last {
                 self.finish();
             }
-            // More than is composed at a time: a stream that runs dry has to be waited for, or lets others go ahead. The writer is
-            // woken when one piece is left, and has its turn for several.
-            self.composed(x, if last { 0 } else { OFFERED_AHEAD }).await?;
+            // As much again as is composed at a time: a stream that runs dry has to be waited for, or lets others go ahead.
+            self.composed(x, if last { 0 } else { READ_AT_ONCE }).await?;
         }
         Ok(())
     }
@@ -110,5 +109,3 @@ fn load_file(slot: &mut StreamSlot, allowed: u64) -> Option<u64> {
 
 /// How much of a file is read at once: as much as a connection has composed and not sent.
 const READ_AT_ONCE: u64 = crate::transport::wire::HIGH;
-/// How much of a file is offered beside the piece that is offered last: no memory, since it is read in its turn.
-const OFFERED_AHEAD: u64 = 3 * READ_AT_ONCE;

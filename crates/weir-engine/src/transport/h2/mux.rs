@@ -49,6 +49,8 @@ pub struct H2Mux {
     /// The frame that has come in part, and since when.
     pub(super) partial: Cell<Option<(u64, u64)>>,
     looked_ms: Cell<u64>,
+    /// Content that was composed, of all streams.
+    pub(super) content: Cell<u64>,
     due: RefCell<Vec<StreamKey>>,
     /// Requests of this turn whose responses are whole and not composed.
     pub held: RefCell<Vec<(StreamKey, Box<Exchange>)>>,
@@ -105,6 +107,7 @@ impl H2Mux {
             idle_from: Cell::new(None),
             partial: Cell::new(None),
             looked_ms: Cell::new(0),
+            content: Cell::new(0),
             due: RefCell::default(),
             held: RefCell::default(),
             starved: RefCell::default(),
@@ -352,6 +355,7 @@ impl H2Mux {
     fn wait_until(&self, slot: &mut StreamSlot, ms: u64) {
         slot.detached = true;
         slot.core.patience = ms;
+        slot.taken_by_all = self.content.get();
         if slot.until.replace(weir_rt::now_ms() + ms).is_none() {
             self.lingering.set(self.lingering.get() + 1);
         }
@@ -366,9 +370,15 @@ impl H2Mux {
         }
         self.looked_ms.set(now);
         for key in self.h2.borrow().keys() {
-            let over = |slot: &StreamSlot| slot.until.is_some_and(|until| until <= now);
-            if self.slots.borrow().get(key.index()).is_some_and(over) {
-                self.due.borrow_mut().push(key);
+            let over = |slot: &&mut StreamSlot| slot.until.is_some_and(|until| until <= now);
+            let mut slots = self.slots.borrow_mut();
+            let Some(slot) = slots.get_mut(key.index()).filter(over) else { continue };
+            // What waits for its turn has time as long as the client takes what is before it.
+            match self.taken_by_all(key).filter(|_| self.h2.borrow().is_unsent(key)) {
+                Some(taken) if taken != slot.taken_by_all => {
+                    (slot.taken_by_all, slot.until) = (taken, Some(now + slot.core.patience));
+                }
+                _ => self.due.borrow_mut().push(key),
             }
         }
         let due = std::mem::take(&mut *self.due.borrow_mut());

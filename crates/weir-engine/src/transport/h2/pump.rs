@@ -55,6 +55,11 @@ impl H2Mux {
         }
     }
 
+    /// Content of all streams that was composed by now, if this one's own window is open: it has only to wait for its turn then.
+    pub(super) fn taken_by_all(&self, key: StreamKey) -> Option<u64> {
+        self.h2.borrow().has_own_window(key).then(|| self.content.get())
+    }
+
     /// Wakes the streams that wait for windows that are open now. Hardly ever there are any.
     pub(super) fn feed(&self) {
         let mut starved = self.starved.borrow_mut();
@@ -105,6 +110,7 @@ impl H2Mux {
         }
         slot.written += bytes;
         slot.content += content;
+        self.content.set(self.content.get() + content);
         let end = self.wire.composed();
         self.ledger.borrow_mut().note(key, (bytes, content), end, || self.wire.taken());
     }

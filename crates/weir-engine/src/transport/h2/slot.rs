@@ -32,6 +32,8 @@ pub struct StreamSlot {
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
     /// the response, or to send the rest of the request, which is dropped.
     pub(super) until: Option<u64>,
+    /// Content of all streams that was composed when its time was measured last.
+    pub(super) taken_by_all: u64,
     /// Its task was woken for more of the response since the stream ran dry last.
     pub(super) woken: bool,
     /// It is among the [`H2Mux::starved`].

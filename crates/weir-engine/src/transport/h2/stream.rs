@@ -161,6 +161,10 @@ impl RequestStream for H2Stream {
         self.mux.give_up(self.key);
     }
 
+    fn taken_by_all(&self) -> Option<u64> {
+        self.mux.taken_by_all(self.key)
+    }
+
     fn why_gone(&self) -> EngineError {
         self.mux.wire.why_gone()
     }

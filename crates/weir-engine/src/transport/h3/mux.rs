@@ -34,6 +34,8 @@ pub struct H3Mux {
     pub(super) resets: RefCell<Vec<(u64, H3ErrorCode)>>,
     /// How many streams have a request.
     pub(super) open: Cell<usize>,
+    /// Content that QUIC has taken, of all streams.
+    pub(super) content: Cell<u64>,
     /// The connection's task.
     call: TaskCall,
     /// Nothing more comes or goes.
@@ -81,6 +83,7 @@ impl H3Mux {
             hungry: RefCell::default(),
             resets: RefCell::default(),
             open: Cell::new(0),
+            content: Cell::new(0),
             call: TaskCall::default(),
             closed: Cell::new(false),
             ahead: server.http3.stream_buffer_size,
@@ -249,6 +252,7 @@ impl H3Mux {
         if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.over = Some(end);
             slot.until = Some((weir_rt::now_ms() + send_timeout, send_timeout));
+            slot.taken_by_all = self.content.get();
         }
         self.has_output(at);
     }
@@ -258,7 +262,12 @@ impl H3Mux {
     pub fn expire(&self) -> Option<u64> {
         let (now, mut next, mut due) = (weir_rt::now_ms(), None, Vec::new());
         for (at, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
-            let Some((until, _)) = slot.until.filter(|_| slot.id.is_some()) else { continue };
+            let Some((mut until, patience)) = slot.until.filter(|_| slot.id.is_some()) else { continue };
+            // What waits for its turn has time as long as the client takes what is before it.
+            if until <= now && slot.pending > 0 && slot.taken_by_all != self.content.get() {
+                until = now + patience;
+                (slot.taken_by_all, slot.until) = (self.content.get(), Some((until, patience)));
+            }
             if until <= now {
                 slot.drop_output();
                 slot.over = Some(ExchangeOutcome::Broken);

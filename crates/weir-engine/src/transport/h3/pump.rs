@@ -101,6 +101,7 @@ impl H3Mux {
                 }
             }
         }
+        self.content.set(self.content.get() + before.saturating_sub(slot.pending));
         if slot.pending == 0 && slot.ends && !slot.finished && slot.fault.is_none() {
             sink.finish(id);
             slot.finished = true;

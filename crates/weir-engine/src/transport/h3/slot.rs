@@ -36,6 +36,8 @@ pub(super) struct H3Slot {
     /// Until then (milliseconds of the worker's clock) the client has time to take the rest of the response, and so long from
     /// each piece that it takes.
     pub(super) until: Option<(u64, u64)>,
+    /// Content of all streams that QUIC had taken when its time was measured last.
+    pub(super) taken_by_all: u64,
     /// What QUIC was told of its priority.
     pub(super) rank: Option<i32>,
     /// It is among those that have something to send.

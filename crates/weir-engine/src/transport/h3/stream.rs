@@ -114,6 +114,10 @@ impl RequestStream for H3Stream {
         });
     }
 
+    fn taken_by_all(&self) -> Option<u64> {
+        Some(self.mux.content.get())
+    }
+
     fn why_gone(&self) -> EngineError {
         EngineError::CLIENT_CLOSED
     }

@@ -76,6 +76,22 @@ both_drivers! {
         assert_eq!((logged.whole, logged.body), (0, 0));
     }
 
+    /// Of equal urgency the first response is whole before the next begins. One that waits for that longer than `send_timeout`
+    /// is not given up while the client takes the first one: a file, a small response that is composed, a script's.
+    fn who_waits_for_a_turn_has_time(driver) {
+        let server = serve(driver, "400ms", "location /file { alias files/big; } location /small { return 200 small; }
+            location /lua { content_by_lua_block { ngx.print(string.rep('x', 300000)) } }");
+        let mut link = Link::open(&server, WIDE);
+        ["/file?id=1", "/file?id=2", "/small", "/lua"].iter().zip([1, 3, 5, 7]).for_each(|(path, id)| link.ask(id, path));
+        // Three seconds and more, of which each quarter brings something.
+        for part in 1..=30 {
+            link.until(|link| link.body(1) >= BIG * part / 30);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        link.until(|link| [3, 5, 7].iter().all(|stream| link.over(*stream)));
+        assert_eq!([1, 3, 5, 7].map(|stream| link.body(stream)), [BIG, BIG, 5, 300_000]);
+    }
+
     /// The server's `send_timeout` is short, the location's is long: its client may take its time.
     fn a_location_has_more_patience_than_its_server(driver) {
         let server = serve(driver, "300ms", "location /file { alias files/big; send_timeout 1h; }");
