@@ -61,11 +61,15 @@ const USUAL: &[&str] = &[
     "trace_name",
 ];
 
-/// What a file with a host of these keys and paths becomes, all of it.
+/// What a file with a host of these keys and paths becomes, all of it but the names in traces.
 fn host(keys: &str) -> String {
+    whole_host(keys, &|line| !line.name.is("trace_name"))
+}
+
+fn whole_host(keys: &str, wanted: &dyn Fn(&DirectiveLine) -> bool) -> String {
     let indented = keys.replace('\n', "\n    ");
     let text = format!("listen: 80\nhosts:\n  a:\n    {indented}\n");
-    written(&tree(&text).unwrap_or_else(|error| panic!("{error}")).lines, &|_| true)
+    written(&tree(&text).unwrap_or_else(|error| panic!("{error}")).lines, wanted)
 }
 
 /// What a path of these keys becomes.
@@ -127,6 +131,28 @@ fn a_file_of_h2o_becomes_nginx_lines() {
         &format!("location /app/ {{ proxy_pass http://proxy-at-0-{proxy}/$request_uri_from_5; "),
         &format!("location = /app {{ proxy_pass http://proxy-at-0-{proxy}/$request_uri_from_4; "),
         "server { server_name example.org; listen 80; location / { return 301 https://example.com/$request_uri_from_1; } } ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// `rewrite` is part of the handler that it is there for.
+#[test]
+fn traces_have_names_of_h2o() {
+    let keys = "error-doc: {status: 404, url: /x}\npaths:\n  /f: {file.dir: /x, header.add: 'A: b'}\n  \
+        /r: {redirect: /y, expires: 1 day}\n  /s: {status: ON}\n  /p: {proxy.reverse.url: 'http://a:1'}";
+    let text = whole_host(keys, &|line| {
+        line.block.is_some() && !line.name.is("geo") && !line.name.is("types") || line.name.is("trace_name")
+    });
+    for part in [
+        "trace_name static file; ",
+        "trace_name gzip compress gzip; ",
+        "server { trace_name special_response errordoc; ",
+        "location = /f { trace_name special_response errordoc; trace_name rewrite file; } ",
+        "location /f/ { trace_name special_response errordoc; } ",
+        "location /r/ { trace_name edit_headers expires; trace_name special_response errordoc; trace_name rewrite redirect; } ",
+        "location = /s { trace_name special_response errordoc; trace_name rewrite status; } ",
+        "location /p/ { trace_name special_response errordoc; } ",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
