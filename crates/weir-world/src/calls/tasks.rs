@@ -50,6 +50,9 @@ pub unsafe extern "C" fn pthread_create(
     }
     let number = threads::register();
     let beginning = Box::into_raw(Box::new(Beginning { number, start, argument }));
+    // SAFETY: by the caller's word.
+    let roomy = unsafe { with_room(attributes) };
+    let attributes = roomy.as_ref().map_or(attributes, std::ptr::from_ref);
     // SAFETY: by the caller's word; the new thread takes the box.
     let result = unsafe { create(thread, attributes, run, beginning.cast()) };
     if result != 0 {
@@ -67,6 +70,27 @@ pub unsafe extern "C" fn pthread_create(
     threads::maybe_pause();
     0
 }
+
+/// `attributes` with a larger stack, where they have a small one: whichever thread waits does the work of clients and servers,
+/// TLS among it.
+///
+/// # Safety
+/// They are null or attributes of a thread.
+unsafe fn with_room(attributes: *const libc::pthread_attr_t) -> Option<libc::pthread_attr_t> {
+    // SAFETY: by the caller's word; the copy is used as long as they are.
+    let mut copy = unsafe { attributes.as_ref().map(|it| std::ptr::read(it)) }?;
+    let mut bytes = 0;
+    // SAFETY: attributes, and a place for the number.
+    unsafe { libc::pthread_attr_getstacksize(&raw const copy, &raw mut bytes) };
+    if bytes >= STACK {
+        return None;
+    }
+    // SAFETY: attributes that are our own.
+    (unsafe { libc::pthread_attr_setstacksize(&raw mut copy, STACK) } == 0).then_some(copy)
+}
+
+/// Bytes of stack that a thread has at least.
+const STACK: usize = 1 << 20;
 
 extern "C" fn run(beginning: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create`, for this thread alone.
