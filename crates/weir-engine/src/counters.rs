@@ -72,6 +72,8 @@ pub struct QuicCounters {
     pub retried: WorkerCounter,
     /// Datagrams that belonged to another socket of the address, and were handed over to it.
     pub handed_over: WorkerCounter,
+    /// Datagrams that belonged to another process, and were handed over to it.
+    pub forwarded: WorkerCounter,
     /// Datagrams that the system did not take.
     pub dropped: WorkerCounter,
 }

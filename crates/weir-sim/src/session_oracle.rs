@@ -103,8 +103,9 @@ impl<'j> StreamOutcomes<'j> {
         client: &JournalRecord<'_>,
     ) -> Option<String> {
         let visit = self.visit(session.number);
-        // What a client has left behind it is still on its way to the server.
-        let end = visit.map_or(0, |visit| visit.number("t")).max(client.number("t"));
+        // What a client has left behind it is still on its way to the server, and its session may not have begun.
+        let late = if visit.is_none() { SLACK } else { 0 };
+        let end = visit.map_or(0, |visit| visit.number("t")).max(client.number("t").saturating_add(late));
         if !is_calm(plan, session) || meets_down(plan, session, end) {
             return None;
         }

@@ -81,6 +81,9 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     log::threaded(false);
     let mut inherited = InheritedDescriptors::take();
     let (upgrade, notify) = (inherited.upgrade, NotifySocket::from_environment());
+    if let Some(secret) = inherited.secret.take() {
+        weir_server::conn::inherit_quic_secret(secret);
+    }
     let (paths, recorder) = (ConfLocation::of(line), FileRecorder::default());
     let (prepared, findings) = privileged::collect(|| paths.prepare(&recorder));
     let (configuration, warnings) = prepared?;

@@ -2,8 +2,9 @@
 //! successor) and systemd's (`LISTEN_PID`, `LISTEN_FDS`).
 
 use std::ffi::c_int;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::calls::check;
@@ -15,7 +16,9 @@ pub struct InheritedDescriptors {
     pub sockets: Vec<OwnedFd>,
     /// Whether they come from a predecessor that still runs (nginx's way).
     pub upgrade: bool,
-    /// What was wrong with the variable, for the log.
+    /// The predecessor's secret ([`pass_secret`]).
+    pub secret: Option<[u8; SECRET_BYTES]>,
+    /// What was wrong with the variables, for the log.
     pub complaints: Vec<String>,
 }
 
@@ -33,6 +36,9 @@ impl InheritedDescriptors {
             let mut inherited = InheritedDescriptors { upgrade: true, ..InheritedDescriptors::default() };
             inherited.complaints.extend(complaint);
             inherited.adopt(&numbers);
+            if let Some(number) = variable(SECRET) {
+                inherited.adopt_secret(&number);
+            }
             return inherited;
         }
         let number = |name: &str| variable(name)?.parse::<RawFd>().ok();
@@ -43,6 +49,20 @@ impl InheritedDescriptors {
                 inherited
             }
             _ => InheritedDescriptors::default(),
+        }
+    }
+
+    fn adopt_secret(&mut self, number: &str) {
+        let mut found = InheritedDescriptors::default();
+        found.adopt(number.parse().ok().filter(|fd| *fd >= FIRST).as_slice());
+        let secret = found.sockets.pop().map(|fd| {
+            let mut secret = [0; SECRET_BYTES];
+            std::fs::File::from(fd).read_exact_at(&mut secret, 0).map(|()| secret)
+        });
+        match secret {
+            Some(Ok(secret)) => self.secret = Some(secret),
+            Some(Err(error)) => self.complaints.push(format!("{SECRET}={number} can't be read: {error}")),
+            None => self.complaints.push(format!("{SECRET}={number} is not an open descriptor")),
         }
     }
 
@@ -66,6 +86,17 @@ impl InheritedDescriptors {
 /// The value of [`VARIABLE`] for these sockets.
 pub fn list(sockets: &[BorrowedFd<'_>]) -> String {
     sockets.iter().map(|fd| format!("{};", fd.as_raw_fd())).collect()
+}
+
+/// A descriptor for [`SECRET`], which stays open in a program that this process starts.
+///
+/// # Errors
+/// The errno of memfd_create(2), write(2) or fcntl(2).
+pub fn pass_secret(secret: &[u8; SECRET_BYTES]) -> io::Result<OwnedFd> {
+    let mut file = super::memory_file("weir secret")?;
+    file.write_all(secret)?;
+    set_inheritable(file.as_fd(), true)?;
+    Ok(file.into())
 }
 
 /// Whether `fd` stays open in a program that this process, or its copy, becomes by exec(2).
@@ -107,6 +138,11 @@ fn parse(list: &str) -> (Vec<RawFd>, Option<String>) {
 
 /// nginx's name for the list.
 pub const VARIABLE: &str = "NGINX";
+/// The name of the number of [`pass_secret`]'s descriptor: what the new processes are to know that the old ones have told
+/// their clients.
+pub const SECRET: &str = "WEIR_SECRET";
+/// Bytes of that secret.
+pub const SECRET_BYTES: usize = 32;
 /// Below are the standard descriptors (systemd's SD_LISTEN_FDS_START).
 const FIRST: RawFd = 3;
 /// More than systemd passes.
@@ -115,7 +151,6 @@ const MOST: RawFd = 4096;
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::fd::AsFd;
 
     use super::*;
     use crate::process::tests::in_child;
@@ -141,6 +176,23 @@ mod tests {
         let (one, two) = (File::open("/dev/null").expect("there"), File::open("/dev/null").expect("there"));
         let text = list(&[one.as_fd(), two.as_fd()]);
         assert_eq!(parse(&text), (vec![one.as_raw_fd(), two.as_raw_fd()], None));
+    }
+
+    #[test]
+    fn a_secret_passes_to_the_next_program() {
+        let secret = std::array::from_fn(|at| at as u8);
+        let passed = pass_secret(&secret).expect("a descriptor");
+        let copy = passed.try_clone().expect("a descriptor");
+        let number = std::os::fd::IntoRawFd::into_raw_fd(passed).to_string();
+        let mut inherited = InheritedDescriptors::default();
+        inherited.adopt_secret(&number);
+        assert_eq!((inherited.secret, inherited.complaints.len()), (Some(secret), 0));
+        drop(copy);
+        for wrong in ["", "x", "1", "901", "-1", "99999999999"] {
+            let mut inherited = InheritedDescriptors::default();
+            inherited.adopt_secret(wrong);
+            assert!(inherited.secret.is_none() && inherited.complaints[0].contains(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -34,6 +34,11 @@ pub(super) const QUIC: &[WorkerCount<QuicCounters>] = &[
         of: |quic| &quic.handed_over,
     },
     WorkerCount {
+        name: "weir_quic_datagrams_forwarded",
+        help: "Datagrams of QUIC that were for a connection of another process with the same sockets, as after an upgrade.",
+        of: |quic| &quic.forwarded,
+    },
+    WorkerCount {
         name: "weir_quic_datagrams_dropped",
         help: "Datagrams of QUIC that the system did not take.",
         of: |quic| &quic.dropped,

@@ -15,14 +15,21 @@ mod proxy;
 pub(crate) mod quic;
 mod section;
 pub(crate) mod session;
+pub(crate) mod sharing;
 mod stream_task;
 
 use weir_engine::transport::ClientConnection;
 
-/// Makes the keys of stateless resets and tokens, unless they are there: processes that are forked from this one have the same, so
-/// that clients of one that crashed learn from the next one that their connections are gone, and begin again at once.
-pub fn share_quic_keys() {
-    let _made = quic::settings::own_keys();
+/// The secret of which the keys of stateless resets and tokens are made, if no `quic_host_key` is given. Processes that are forked
+/// from this one, once it was called, have the same, so that clients of one that crashed learn from the next one that their
+/// connections are gone, and begin again at once.
+pub fn quic_secret() -> &'static [u8; 32] {
+    quic::settings::own_secret()
+}
+
+/// Takes the secret of the process that this one follows; too late once there is one.
+pub fn inherit_quic_secret(secret: [u8; 32]) {
+    quic::settings::inherit_secret(secret);
 }
 
 /// Starts the task of `connection`, which knows from then on how many bytes it takes.

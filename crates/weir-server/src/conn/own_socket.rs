@@ -35,18 +35,22 @@ impl SocketUse {
 pub(crate) enum OwnSocket {
     Connections(Listener),
     Datagrams(Stream),
-    /// Of QUIC.
-    Quic(Stream),
+    /// Of QUIC, with the cookie of the address' first socket.
+    Quic(Stream, u64),
 }
 
 impl OwnSocket {
-    /// Of a socket that brings datagrams, of this kind.
+    /// Of a socket that brings datagrams, of this kind; `group` is the cookie of the address' first socket.
     ///
     /// # Errors
     /// The runtime does not take it.
-    pub(crate) fn of_datagrams(fd: OwnedFd, brings: SocketUse) -> std::io::Result<OwnSocket> {
+    pub(crate) fn of_datagrams(fd: OwnedFd, brings: SocketUse, group: u64) -> std::io::Result<OwnSocket> {
         let socket = Stream::of_datagrams(fd)?;
-        Ok(if brings == SocketUse::Quic { OwnSocket::Quic(socket) } else { OwnSocket::Datagrams(socket) })
+        Ok(if brings == SocketUse::Quic {
+            OwnSocket::Quic(socket, group)
+        } else {
+            OwnSocket::Datagrams(socket)
+        })
     }
 
     /// Starts its task, which goes on until `door` is closed.
@@ -55,7 +59,9 @@ impl OwnSocket {
         match self {
             OwnSocket::Connections(listener) => weir_rt::spawn(accept::run(worker, listener, door)),
             OwnSocket::Datagrams(socket) => weir_rt::spawn(flows::run(worker, Rc::new(socket), door)),
-            OwnSocket::Quic(socket) => weir_rt::spawn(endpoint::run(worker, Rc::new(socket), door)),
+            OwnSocket::Quic(socket, group) => {
+                weir_rt::spawn(endpoint::run(worker, Rc::new(socket), group, door))
+            }
         };
     }
 }

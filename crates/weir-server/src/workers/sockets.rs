@@ -108,6 +108,8 @@ pub(crate) struct DatagramSocket {
     pub(crate) brings: SocketUse,
     /// As of [`WorkerSocket`].
     pub(crate) cookie: u64,
+    /// The cookie of the address' first socket.
+    pub(crate) group: u64,
 }
 
 impl InheritedSockets {
@@ -247,16 +249,19 @@ impl InheritedSockets {
         workers: usize,
     ) -> Result<Vec<DatagramSocket>, StartError> {
         let mut sockets = Vec::new();
-        let (mut last, mut index) = (None, 0);
+        let (mut last, mut index, mut group) = (None, 0, 0);
         let all = [SocketUse::Datagrams, SocketUse::Quic]
             .map(|brings| self.of(configuration, brings).map(move |(address, fd)| (brings, address, fd)));
         for (brings, address, fd) in all.into_iter().flatten() {
             index = if last == Some(address) { index + 1 } else { 0 };
             last = Some(address);
+            if index == 0 {
+                group = net::cookie(fd.as_raw_fd())?;
+            }
             let port = usize::from(configuration.addresses[address].addr.port().unwrap_or(0));
             if (port + index) % workers.max(1) == id {
                 let cookie = net::cookie(fd.as_raw_fd())?;
-                sockets.push(DatagramSocket { fd: fd.try_clone()?, address, brings, cookie });
+                sockets.push(DatagramSocket { fd: fd.try_clone()?, address, brings, cookie, group });
             }
         }
         Ok(sockets)

@@ -263,7 +263,10 @@ pub(crate) async fn prepare(sockets: WorkerSockets, waits: impl FnOnce()) -> Res
     for socket in sockets.datagrams {
         let own = match local.reads(socket.cookie, socket.brings) {
             true => None,
-            false => Some(OwnSocket::of_datagrams(socket.fd, socket.brings).map_err(|it| it.to_string())?),
+            false => {
+                let own = OwnSocket::of_datagrams(socket.fd, socket.brings, socket.group);
+                Some(own.map_err(|it| it.to_string())?)
+            }
         };
         prepared.sockets.push((socket.cookie, socket.address, ListenSource::Own(socket.brings, own)));
     }

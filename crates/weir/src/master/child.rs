@@ -153,7 +153,7 @@ impl ServerSeed {
         let remains = memory("what is left of a crash", CrashRemains::new());
         let lines = memory("lines of logs", SharedRings::new("weir-lines"));
         let zones = memory("zones that outlive a process", survival::memory());
-        weir_server::conn::share_quic_keys();
+        let _drawn = weir_server::conn::quic_secret();
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(LogLevel::Notice, &format_args!("start worker process {pid}"));

@@ -2,7 +2,7 @@
 //! listening sockets; both serve until one of them is asked to end.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
 use weir_engine::log::{self, LogLevel};
@@ -54,7 +54,9 @@ impl MasterProcess {
             inherit::set_inheritable(*fd, true)?;
         }
         let mut command = Command::new(&self.program.name);
+        let secret = inherit::pass_secret(weir_server::conn::quic_secret())?;
         command.args(&self.program.arguments).env(inherit::VARIABLE, inherit::list(&fds));
+        command.env(inherit::SECRET, secret.as_raw_fd().to_string());
         for systemds in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
             command.env_remove(systemds);
         }

@@ -5,8 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_http::json::JsonValue;
-use weir_test::{Driver, Server, ServerSignal, TestServerBuilder, both_drivers, require_program, skip};
+use weir_test::{
+    Driver, Server, ServerSignal, TestServerBuilder, both_drivers, require_program, skip, wait_for,
+};
 
+use super::process;
 use super::support::tls::{authority, own};
 
 /// Python with aioquic; `None`: the test is skipped.
@@ -130,14 +133,82 @@ both_drivers! {
             let all = std::thread::scope(|scope| {
                 let asked = scope.spawn(|| ask(&python, &plan));
                 assert_eq!(server.access_log_lines(1).len(), 1);
-                let first = super::process::server_of(server.pid(), None);
-                super::process::kill(first, "KILL");
-                super::process::server_of(server.pid(), Some(first));
+                let first = process::server_of(server.pid(), None);
+                process::kill(first, "KILL");
+                process::server_of(server.pid(), Some(first));
                 std::fs::write(&go, "").expect("ours");
                 asked.join().expect("no panic")
             });
             assert_eq!(status(&all[0]), Some(200));
             assert!(is(&all[1], "is_reset") && !is(&all[1], "ended"), "{all:?}");
+        }
+    }
+
+    /// USR2, back, and there for good: connections stay with the process that has them, new ones go to the new one.
+    fn an_upgrade_loses_nothing(driver) {
+        let Some(python) = client() else { return };
+        for workers in [1, 3] {
+            let content: Vec<u8> = (0..600_000_u32).map(|at| (at % 251) as u8).collect();
+            let mut server = builder(
+                &format!("worker_processes {workers}; master_process on;"),
+                "location / { return 200 $pid; } location /large { limit_rate 300k; }",
+            )
+            .file("files/large", &content)
+            .driver(driver)
+            .start();
+            let (port, pid, old) = (server.port(0), server.dir().path().join("nginx.pid"), server.pid());
+            let old_server = process::server_of(old, None).to_string();
+            let one = format!(r#"{{"port": {port}, "steps": [[{{}}]]}}"#);
+            let new_clients = std::cell::Cell::new(0);
+            let new_client = || {
+                new_clients.set(new_clients.get() + 1);
+                body(&ask(&python, &one)[0]).to_owned()
+            };
+            let plan = |go: &Path, steps: &str| {
+                format!(r#"{{"port": {port}, "pause": 0.05, "await": "{}", "steps": [[{{}}], {steps}]}}"#, go.display())
+            };
+            let (go, end) = (server.dir().path().join("go"), server.dir().path().join("end"));
+            let (many, large) = (plan(&go, &["[{}]"; 40].join(", ")), plan(&end, r#"[{"path": "/large"}, {}]"#));
+            let last = std::thread::scope(|scope| {
+                let begin = |plan: &'_ String| {
+                    let (python, plan) = (python.clone(), plan.clone());
+                    scope.spawn(move || ask(&python, &plan))
+                };
+                // So many connections that each worker has some, most probably.
+                let asking: Vec<_> = (0..4).map(|_| begin(&many)).collect();
+                let loading: Vec<_> = (0..4).map(|_| begin(&large)).collect();
+                let _served = server.access_log_lines(8);
+                std::fs::write(&go, "").expect("ours");
+                // There and back: the new binary is sent home.
+                let (new, new_server) = process::upgrade::upgrade(&pid, old);
+                wait_for("a new client at the new server", || (new_client() == new_server.to_string()).then_some(()));
+                process::kill(new, "QUIT");
+                process::wait_gone(new);
+                assert_eq!(new_client(), old_server);
+                // There for good, amid the same connections.
+                let (new, new_server) = process::upgrade::upgrade(&pid, old);
+                wait_for("a new client at the new server", || (new_client() == new_server.to_string()).then_some(()));
+                for asked in asking {
+                    let all = asked.join().expect("it asks");
+                    assert!(all.len() == 41 && all.iter().all(|it| body(it) == old_server), "{all:?}");
+                }
+                std::fs::write(&end, "").expect("ours");
+                // Files have begun where the small response beside them is there.
+                let lines = 8 + 4 * 40 + new_clients.get() + 4;
+                let _begun = server.access_log_lines(lines);
+                process::kill(old, "QUIT");
+                for loaded in loading {
+                    let all = loaded.join().expect("it asks");
+                    let length = all[1].field("length").and_then(JsonValue::number);
+                    assert!(is(&all[1], "ended") && length == Some(600_000), "{all:?}");
+                }
+                process::wait_gone(old);
+                assert_eq!(new_client(), new_server.to_string());
+                new
+            });
+            process::kill(last, "QUIT");
+            process::wait_gone(last);
+            assert!(server.wait_exit().status.success());
         }
     }
 
@@ -222,6 +293,36 @@ both_drivers! {
             assert!(server.wait_exit().status.success());
             let lines = asking.join().expect("it asks");
             assert_eq!(lines[1].field("closed").and_then(JsonValue::number), Some(0x100), "{lines:?}");
+        });
+    }
+
+    /// The connection ends once its client has all of what was composed.
+    fn the_last_response_of_a_connection_is_whole(driver) {
+        let Some(python) = client() else { return };
+        let content = vec![b'x'; 1_000_000];
+        let server = builder("", "keepalive_requests 2; location / { }").file("files/f", &content).driver(driver).start();
+        let step = r#"[{"path": "/f"}, {"path": "/f"}]"#;
+        let all = ask(&python, &format!(r#"{{"port": {}, "linger": 20, "steps": [{step}]}}"#, server.port(0)));
+        assert_eq!(all.len(), 3, "{all:?}");
+        let length = |at: usize| all[at].field("length").and_then(JsonValue::number);
+        assert!((0..2).all(|at| is(&all[at], "ended") && length(at) == Some(1_000_000)), "{all:?}");
+        assert_eq!(all[2].field("closed").and_then(JsonValue::number), Some(0x100), "{all:?}");
+    }
+
+    /// At once, and not once its own time for silence is over.
+    fn a_server_that_stops_tells_its_clients(driver) {
+        let Some(python) = client() else { return };
+        let mut server = serve(driver, "worker_processes 2;", "location / { return 200 well; }");
+        let plan = format!(r#"{{"port": {}, "linger": 20, "steps": [[{{"path": "/"}}]]}}"#, server.port(0));
+        std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| ask(&python, &plan))).collect();
+            let _served = server.access_log_lines(4);
+            server.signal(ServerSignal::Term);
+            assert!(server.wait_exit().status.success());
+            for asked in asking {
+                let lines = asked.join().expect("it asks");
+                assert_eq!(lines[1].field("closed").and_then(JsonValue::number), Some(0x100), "{lines:?}");
+            }
         });
     }
 

@@ -43,6 +43,8 @@ pub(super) struct H3Session {
     is_of_uni: bool,
     /// Since when no request is open.
     idle_from: Option<u64>,
+    /// Until when it may stay so.
+    idle_until: Option<u64>,
     /// Why the connection is over.
     over: Option<H3ErrorCode>,
 }
@@ -102,6 +104,7 @@ impl H3Session {
             is_ending: false,
             is_of_uni: false,
             idle_from: Some(weir_rt::now_ms()),
+            idle_until: None,
             over: None,
         };
         session.opened(protocol);
@@ -161,7 +164,7 @@ impl H3Session {
             self.read(protocol, id)?;
         }
         self.cancel(protocol);
-        self.look();
+        self.look(protocol);
         self.mux.expire();
         self.send(protocol);
         self.settle();
@@ -293,26 +296,35 @@ impl H3Session {
     }
 
     /// Ends the connection where the worker stops, or its address is gone, and one that has been idle for too long.
-    fn look(&mut self) {
+    fn look(&mut self, protocol: &mut Connection) {
         let connection = &self.mux.connection;
         if self.mux.is_to_end() {
             connection.ends_in_order();
             self.go_away(CloseReason::Shutdown);
         }
         if self.mux.streams() > 0 {
-            self.idle_from = None;
+            (self.idle_from, self.idle_until) = (None, None);
             return;
         }
         let from = *self.idle_from.get_or_insert_with(weir_rt::now_ms);
-        if self.is_ending {
-            self.over = Some(H3ErrorCode::No);
-        } else if weir_rt::now_ms() >= from + self.keepalive() {
-            let first = self.mux.connection.requests.get() == 0;
-            let why = if first { CloseReason::HeaderTimeout } else { CloseReason::KeepaliveTimeout };
-            self.mux.connection.ends(why);
-            self.go_away(why);
-            self.over = Some(H3ErrorCode::No);
+        let until = from + self.patience(protocol);
+        self.idle_until = Some(until);
+        if weir_rt::now_ms() < until {
+            return;
         }
+        if !self.is_ending {
+            let first = self.mux.connection.requests.get() == 0;
+            self.go_away(if first { CloseReason::HeaderTimeout } else { CloseReason::KeepaliveTimeout });
+        }
+        self.over = Some(H3ErrorCode::No);
+    }
+
+    /// How long a connection without requests stays, in milliseconds. What its client has not acknowledged would be lost with it.
+    fn patience(&self, protocol: &mut Connection) -> u64 {
+        let own = [&self.control, &self.decoder, &self.encoder].iter().filter(|own| own.id.is_some()).count();
+        let is_delivered = protocol.streams().send_streams() <= own;
+        let delivery = if is_delivered { 0 } else { self.mux.connection.server().plan.core.send_timeout };
+        if self.is_ending { delivery } else { delivery.max(self.keepalive()) }
     }
 
     fn keepalive(&self) -> u64 {
@@ -345,7 +357,7 @@ impl H3Session {
 
     /// How long nothing is due, in milliseconds.
     pub(super) fn due(&self) -> Option<u64> {
-        let idle = self.idle_from.map(|from| (from + self.keepalive()).saturating_sub(weir_rt::now_ms()));
+        let idle = self.idle_until.map(|until| until.saturating_sub(weir_rt::now_ms()));
         [idle, self.mux.expire()].into_iter().flatten().min()
     }
 

@@ -147,8 +147,14 @@ impl Drop for BegunHandshake {
 }
 
 impl Drop for QuicConnection {
-    /// Also where its task ends in a panic: nothing more is delivered.
+    /// Also where its task ends with its worker, or in a panic: the client is told, and nothing more is delivered.
     fn drop(&mut self) {
+        if !self.protocol.is_closed() {
+            let now = Instant::now();
+            let code = if std::thread::panicking() { H3ErrorCode::Internal } else { H3ErrorCode::No };
+            self.protocol.close(now, sink::number(code), Bytes::new());
+            self.transmit(now);
+        }
         self.close_handle();
     }
 }

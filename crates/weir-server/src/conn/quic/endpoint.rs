@@ -17,16 +17,19 @@ use weir_rt::net::{self, SockAddr};
 use weir_rt::notify::{Notify, either};
 
 use super::incoming::{ComingClient, ComingClients, HeldIncoming};
-use super::routes::RouteNumber;
+use super::routes::{self, DatagramAim, RouteNumber};
 use super::{connection, settings};
 use crate::conn::accept::{AcceptLog, ListenerDoor};
+use crate::conn::sharing::{ProcessTag, SharedSocket};
 use weir_engine::log::{self, LogLevel};
 use weir_engine::worker::Worker;
 
 /// Reads datagrams from `socket` until `door` is closed and the connections that there are then have ended.
-pub(crate) async fn run(worker: Rc<Worker>, socket: Rc<Stream>, door: Rc<ListenerDoor>) {
+///
+/// `group` is the cookie of the address' first socket.
+pub(crate) async fn run(worker: Rc<Worker>, socket: Rc<Stream>, group: u64, door: Rc<ListenerDoor>) {
     let held = worker.hold();
-    let endpoint = Rc::new(QuicEndpoint::new(worker, socket, door));
+    let endpoint = Rc::new(QuicEndpoint::new(worker, socket, group, door));
     endpoint.number.belongs_to(&endpoint);
     endpoint.read_until(endpoint.door.closed()).await;
     // Those that are there go on: their clients know nothing of this server's configuration.
@@ -45,6 +48,10 @@ pub(super) struct QuicEndpoint {
     pub(super) bound: SockAddr,
     /// With which connection IDs begin.
     number: RouteNumber,
+    /// With other processes.
+    shared: SharedSocket,
+    /// Another process reads from here on, or this one.
+    reader_changed: Notify,
     pub(super) protocol: RefCell<Endpoint>,
     /// What has come for each connection, at its handle's index.
     inboxes: RefCell<Vec<Option<Rc<QuicInbox>>>>,
@@ -101,9 +108,13 @@ impl QuicInbox {
 }
 
 impl QuicEndpoint {
-    fn new(worker: Rc<Worker>, socket: Rc<Stream>, door: Rc<ListenerDoor>) -> QuicEndpoint {
+    fn new(worker: Rc<Worker>, socket: Rc<Stream>, group: u64, door: Rc<ListenerDoor>) -> QuicEndpoint {
         let bound = net::local_addr(socket.fd()).unwrap_or(SockAddr::UNSPECIFIED);
         let number = RouteNumber::take(&bound);
+        let reader_changed = move || {
+            number.run_there(|endpoint| endpoint.reader_changed.notify());
+        };
+        let shared = SharedSocket::enter(group, &bound, routes::deliver, reader_changed);
         let settings = settings::of_address(&door);
         let (own, first) =
             (settings::of_endpoint(settings.as_ref(), number), settings::before_hello(settings.as_ref()));
@@ -114,6 +125,8 @@ impl QuicEndpoint {
             door,
             bound,
             number,
+            shared,
+            reader_changed: Notify::default(),
             protocol: RefCell::new(protocol),
             inboxes: RefCell::default(),
             open: Cell::new(0),
@@ -128,8 +141,7 @@ impl QuicEndpoint {
     async fn read_until(self: &Rc<Self>, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let receive = poll_fn(|cx| self.socket.poll_datagrams(cx, BATCH, |batch| self.take(batch)));
-            match either(receive, end.as_mut()).await {
+            match either(self.read(), end.as_mut()).await {
                 // So many may have come that the connections' tasks are to have their turn before the next.
                 Some(Ok(full)) if full => weir_rt::yield_now().await,
                 Some(Ok(_)) => {}
@@ -140,6 +152,16 @@ impl QuicEndpoint {
                 None => return,
             }
         }
+    }
+
+    /// Whether as many have come as can at once. Where another process reads, nothing comes here until it does no more.
+    async fn read(self: &Rc<Self>) -> std::io::Result<bool> {
+        if !self.shared.reads() {
+            self.reader_changed.notified().await;
+            return Ok(false);
+        }
+        let receive = poll_fn(|cx| self.socket.poll_datagrams(cx, BATCH, |batch| self.take(batch)));
+        either(receive, self.reader_changed.notified()).await.unwrap_or(Ok(false))
     }
 
     async fn emptied(&self) {
@@ -155,13 +177,26 @@ impl QuicEndpoint {
             let from = datagram.from().and_then(|from| from.to_socket_addr());
             let Some(from) = from else { continue };
             let (here, bytes) = (datagram.to(), datagram.bytes);
-            if self.number.other(bytes).is_some_and(|other| other.hand_over(from, here, bytes)) {
-                self.worker.counters.quic.handed_over.add(1);
-                continue;
+            if !self.is_elsewhere(from, here, bytes) {
+                self.handle(now, from, here, bytes);
             }
-            self.handle(now, from, here, bytes);
         }
         batch.len() == BATCH
+    }
+
+    /// Whether a datagram is for another socket, or another process; it is on its way then.
+    fn is_elsewhere(&self, from: SocketAddr, here: Option<IpAddr>, bytes: &[u8]) -> bool {
+        let Some(aim) = DatagramAim::of(bytes) else { return false };
+        let counters = &self.worker.counters.quic;
+        if aim.process != ProcessTag::own() && self.shared.forward(aim.process, from, here, bytes) {
+            counters.forwarded.add(1);
+            return true;
+        }
+        let is_handed_over = aim.socket != self.number && aim.socket.hand_over(from, here, bytes);
+        if is_handed_over {
+            counters.handed_over.add(1);
+        }
+        is_handed_over
     }
 
     /// A datagram has come, to this socket or to another one.
@@ -177,7 +212,7 @@ impl QuicEndpoint {
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => self.deliver(handle, event),
             Some(DatagramEvent::NewConnection(incoming)) => self.greet(incoming, here, bytes),
-            // What is not known here may be another process's, which reads the same socket.
+            // It is no server's any more that new clients would come to.
             Some(DatagramEvent::Response(_)) if self.closing.get() => {}
             Some(DatagramEvent::Response(transmit)) => self.send(&transmit, &out),
             // It may be the rest of a ClientHello.
@@ -195,7 +230,7 @@ impl QuicEndpoint {
     fn greet(self: &Rc<Self>, incoming: Incoming, here: Option<IpAddr>, bytes: &[u8]) {
         let held = HeldIncoming::new(self, incoming);
         if self.closing.get() {
-            // Fewer workers than before, or another process: who takes new connections has this client's, too.
+            // Fewer workers than before: who takes new connections has this client's, too.
             if let (Some(from), Some(other)) = (held.from(), self.number.successor()) {
                 other.hand_over(from, here, bytes);
             }

@@ -15,6 +15,7 @@ use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid, RandomConnect
 use weir_rt::{RuntimeHandle, SockAddr};
 
 use super::endpoint::QuicEndpoint;
+use crate::conn::sharing::{ProcessTag, SharedDatagram, TAG_BYTES};
 
 /// The number of a socket of QUIC among those of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,47 +88,56 @@ impl RouteNumber {
         routes.iter().position(takes).and_then(|at| u16::try_from(at).ok()).map(RouteNumber)
     }
 
-    /// The socket that the first packet of `datagram` is for by its connection ID, where that is another one.
-    pub(super) fn other(self, datagram: &[u8]) -> Option<RouteNumber> {
-        let number = addressed_to(datagram)?;
-        (number != self).then_some(number)
-    }
-
     /// Hands a datagram over; `false`: the process has no such socket.
     pub(super) fn hand_over(self, from: SocketAddr, here: Option<IpAddr>, datagram: &[u8]) -> bool {
-        let Some(route) = routes().get(usize::from(self.0)).cloned().flatten() else { return false };
         let datagram = datagram.to_vec();
+        self.run_there(move |endpoint| endpoint.handle(Instant::now(), from, here, &datagram))
+    }
+
+    /// Runs `call` on the thread of the socket; `false`: the process has no such socket.
+    pub(super) fn run_there(self, call: impl FnOnce(&Rc<QuicEndpoint>) + Send + 'static) -> bool {
+        let Some(route) = routes().get(usize::from(self.0)).cloned().flatten() else { return false };
         route.remote.run(Box::new(move || {
             let own = OWN.with_borrow(|own| own.iter().find(|(number, _)| *number == self).cloned());
             if let Some(endpoint) = own.and_then(|(_, endpoint)| endpoint.upgrade()) {
-                endpoint.handle(Instant::now(), from, here, &datagram);
+                call(&endpoint);
             }
         }));
         true
     }
 }
 
-/// The number in the connection ID that a datagram's first packet is sent to, if it is one of ours by its length and place
-/// (RFC 8999 section 5).
-fn addressed_to(datagram: &[u8]) -> Option<RouteNumber> {
-    let first = *datagram.first()?;
-    let id = match first & 0x80 {
-        0 => datagram.get(1..=ID_BYTES)?,
-        _ => {
-            let length = usize::from(*datagram.get(5)?);
-            if length != ID_BYTES {
-                return None;
-            }
-            datagram.get(6..6 + ID_BYTES)?
-        }
-    };
-    Some(number_of(id))
+/// Gives a datagram that another process has read to the socket that it is for.
+pub(super) fn deliver(datagram: SharedDatagram<&[u8]>) {
+    if let Some(to) = DatagramAim::of(datagram.bytes)
+        && to.process == ProcessTag::own()
+    {
+        to.socket.hand_over(datagram.from, datagram.here, datagram.bytes);
+    }
 }
 
-fn number_of(id: &[u8]) -> RouteNumber {
-    match id {
-        [high, low, ..] => RouteNumber(u16::from_be_bytes([*high, *low])),
-        _ => RouteNumber(u16::MAX),
+/// Where a datagram is to go by the connection ID that its first packet is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DatagramAim {
+    pub(super) process: ProcessTag,
+    pub(super) socket: RouteNumber,
+}
+
+impl DatagramAim {
+    /// `None`: the ID is none of ours by its length and place (RFC 8999 section 5).
+    pub(super) fn of(datagram: &[u8]) -> Option<DatagramAim> {
+        let first = *datagram.first()?;
+        match first & 0x80 {
+            0 => datagram.get(1..=ID_BYTES).and_then(DatagramAim::in_id),
+            _ if usize::from(*datagram.get(5)?) != ID_BYTES => None,
+            _ => datagram.get(6..6 + ID_BYTES).and_then(DatagramAim::in_id),
+        }
+    }
+
+    fn in_id(id: &[u8]) -> Option<DatagramAim> {
+        let (socket, rest) = id.split_first_chunk()?;
+        let (process, _) = rest.split_first_chunk()?;
+        Some(DatagramAim { process: ProcessTag(*process), socket: RouteNumber(u16::from_be_bytes(*socket)) })
     }
 }
 
@@ -148,11 +158,14 @@ impl ConnectionIdGenerator for RoutedIds {
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&self.random.generate_cid());
         id[..2].copy_from_slice(&self.number.0.to_be_bytes());
+        id[2..2 + TAG_BYTES].copy_from_slice(&ProcessTag::own().0);
         ConnectionId::new(&id)
     }
 
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
-        if number_of(id) == self.number { Ok(()) } else { Err(InvalidCid) }
+        // Of whichever process: the clients of one that is gone are told so.
+        let aim = DatagramAim::in_id(id).filter(|aim| aim.socket == self.number);
+        aim.map(|_| ()).ok_or(InvalidCid)
     }
 
     fn cid_len(&self) -> usize {
@@ -176,15 +189,15 @@ mod tests {
         let id = RoutedIds::new(RouteNumber(0x0102)).generate_cid();
         let short = [&[0x40][..], &id, b"rest"].concat();
         let long = [&[0xe0, 0, 0, 0, 1, 13][..], &id, &[0], b"rest"].concat();
+        let own = DatagramAim { process: ProcessTag::own(), socket: RouteNumber(0x0102) };
         for datagram in [short, long] {
-            assert_eq!(RouteNumber(7).other(&datagram), Some(RouteNumber(0x0102)));
-            assert_eq!(RouteNumber(0x0102).other(&datagram), None);
+            assert_eq!(DatagramAim::of(&datagram), Some(own));
             for end in 0..datagram.len() - 5 {
-                assert_eq!(RouteNumber(7).other(&datagram[..end]), None, "{end} bytes");
+                assert_eq!(DatagramAim::of(&datagram[..end]), None, "{end} bytes");
             }
         }
         let first = [&[0xc0, 0, 0, 0, 1, 8][..], &[9; 8], &[0], b"rest of a first packet"].concat();
-        assert_eq!(RouteNumber(7).other(&first), None, "the client has chosen this ID");
+        assert_eq!(DatagramAim::of(&first), None, "the client has chosen this ID");
     }
 
     #[test]

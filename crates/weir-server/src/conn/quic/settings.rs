@@ -18,16 +18,28 @@ pub(super) fn of_address(door: &ListenerDoor) -> Option<Http3Settings> {
     Some(generation.hosts().get(address)?.default().http3.clone())
 }
 
-/// The keys of `settings`, or those of this process and of those that were forked from it since.
+/// The keys of `settings`, or those of this process and of those that have its secret.
 fn keys(settings: Option<&Http3Settings>) -> QuicKeys {
     let given = settings.and_then(|settings| settings.host_key.clone());
     given.unwrap_or_else(|| own_keys().clone())
 }
 
-/// The keys of this process, made when they are asked for first.
-pub(in crate::conn) fn own_keys() -> &'static QuicKeys {
+/// Out of which the keys of this process are made.
+static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+
+/// The secret of this process, drawn when it is asked for first, unless one was [inherited](inherit_secret).
+pub(in crate::conn) fn own_secret() -> &'static [u8; 32] {
+    SECRET.get_or_init(|| weir_tls::random_bytes().expect("a system without random bytes has no TLS either"))
+}
+
+/// From here on `secret` is this process' secret, if none was drawn.
+pub(in crate::conn) fn inherit_secret(secret: [u8; 32]) {
+    SECRET.get_or_init(|| secret);
+}
+
+fn own_keys() -> &'static QuicKeys {
     static OWN: OnceLock<QuicKeys> = OnceLock::new();
-    OWN.get_or_init(|| QuicKeys::random().expect("a system without random bytes has no TLS either"))
+    OWN.get_or_init(|| QuicKeys::from_host_key(own_secret()))
 }
 
 /// Of an endpoint.

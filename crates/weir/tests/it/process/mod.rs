@@ -14,7 +14,7 @@ mod respawn;
 mod starts;
 mod survival;
 mod systemd;
-mod upgrade;
+pub(crate) mod upgrade;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -58,7 +58,7 @@ pub(crate) fn server_of(master: u32, other: Option<u32>) -> u32 {
 }
 
 #[track_caller]
-fn wait_gone(pid: u32) {
+pub(crate) fn wait_gone(pid: u32) {
     // A zombie has no memory.
     wait_for("end of the process", || (!status(pid).contains("VmRSS")).then_some(()));
 }

@@ -5,7 +5,7 @@ use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 use super::*;
 
 /// Starts another master, and waits until its server is there: its number, and that of the master.
-fn upgrade(pid: &Path, master: u32) -> (u32, u32) {
+pub(crate) fn upgrade(pid: &Path, master: u32) -> (u32, u32) {
     kill(master, "USR2");
     let new = pid_in(pid, Some(master));
     assert_eq!(pid_in(&pid.with_file_name("nginx.pid.oldbin"), None), master);
