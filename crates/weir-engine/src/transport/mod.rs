@@ -17,6 +17,7 @@ pub mod passed;
 mod rate;
 mod section;
 mod send_rate;
+pub mod sharing;
 mod slots;
 mod streams;
 mod task_call;

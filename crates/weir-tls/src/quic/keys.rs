@@ -7,9 +7,6 @@ use std::sync::Arc;
 use aws_lc_rs::{hkdf, hmac};
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 
-use crate::error::Error;
-use crate::random::random_bytes;
-
 /// See the module. All workers share them.
 #[derive(Clone)]
 pub struct QuicKeys {
@@ -18,15 +15,7 @@ pub struct QuicKeys {
 }
 
 impl QuicKeys {
-    /// Keys of this process alone.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
-    pub fn random() -> Result<QuicKeys, Error> {
-        Ok(QuicKeys::from_host_key(&random_bytes::<32>()?))
-    }
-
-    /// Keys out of the content of a file (`quic_host_key`), of any length: the same for each process that reads it.
+    /// Keys out of a secret of any length, as the content of a file (`quic_host_key`): the same for each process that has it.
     pub fn from_host_key(secret: &[u8]) -> QuicKeys {
         let host = hkdf::Salt::new(hkdf::HKDF_SHA256, b"weir quic host key").extract(secret);
         let reset = hmac::Key::new(hmac::HMAC_SHA256, &derived(&host, b"stateless reset"));
@@ -85,7 +74,7 @@ mod tests {
         let mut token = sealed(&one);
         let opened = same.token_key().aead_from_hkdf(b"a nonce").open(&mut token, b"").map(|it| it.to_vec());
         assert_eq!(opened.expect("of the same key"), b"an address");
-        let (first, second) = (QuicKeys::random().expect("random"), QuicKeys::random().expect("random"));
+        let (first, second) = (QuicKeys::from_host_key(b"one"), QuicKeys::from_host_key(b"two"));
         assert_ne!(reset(&first), reset(&second));
     }
 }

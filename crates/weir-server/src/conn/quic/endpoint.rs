@@ -20,7 +20,7 @@ use super::incoming::{ComingClient, ComingClients, HeldIncoming};
 use super::routes::{self, DatagramAim, RouteNumber};
 use super::{connection, settings};
 use crate::conn::accept::{AcceptLog, ListenerDoor};
-use crate::conn::sharing::{ProcessTag, SharedSocket};
+use crate::conn::sharing::{SharedSocket, own_tag};
 use weir_engine::log::{self, LogLevel};
 use weir_engine::worker::Worker;
 
@@ -188,7 +188,7 @@ impl QuicEndpoint {
     fn is_elsewhere(&self, from: SocketAddr, here: Option<IpAddr>, bytes: &[u8]) -> bool {
         let Some(aim) = DatagramAim::of(bytes) else { return false };
         let counters = &self.worker.counters.quic;
-        if aim.process != ProcessTag::own() && self.shared.forward(aim.process, from, here, bytes) {
+        if aim.process != own_tag() && self.shared.forward(aim.process, from, here, bytes) {
             counters.forwarded.add(1);
             return true;
         }

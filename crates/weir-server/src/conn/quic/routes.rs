@@ -15,7 +15,8 @@ use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid, RandomConnect
 use weir_rt::{RuntimeHandle, SockAddr};
 
 use super::endpoint::QuicEndpoint;
-use crate::conn::sharing::{ProcessTag, SharedDatagram, TAG_BYTES};
+use crate::conn::sharing::own_tag;
+use weir_engine::transport::sharing::{ProcessTag, SharedDatagram, TAG_BYTES};
 
 /// The number of a socket of QUIC among those of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl RouteNumber {
 /// Gives a datagram that another process has read to the socket that it is for.
 pub(super) fn deliver(datagram: SharedDatagram<&[u8]>) {
     if let Some(to) = DatagramAim::of(datagram.bytes)
-        && to.process == ProcessTag::own()
+        && to.process == own_tag()
     {
         to.socket.hand_over(datagram.from, datagram.here, datagram.bytes);
     }
@@ -158,7 +159,7 @@ impl ConnectionIdGenerator for RoutedIds {
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&self.random.generate_cid());
         id[..2].copy_from_slice(&self.number.0.to_be_bytes());
-        id[2..2 + TAG_BYTES].copy_from_slice(&ProcessTag::own().0);
+        id[2..2 + TAG_BYTES].copy_from_slice(&own_tag().0);
         ConnectionId::new(&id)
     }
 
@@ -189,7 +190,7 @@ mod tests {
         let id = RoutedIds::new(RouteNumber(0x0102)).generate_cid();
         let short = [&[0x40][..], &id, b"rest"].concat();
         let long = [&[0xe0, 0, 0, 0, 1, 13][..], &id, &[0], b"rest"].concat();
-        let own = DatagramAim { process: ProcessTag::own(), socket: RouteNumber(0x0102) };
+        let own = DatagramAim { process: own_tag(), socket: RouteNumber(0x0102) };
         for datagram in [short, long] {
             assert_eq!(DatagramAim::of(&datagram), Some(own));
             for end in 0..datagram.len() - 5 {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use weir_sys::socket::{effective_user, peer};
 
-use super::SocketSharing;
-use super::frames::{ProcessTag, SharedDatagram, SharingFrame};
 use super::link::{FrameReader, SiblingLink};
+use super::{SocketSharing, own_tag};
+use weir_engine::transport::sharing::{ProcessTag, SharedDatagram, SharingFrame};
 
 /// Starts the thread. Where there can be none this process reads, whoever else does.
 pub(super) fn start(sharing: &Arc<SocketSharing>) {
@@ -83,7 +83,7 @@ impl SharingKeeper {
             }
         };
         check(&socket)?;
-        let own = ProcessTag::own();
+        let own = own_tag();
         let asks = if self.is_newest { SharingFrame::Take(own) } else { SharingFrame::Join(own) };
         (&socket).write_all(&asks.write())?;
         let mut link = FrameReader::new(socket);

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::frames::{BadSharingFrame, SharingFrame};
 use super::lock;
+use weir_engine::transport::sharing::{BadSharingFrame, SharingFrame};
 
 /// A connection to a process, which takes no time of those who send on it.
 pub(super) struct SiblingLink {

@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::sharing::{self, ProcessTag, SharedDatagram};
 use weir_rt::net::SockAddr;
 use weir_rt::poller::Poller;
 
-pub(crate) use frames::{ProcessTag, SharedDatagram, TAG_BYTES};
 use link::SiblingLink;
 
-mod frames;
 mod keeper;
 mod link;
 #[cfg(test)]
@@ -72,15 +71,13 @@ pub(crate) struct SharedSocket {
 /// What this process takes part in.
 static ALL: Mutex<Vec<Weak<SocketSharing>>> = Mutex::new(Vec::new());
 
-impl ProcessTag {
-    /// That of this process.
-    pub(crate) fn own() -> ProcessTag {
-        static OWN: OnceLock<ProcessTag> = OnceLock::new();
-        *OWN.get_or_init(|| {
-            let random = weir_tls::random_bytes().expect("a system without random bytes has no TLS either");
-            ProcessTag(random)
-        })
-    }
+/// That of this process, drawn when it is asked for first.
+pub(crate) fn own_tag() -> ProcessTag {
+    static OWN: OnceLock<ProcessTag> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        let random = weir_tls::random_bytes().expect("a system without random bytes has no TLS either");
+        ProcessTag(random)
+    })
 }
 
 impl SharedSocket {
@@ -131,7 +128,7 @@ impl SharedSocket {
             }
         };
         // What there is no room for is lost, as in a network, and sent again.
-        link.send(&frames::datagram(&SharedDatagram { from, here, bytes }));
+        link.send(&sharing::datagram_frame(&SharedDatagram { from, here, bytes }));
         true
     }
 }
@@ -207,7 +204,7 @@ impl SocketSharing {
     /// The processes that are known, this one first; they are forgotten.
     fn leave(&self) -> Vec<ProcessTag> {
         let siblings = std::mem::take(&mut *lock(&self.siblings));
-        std::iter::once(ProcessTag::own()).chain(siblings.iter().map(|sibling| sibling.tag)).collect()
+        std::iter::once(own_tag()).chain(siblings.iter().map(|sibling| sibling.tag)).collect()
     }
 }
 

@@ -2,8 +2,8 @@ use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use super::frames::SharingFrame;
 use super::*;
+use weir_engine::transport::sharing::SharingFrame;
 use weir_test::wait_for;
 
 /// What was delivered in this process, by any of its sockets.
@@ -85,7 +85,7 @@ fn a_process_reads_until_a_newer_one_does_and_after_its_end() {
     for round in 0..3 {
         let mut newer = OtherProcess::connect(group);
         newer.say(&SharingFrame::Take(other(1)));
-        assert_eq!(newer.hear(), Some(SharingFrame::Yours(vec![ProcessTag::own()])));
+        assert_eq!(newer.hear(), Some(SharingFrame::Yours(vec![own_tag()])));
         assert!(!one.reads() && !two.reads());
         let content = format!("{group} {round}").into_bytes();
         newer.say(&datagram(&content));

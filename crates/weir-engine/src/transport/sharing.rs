@@ -4,16 +4,16 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// By which a process is told from others that have its sockets. Drawn when it is asked for first.
+/// By which a process is told from others that have its sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) struct ProcessTag(pub(crate) [u8; TAG_BYTES]);
+pub struct ProcessTag(pub [u8; TAG_BYTES]);
 
 /// Bytes of a [`ProcessTag`].
-pub(crate) const TAG_BYTES: usize = 3;
+pub const TAG_BYTES: usize = 3;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum SharingFrame {
+pub enum SharingFrame {
     /// This process is to read from here on.
     Take(ProcessTag),
     /// This process does not read, and has connections.
@@ -26,19 +26,22 @@ pub(super) enum SharingFrame {
 
 /// A datagram on its way to another process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SharedDatagram<B> {
-    pub(crate) from: SocketAddr,
-    /// To which of our addresses it was sent.
-    pub(crate) here: Option<IpAddr>,
-    pub(crate) bytes: B,
+pub struct SharedDatagram<B> {
+    /// Its sender.
+    pub from: SocketAddr,
+    /// To which of our addresses it was sent, where the socket has several.
+    pub here: Option<IpAddr>,
+    /// Its content.
+    pub bytes: B,
 }
 
 /// What is not a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BadSharingFrame;
+pub struct BadSharingFrame;
 
 impl SharingFrame {
-    pub(super) fn write(&self) -> Vec<u8> {
+    /// The frame's bytes.
+    pub fn write(&self) -> Vec<u8> {
         match self {
             SharingFrame::Take(tag) => framed(TAKE, &tag.0),
             SharingFrame::Join(tag) => framed(JOIN, &tag.0),
@@ -46,13 +49,16 @@ impl SharingFrame {
                 framed(YOURS, &tags.iter().flat_map(|tag| tag.0).collect::<Vec<_>>())
             }
             SharingFrame::Datagram(SharedDatagram { from, here, bytes }) => {
-                datagram(&SharedDatagram { from: *from, here: *here, bytes: &bytes[..] })
+                datagram_frame(&SharedDatagram { from: *from, here: *here, bytes: &bytes[..] })
             }
         }
     }
 
     /// The frame that `bytes` begin with and its length; `None`: there is more to come.
-    pub(super) fn read(bytes: &[u8]) -> Result<Option<(SharingFrame, usize)>, BadSharingFrame> {
+    ///
+    /// # Errors
+    /// What is there can't become a frame.
+    pub fn read(bytes: &[u8]) -> Result<Option<(SharingFrame, usize)>, BadSharingFrame> {
         let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
         if length > LONGEST {
@@ -71,8 +77,8 @@ impl SharingFrame {
     }
 }
 
-/// The frame of a datagram.
-pub(super) fn datagram(datagram: &SharedDatagram<&[u8]>) -> Vec<u8> {
+/// The bytes of the frame of a datagram.
+pub fn datagram_frame(datagram: &SharedDatagram<&[u8]>) -> Vec<u8> {
     let mut content = [0; HEAD];
     let (address, scope) = match datagram.from {
         SocketAddr::V4(from) => (from.ip().to_ipv6_mapped(), 0),
