@@ -60,7 +60,9 @@ impl Plan {
 {PLAIN}{proxied}        }}
 {cached}{secrets}{limited}{watched}{tunnels}{framed}",
             tunnels = self.tunnels.locations(directory),
-            framed = self.framed.map_or_else(String::new, |framed| framed.locations(&proxied, s)),
+            framed = self.framed.map_or_else(String::new, |framed| {
+                framed.locations(&proxied, s.buffering, UPSTREAM_PATIENCE)
+            }),
             limited = self.limits.map_or_else(String::new, |limits| limits.locations()),
             buffering = word(s.buffering),
             own = if s.logs_own { OWN } else { "" },

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 
 use crate::draw::Draw;
-use crate::plan::Settings;
 
 /// Where the servers listen.
 pub const FRAMED_PORTS: [u16; 2] = [9021, 9022];
@@ -164,17 +163,16 @@ impl FramedPlan {
         format!("    upstream framed {{\n{lines}        keepalive {};\n    }}\n", self.keepalive)
     }
 
-    /// The locations; `proxied` has the lines of all locations with an upstream server.
-    pub(crate) fn locations(&self, proxied: &str, settings: &Settings) -> String {
+    /// The locations; `proxied` has the lines of all locations with an upstream server, `patience` is in seconds.
+    pub(crate) fn locations(&self, proxied: &str, is_buffered: bool, patience: u64) -> String {
         let proxied = proxied.replace("proxy_http_version 1.1;", "proxy_http_version 2;");
-        let buffering = if settings.buffering { "on" } else { "off" };
+        let buffering = if is_buffered { "on" } else { "off" };
         format!(
             "        location /framed/grpc/ {{ grpc_pass grpc://framed; grpc_connect_timeout 3s; \
              grpc_read_timeout {patience}s; grpc_next_upstream_tries 2; grpc_buffer_size {}; }}
         location /framed/proxy/ {{\n            proxy_buffering {buffering};
             proxy_pass http://framed;\n{proxied}        }}\n",
             self.buffer,
-            patience = crate::plan::UPSTREAM_PATIENCE,
         )
     }
 }
