@@ -337,3 +337,28 @@ fn what_is_public_is_named_elsewhere() {
     }
     compare("public.txt", &unnamed, "public, though no other crate names it");
 }
+
+/// A file that no `mod` names is never compiled, and nothing says so.
+#[test]
+fn every_file_is_a_module() {
+    let mut found = Vec::new();
+    for name in READ.keys() {
+        let src = crates().join(name).join("src");
+        for file in public::sources(&src) {
+            let (directory, stem) = (file.parent().unwrap(), file.file_stem().unwrap().to_str().unwrap());
+            let (around, module) = match stem {
+                "lib" | "main" => continue,
+                "mod" => (directory.parent().unwrap(), directory.file_name().unwrap().to_str().unwrap()),
+                _ if directory.ends_with("src/bin") => continue,
+                _ => (directory, stem),
+            };
+            let parents = ["lib.rs", "main.rs", "mod.rs"].map(|name| around.join(name));
+            let parents = parents.into_iter().chain([around.with_extension("rs")]);
+            let text: String = parents.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+            if !text.contains(&format!("mod {module};")) {
+                found.push(file);
+            }
+        }
+    }
+    assert!(found.is_empty(), "files that are no modules: {found:#?}");
+}

@@ -30,7 +30,7 @@ pub(crate) fn words(directory: &Path) -> BTreeSet<String> {
 }
 
 /// The Rust files below a directory, which need not exist; not those of `target`.
-fn sources(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut open = vec![directory.to_path_buf()];
     let mut found = Vec::new();
     while let Some(directory) = open.pop() {
