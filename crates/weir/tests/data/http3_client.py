@@ -7,11 +7,11 @@ Reads a list of steps as JSON from standard input and writes one line of JSON fo
 The requests of a step are sent at once, each on a stream of its own; the next step begins when all of them have ended. A request:
 
     {"method": "GET", "path": "/", "authority": "…", "headers": [["a", "b"]], "body": "…", "repeat": 1, "end": true,
-     "trailers": [...], "reset": false, "stop": false}
+     "trailers": [...], "reset": false, "stop": false, "stall": false}
 
 A response: {"step": 0, "at": 0, "status": 200, "headers": {...}, "length": 3, "body": "…" or null, "sum": "sha256", "ended": true,
 "reset": code or null}. Bodies beyond 4 KB come as their length and sum alone; `behind` is what all other responses had when this
-one ended. `is_reset`: a stateless reset has come. With "await" in the plan the second step waits for a file of that name.
+one ended. The window of a stream with "stall" stays as it is. `is_reset`: a stateless reset has come. With "await" in the plan the second step waits for a file of that name.
 """
 
 import asyncio
@@ -67,7 +67,14 @@ class Client(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.http, self.responses, self.closed = H3Connection(self._quic), {}, None
-        self.is_reset = False
+        self.is_reset, self.stalled = False, set()
+        limits = self._quic._write_stream_limits
+
+        def write_limits(builder, space, stream):
+            if stream.stream_id not in self.stalled:
+                limits(builder, space, stream)
+
+        self._quic._write_stream_limits = write_limits
 
     def datagram_received(self, data, addr):
         # What aioquic does not look for: a stateless reset (RFC 9000 section 10.3).
@@ -97,6 +104,8 @@ class Client(QuicConnectionProtocol):
     def send(self, request, authority):
         stream = self._quic.get_next_available_stream_id()
         response = self.responses[stream] = Response()
+        if request.get("stall"):
+            self.stalled.add(stream)
         body = request.get("body", "").encode() * request.get("repeat", 1)
         has_body = bool(body) or not request.get("end", True)
         headers = [

@@ -232,6 +232,26 @@ both_drivers! {
         assert!(shared > 1_000_000, "{shared}");
     }
 
+    /// `send_timeout` is over for a stream whose own window the client leaves closed, whatever it takes of others; one that waits for
+    /// its turn has time.
+    fn a_stream_that_its_client_holds_back_is_given_up(driver) {
+        let Some(python) = client() else { return };
+        let content = vec![b'x'; 1_000_000];
+        let server = builder("", "send_timeout 1s; location / { } location /paced { alias files/f; limit_rate 250k; }")
+            .file("files/f", &content)
+            .driver(driver)
+            .start();
+        let step = r#"[{"path": "/f", "stall": true}, {"path": "/paced"}]"#;
+        let plan = format!(r#"{{"port": {}, "window": 200000, "steps": [{step}]}}"#, server.port(0));
+        let all = ask(&python, &plan);
+        let length = |at: usize| all[at].field("length").and_then(JsonValue::number);
+        assert!(is(&all[1], "ended") && length(1) == Some(1_000_000), "{all:?}");
+        assert!(!is(&all[0], "ended") && length(0).is_some_and(|length| length <= 200_000), "{all:?}");
+        assert!(all[0].field("reset").and_then(JsonValue::number).is_some(), "{all:?}");
+        let log = server.access_log_lines(2);
+        assert!(log[0].contains("GET /f ") && log[1].contains("GET /paced "), "{log:?}");
+    }
+
     fn many_streams_and_large_files_are_whole(driver) {
         let Some(python) = client() else { return };
         for workers in [1, 8] {

@@ -210,8 +210,15 @@ impl H3Mux {
     /// There is room for more of stream `id`.
     pub fn writable(&self, id: u64) {
         if let Some(at) = self.place_of(id) {
+            self.slots.borrow_mut()[at].refused = None;
             self.has_output(at);
         }
+    }
+
+    /// Content of all streams that QUIC has taken by now, if the stream at `at` has only to wait for its turn.
+    pub(super) fn taken_by_all(&self, at: usize) -> Option<u64> {
+        let (slots, content) = (self.slots.borrow(), self.content.get());
+        slots.get(at).filter(|slot| !slot.is_held_back(content)).map(|_| content)
     }
 
     fn place_of(&self, id: u64) -> Option<usize> {
@@ -264,9 +271,11 @@ impl H3Mux {
         for (at, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
             let Some((mut until, patience)) = slot.until.filter(|_| slot.id.is_some()) else { continue };
             // What waits for its turn has time as long as the client takes what is before it.
-            if until <= now && slot.pending > 0 && slot.taken_by_all != self.content.get() {
+            let content = self.content.get();
+            let waits = slot.pending > 0 && slot.taken_by_all != content && !slot.is_held_back(content);
+            if until <= now && waits {
                 until = now + patience;
-                (slot.taken_by_all, slot.until) = (self.content.get(), Some((until, patience)));
+                (slot.taken_by_all, slot.until) = (content, Some((until, patience)));
             }
             if until <= now {
                 slot.drop_output();

@@ -82,7 +82,7 @@ impl H3Mux {
         if slot.core.closed {
             return;
         }
-        let before = slot.pending;
+        let (before, mut is_refused) = (slot.pending, false);
         while let Some(buf) = slot.next() {
             let bytes = buf.memory().unwrap_or_default();
             match sink.write(id, bytes) {
@@ -90,6 +90,7 @@ impl H3Mux {
                     slot.took(&buf, taken as u64);
                     // One that takes a part says nothing of room for the rest until it was asked for that.
                     if taken == 0 {
+                        is_refused = true;
                         break;
                     }
                 }
@@ -102,6 +103,7 @@ impl H3Mux {
             }
         }
         self.content.set(self.content.get() + before.saturating_sub(slot.pending));
+        slot.refused = is_refused.then(|| self.content.get());
         if slot.pending == 0 && slot.ends && !slot.finished && slot.fault.is_none() {
             sink.finish(id);
             slot.finished = true;

@@ -38,6 +38,8 @@ pub(super) struct H3Slot {
     pub(super) until: Option<(u64, u64)>,
     /// Content of all streams that QUIC had taken when its time was measured last.
     pub(super) taken_by_all: u64,
+    /// QUIC has taken nothing of it since so much content of all streams was taken, and has said nothing of room.
+    pub(super) refused: Option<u64>,
     /// What QUIC was told of its priority.
     pub(super) rank: Option<i32>,
     /// It is among those that have something to send.
@@ -53,7 +55,7 @@ impl H3Slot {
         let H3Slot { core: _, chain: _, tail: _, .. } = self;
         (self.id, self.pending, self.held, self.written, self.content) = (Some(id), 0, 0, 0, 0);
         (self.ends, self.finished, self.unread, self.queued) = (false, false, false, false);
-        (self.fault, self.over, self.until, self.rank) = (None, None, None, None);
+        (self.fault, self.over, self.until, self.rank, self.refused) = (None, None, None, None, None);
     }
 
     /// Frees the place. Its memory is used again.
@@ -96,6 +98,12 @@ impl H3Slot {
     fn count(&mut self, bytes: u64, content: u64) {
         (self.pending, self.written) = (self.pending + bytes, self.written + bytes);
         self.content += content;
+    }
+
+    /// Whether others were taken from, up to `content` of all streams, while nothing was of this one: its own window has no room then,
+    /// since where the connection has some QUIC says so first to those that it has refused.
+    pub(super) fn is_held_back(&self, content: u64) -> bool {
+        self.refused.is_some_and(|at| at != content)
     }
 
     /// The next bytes for QUIC.

@@ -115,7 +115,7 @@ impl RequestStream for H3Stream {
     }
 
     fn taken_by_all(&self) -> Option<u64> {
-        Some(self.mux.content.get())
+        self.mux.taken_by_all(self.at)
     }
 
     fn why_gone(&self) -> EngineError {
