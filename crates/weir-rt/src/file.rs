@@ -20,7 +20,7 @@ mod links;
 pub(crate) mod own_handle;
 mod trusted;
 
-use crate::calls::check;
+use crate::calls::{check, retry};
 use crate::process;
 
 pub use disk::{DiskState, disk_states};
@@ -572,13 +572,8 @@ fn with_c_path(path: &Path, f: impl FnOnce(*const c_char) -> c_int) -> io::Resul
 
 /// How many bytes the call has moved; it is called again where a signal has interrupted it, so that no reader or writer
 /// of a file has to.
-fn transfer(mut call: impl FnMut() -> isize) -> io::Result<usize> {
-    loop {
-        match usize::try_from(call()).map_err(|_| io::Error::last_os_error()) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
+fn transfer(call: impl FnMut() -> isize) -> io::Result<usize> {
+    usize::try_from(retry(call)).map_err(|_| io::Error::last_os_error())
 }
 
 /// File offsets are signed in the kernel's interface.

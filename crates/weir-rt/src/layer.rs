@@ -101,6 +101,13 @@ impl SocketLayer {
         }
     }
 
+    /// What is queued is to be sealed; nothing has been sent for `ms` milliseconds.
+    pub(crate) fn begin(&mut self, ms: u64) {
+        if ms >= REST_MS && self.unsealed > 0 {
+            self.layer.rested();
+        }
+    }
+
     /// Seals what is queued as long as less than [`AHEAD`] bytes, `ahead` of them from before, would wait. The sealed
     /// bytes are appended to `out`; the second value is how many bytes of the user's they are.
     pub(crate) fn fill(
@@ -246,3 +253,7 @@ impl SocketLayer {
         }
     }
 }
+
+/// After so many milliseconds without output the kernel begins with few packets in flight again: RFC 5681, section 4.1, says so of a
+/// retransmission timeout, which is seldom longer.
+const REST_MS: u64 = 1_000;

@@ -16,6 +16,13 @@ impl Exchange {
     pub fn refuse_unmatched(&self) -> bool {
         self.unmatched.get() && self.unmatched.take()
     }
+
+    /// Whether the request's server has the name `host`, which is in lower case, whatever the client has asked for. A pattern that is
+    /// given up, which is logged, does not match.
+    pub fn is_server_name(&self, host: &[u8]) -> bool {
+        let is_match = |pattern: &RegexPattern| pattern.is_match_for(self, host).unwrap_or(false);
+        self.server.settings.names.iter().any(|own| own.matches(host, is_match))
+    }
 }
 
 impl RegexPattern {

@@ -225,6 +225,11 @@ impl Response {
         self.headers.iter().find(|h| h.name.known() == Some(known)).map(|h| &h.value)
     }
 
+    /// The value of the first field `name` among [`Response::headers`], in any letter case; `None` if there is no such field.
+    pub fn header_named(&self, arena: &Arena, name: &[u8]) -> Option<&Text> {
+        self.headers.iter().find(|header| header.name.is(arena, name)).map(|header| &header.value)
+    }
+
     /// Removes all fields of that name from `headers`.
     pub fn remove(&mut self, known: KnownField) {
         self.headers.retain(|h| h.name.known() != Some(known));

@@ -32,14 +32,14 @@ impl ServerName {
         }
     }
 
-    /// Whether it is a name for `host`, which is in lower case and not empty. A pattern that is given up does not match.
-    pub fn matches(&self, host: &[u8]) -> bool {
+    /// Whether it is a name for `host`, which is in lower case and not empty; `is_match` says so of a pattern.
+    pub fn matches(&self, host: &[u8], is_match: impl FnOnce(&RegexPattern) -> bool) -> bool {
         match self {
             ServerName::Exact(name) => name == host,
             ServerName::Head(rest) => host.len() > rest.len() && host.ends_with(rest),
             ServerName::Dot(rest) => host.ends_with(rest) || rest.get(1..) == Some(host),
-            ServerName::Tail(start) => host.starts_with(start),
-            ServerName::Regex(pattern) => pattern.is_match(host).unwrap_or(false),
+            ServerName::Tail(start) => host.len() > start.len() && host.starts_with(start),
+            ServerName::Regex(pattern) => is_match(pattern),
         }
     }
 }
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn names_match_hosts() {
-        let is_of = |name: &str, host: &str| ServerName::parse(name.as_bytes()).matches(host.as_bytes());
+        let is_of =
+            |name: &str, host: &str| ServerName::parse(name.as_bytes()).matches(host.as_bytes(), |_| false);
         let rows = [
             ("a.test", "a.test", true),
             ("a.test", "b.a.test", false),
@@ -62,6 +63,7 @@ mod tests {
             (".a.test", "xa.test", false),
             ("www.a.*", "www.a.org", true),
             ("www.a.*", "www.ab.org", false),
+            ("www.a.*", "www.a.", false),
             ("_", "a.test", false),
             ("", "a.test", false),
         ];

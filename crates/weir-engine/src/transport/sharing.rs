@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// By which a process is told from others that have its sockets.
+/// What distinguishes a process from others that have its sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ProcessTag(pub [u8; TAG_BYTES]);
 

@@ -49,9 +49,8 @@ struct TakeHint;
 
 impl HeaderFilter for TakeHint {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        let field = x.response.headers.iter().find(|header| header.name.is(&x.arena, FIELD));
-        let Some(field) = field else { return Verdict::Passed };
-        let hint = hint(x.text(&field.value));
+        let Some(value) = x.response.header_named(&x.arena, FIELD) else { return Verdict::Passed };
+        let hint = hint(x.text(value));
         x.remove_response_fields(FieldPattern::Exactly(FIELD));
         *x.state::<CompressionHint>() = hint;
         Verdict::Ok

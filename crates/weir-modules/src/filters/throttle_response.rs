@@ -46,12 +46,11 @@ struct Throttle;
 
 impl HeaderFilter for Throttle {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        let field = x.response.headers.iter().find(|header| header.name.is(&x.arena, FIELD));
-        let Some(field) = field else { return Verdict::Ok };
-        match weir_http::header::decimal(x.text(&field.value)) {
+        let Some(value) = x.response.header_named(&x.arena, FIELD) else { return Verdict::Ok };
+        match weir_http::header::decimal(x.text(value)) {
             Some(rate) if rate > 0 => x.limit_rate = Some(rate),
             _ => {
-                let value = String::from_utf8_lossy(x.text(&field.value)).into_owned();
+                let value = String::from_utf8_lossy(x.text(value)).into_owned();
                 x.log_error(&format_args!("the response has an invalid \"X-Traffic: {value}\""));
             }
         }

@@ -7,7 +7,6 @@ use weir_conf::{Directive, Error, LineCx, Result, Span};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::{LetterCase, RegexPattern};
-use weir_engine::settings::server_name::ServerName;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::KnownField;
@@ -180,7 +179,7 @@ impl ValidReferers {
                 path_of.starts_with(path)
             }
             None => {
-                (self.server_names && is_server_name(x, name))
+                (self.server_names && x.is_server_name(&name.to_ascii_lowercase()))
                     || self.patterns.iter().any(|pattern| pattern.is_match_for(x, rest).unwrap_or(false))
             }
         }
@@ -197,18 +196,6 @@ fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
         return None;
     }
     without(b"http://").or_else(|| without(b"https://"))
-}
-
-/// Whether the request's server has that name.
-fn is_server_name(x: &Exchange, name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
-    x.server.settings.names.iter().any(|own| match own {
-        ServerName::Exact(own) => *own == name,
-        ServerName::Head(rest) => name.len() > rest.len() && name.ends_with(rest),
-        ServerName::Dot(rest) => name.ends_with(rest) || name == rest[1..],
-        ServerName::Tail(start) => name.len() > start.len() && name.starts_with(start),
-        ServerName::Regex(pattern) => pattern.is_match_for(x, &name).unwrap_or(false),
-    })
 }
 
 /// `$invalid_referer`: `1`, or empty for pages that requests may come from.

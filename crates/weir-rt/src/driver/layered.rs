@@ -13,10 +13,6 @@ use crate::socket::{SendState, SocketSlot};
 use super::send::PumpOutcome;
 use super::{ReceivedInput, WorkerIo};
 
-/// After so many milliseconds without output the kernel begins with few packets in flight again: RFC 5681, section 4.1, says so of a
-/// retransmission timeout, which is seldom longer.
-const REST_MS: u64 = 1_000;
-
 impl WorkerIo {
     pub(crate) fn set_layer(&mut self, i: u32, layer: Box<dyn StreamLayer>, early: Vec<u8>) {
         let slot = self.sockets.slot(i);
@@ -89,9 +85,7 @@ impl WorkerIo {
     pub(super) fn seal(&mut self, state: &LoopState, i: u32) -> Option<PumpOutcome> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
-        if state.now_ms().saturating_sub(slot.progress_ms) >= REST_MS && layered.unsealed > 0 {
-            layered.layer.rested();
-        }
+        layered.begin(state.now_ms().saturating_sub(slot.progress_ms));
         let ahead = slot.output.as_ref().map_or(0, |output| output.unsent());
         let mut out = spares.take_sealed(layered.unsealed);
         let (end, bytes) = layered.fill(ahead, &mut out, spares);
@@ -117,14 +111,12 @@ impl WorkerIo {
     pub(super) fn seal_alone(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
-        if state.now_ms().saturating_sub(slot.progress_ms) >= REST_MS {
-            layered.layer.rested();
-        }
         let free = layered.unsealed == 0;
         layered.push(OutputChunk::Bytes(bytes));
         if !free {
             return None;
         }
+        layered.begin(state.now_ms().saturating_sub(slot.progress_ms));
         let mut out = spares.take_sealed(layered.unsealed);
         let (_, bytes) = layered.fill(0, &mut out, spares);
         slot.sent += bytes;

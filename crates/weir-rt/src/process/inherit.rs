@@ -138,8 +138,8 @@ fn parse(list: &str) -> (Vec<RawFd>, Option<String>) {
 
 /// nginx's name for the list.
 pub const VARIABLE: &str = "NGINX";
-/// The name of the number of [`pass_secret`]'s descriptor: what the new processes are to know that the old ones have told
-/// their clients.
+/// The name of the number of [`pass_secret`]'s descriptor: what new processes need to go on with what the old
+/// ones have given to clients.
 pub const SECRET: &str = "WEIR_SECRET";
 /// Bytes of that secret.
 pub const SECRET_BYTES: usize = 32;

@@ -19,16 +19,17 @@ pub(crate) mod sharing;
 mod stream_task;
 
 use weir_engine::transport::ClientConnection;
+use weir_rt::process::inherit::SECRET_BYTES;
 
 /// The secret of which the keys of stateless resets and tokens are made, if no `quic_host_key` is given. Processes that are forked
 /// from this one, once it was called, have the same, so that clients of one that crashed learn from the next one that their
 /// connections are gone, and begin again at once.
-pub fn quic_secret() -> &'static [u8; 32] {
+pub fn quic_secret() -> &'static [u8; SECRET_BYTES] {
     quic::settings::own_secret()
 }
 
 /// Takes the secret of the process that this one follows; too late once there is one.
-pub fn inherit_quic_secret(secret: [u8; 32]) {
+pub fn inherit_quic_secret(secret: [u8; SECRET_BYTES]) {
     quic::settings::inherit_secret(secret);
 }
 

@@ -24,7 +24,7 @@ use super::affinity::CpuSet;
 use super::crew::{WorkerExit, WorkerStage};
 use super::intake::{ConnectionIntake, DealtConnection};
 use super::marked;
-use super::sockets::WorkerSockets;
+use super::sockets::{DatagramSocket, WorkerSockets};
 use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
 use crate::conn::own_socket::{OwnSocket, SocketUse};
@@ -260,15 +260,12 @@ pub(crate) async fn prepare(sockets: WorkerSockets, waits: impl FnOnce()) -> Res
         };
         prepared.sockets.push((socket.cookie, socket.address, source));
     }
-    for socket in sockets.datagrams {
-        let own = match local.reads(socket.cookie, socket.brings) {
+    for DatagramSocket { fd, address, brings, cookie, group } in sockets.datagrams {
+        let own = match local.reads(cookie, brings) {
             true => None,
-            false => {
-                let own = OwnSocket::of_datagrams(socket.fd, socket.brings, socket.group);
-                Some(own.map_err(|it| it.to_string())?)
-            }
+            false => Some(OwnSocket::of_datagrams(fd, brings, group).map_err(|it| it.to_string())?),
         };
-        prepared.sockets.push((socket.cookie, socket.address, ListenSource::Own(socket.brings, own)));
+        prepared.sockets.push((cookie, address, ListenSource::Own(brings, own)));
     }
     *local.prepared.borrow_mut() = Some(prepared);
     Ok(())

@@ -195,9 +195,8 @@ impl HeaderFilter for ReproxyFilter {
 
 /// Which URL the response of `x` names, if any: in its field, or of one that was `delegated` in `Location`.
 fn wanted(x: &Exchange, delegated: bool) -> Option<Vec<u8>> {
-    let field = x.response.headers.iter().find(|header| header.name.is(&x.arena, FIELD));
-    if let Some(field) = field {
-        return Some(x.text(&field.value).to_vec());
+    if let Some(value) = x.response.header_named(&x.arena, FIELD) {
+        return Some(x.text(value).to_vec());
     }
     if !delegated || !matches!(x.response.status, 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -282,8 +281,7 @@ enum ReproxyGoal {
 /// not count, or clients could choose which requests stay here.
 fn is_own(x: &Exchange, authority: &HttpAuthority) -> bool {
     let HttpAuthority::Host { name, port } = authority else { return false };
-    port.is_none_or(|port| x.connection.local().port() == Some(port))
-        && x.server.settings.names.iter().any(|own| own.matches(name))
+    port.is_none_or(|port| x.connection.local().port() == Some(port)) && x.is_server_name(name)
 }
 
 /// The field; `X-Reproxy-URL` of H2O.

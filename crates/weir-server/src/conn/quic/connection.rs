@@ -147,7 +147,7 @@ impl Drop for BegunHandshake {
 }
 
 impl Drop for QuicConnection {
-    /// Also where its task ends with its worker, or in a panic: the client is told, and nothing more is delivered.
+    /// Also where its task ends with its worker, or in a panic: its client learns of it, and nothing more is delivered.
     fn drop(&mut self) {
         if !self.protocol.is_closed() {
             let now = Instant::now();

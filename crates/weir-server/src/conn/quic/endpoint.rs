@@ -212,7 +212,7 @@ impl QuicEndpoint {
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => self.deliver(handle, event),
             Some(DatagramEvent::NewConnection(incoming)) => self.greet(incoming, here, bytes),
-            // It is no server's any more that new clients would come to.
+            // A socket that takes no new clients has nothing for those that it does not know.
             Some(DatagramEvent::Response(_)) if self.closing.get() => {}
             Some(DatagramEvent::Response(transmit)) => self.send(&transmit, &out),
             // It may be the rest of a ClientHello.

@@ -165,8 +165,10 @@ impl ConnectionIdGenerator for RoutedIds {
 
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
         // Of whichever process: the clients of one that is gone are told so.
-        let aim = DatagramAim::in_id(id).filter(|aim| aim.socket == self.number);
-        aim.map(|_| ()).ok_or(InvalidCid)
+        match DatagramAim::in_id(id) {
+            Some(aim) if aim.socket == self.number => Ok(()),
+            _ => Err(InvalidCid),
+        }
     }
 
     fn cid_len(&self) -> usize {

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use weir_rt::process::inherit::SECRET_BYTES;
 use weir_tls::quic::{InitialCrypto, QuicKeys, QuicServerConfig};
 
 use super::routes::{RouteNumber, RoutedIds};
@@ -25,15 +26,15 @@ fn keys(settings: Option<&Http3Settings>) -> QuicKeys {
 }
 
 /// Out of which the keys of this process are made.
-static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+static SECRET: OnceLock<[u8; SECRET_BYTES]> = OnceLock::new();
 
 /// The secret of this process, drawn when it is asked for first, unless one was [inherited](inherit_secret).
-pub(in crate::conn) fn own_secret() -> &'static [u8; 32] {
+pub(in crate::conn) fn own_secret() -> &'static [u8; SECRET_BYTES] {
     SECRET.get_or_init(|| weir_tls::random_bytes().expect("a system without random bytes has no TLS either"))
 }
 
 /// From here on `secret` is this process' secret, if none was drawn.
-pub(in crate::conn) fn inherit_secret(secret: [u8; 32]) {
+pub(in crate::conn) fn inherit_secret(secret: [u8; SECRET_BYTES]) {
     SECRET.get_or_init(|| secret);
 }
 

@@ -114,19 +114,12 @@ impl SharingKeeper {
     /// Has the sockets read, until another process takes that over or no socket is left. `link` leads to one that has read before.
     fn read(&mut self, listener: UnixListener, link: Option<Arc<SiblingLink>>) {
         let poller = &self.sharing.poller;
-        let (mut links, mut ready, mut next) = (Vec::new(), Vec::new(), FIRST_LINK);
-        let watch = |links: &mut Vec<_>, next: &mut u64, link: Arc<SiblingLink>| {
-            if poller.watch(&*link, *next).is_err() {
-                return self.sharing.lose(&link);
-            }
-            links.push((*next, link));
-            *next += 1;
-        };
+        let (mut links, mut ready) = (ReaderLinks::new(&self.sharing), Vec::new());
         if let Err(error) = poller.watch(&listener, LISTENER) {
             return self.sharing.read_alone(&error);
         }
         if let Some(link) = link {
-            watch(&mut links, &mut next, link);
+            links.add(link);
         }
         self.sharing.set_reads(true);
         let taken = 'reading: loop {
@@ -135,14 +128,7 @@ impl SharingKeeper {
                 break None;
             }
             // Who does not read says nothing more: it has ended.
-            links.retain(|(token, link)| {
-                let stays = !ready.contains(token);
-                if !stays {
-                    poller.forget(&**link);
-                    self.sharing.lose(link);
-                }
-                stays
-            });
+            links.remove(&ready);
             while let Ok((socket, _)) = listener.accept() {
                 match accepted(socket) {
                     Some((SharingFrame::Take(_), link)) => break 'reading Some(link),
@@ -150,7 +136,7 @@ impl SharingKeeper {
                         if let Ok(link) = SiblingLink::new(link.into_socket()) {
                             let link = Arc::new(link);
                             self.sharing.add(&[tag], &link);
-                            watch(&mut links, &mut next, link);
+                            links.add(link);
                         }
                     }
                     _ => {}
@@ -158,7 +144,6 @@ impl SharingKeeper {
             }
         };
         poller.forget(&listener);
-        links.iter().for_each(|(_, link)| poller.forget(&**link));
         drop((links, listener));
         if let Some(link) = taken {
             self.hand_over(link);
@@ -166,12 +151,11 @@ impl SharingKeeper {
     }
 
     /// Another process reads from here on.
-    fn hand_over(&mut self, link: FrameReader) {
+    fn hand_over(&mut self, mut link: FrameReader) {
         self.is_newest = false;
         self.sharing.set_reads(false);
         self.sharing.say(&"from here on another process reads");
         let tags = self.sharing.leave();
-        let mut link = link;
         if link.say(&SharingFrame::Yours(tags)).is_ok() {
             self.hear(link);
         }
@@ -197,6 +181,41 @@ impl SharingKeeper {
 
     fn name(&self) -> std::io::Result<SocketAddr> {
         SocketAddr::from_abstract_name(format!("weir-sockets-{:x}", self.sharing.group))
+    }
+}
+
+/// The ways to processes that do not read, as long as one does; each is watched for its end.
+struct ReaderLinks {
+    sharing: Arc<SocketSharing>,
+    links: Vec<(u64, Arc<SiblingLink>)>,
+    next: u64,
+}
+
+impl ReaderLinks {
+    fn new(sharing: &Arc<SocketSharing>) -> ReaderLinks {
+        ReaderLinks { sharing: sharing.clone(), links: Vec::new(), next: FIRST_LINK }
+    }
+
+    fn add(&mut self, link: Arc<SiblingLink>) {
+        if self.sharing.poller.watch(&*link, self.next).is_err() {
+            return self.sharing.lose(&link);
+        }
+        self.links.push((self.next, link));
+        self.next += 1;
+    }
+
+    /// Those whose tokens are `ready` lead nowhere any more.
+    fn remove(&mut self, ready: &[u64]) {
+        for (_, link) in self.links.extract_if(.., |(token, _)| ready.contains(token)) {
+            self.sharing.poller.forget(&*link);
+            self.sharing.lose(&link);
+        }
+    }
+}
+
+impl Drop for ReaderLinks {
+    fn drop(&mut self) {
+        self.links.iter().for_each(|(_, link)| self.sharing.poller.forget(&**link));
     }
 }
 
